@@ -1,0 +1,54 @@
+# The same names for people and for CI. `make` alone prints them.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check check-slow bench bench-small lint types format lock clean
+
+help:            ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## Make .venv from requirements.lock, with this tree installed in it
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+demo: setup      ## Two writers, no lock: the example of the README on real flights
+	$(BIN)/python -m crdt_mor.cli.demo
+
+test: setup      ## The test suite (all but the tests marked slow, spark and bench)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types test  ## What must hold before a commit: lint, types, tests
+
+check-slow: setup  ## The tests marked slow
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: setup      ## ruff
+	$(BIN)/ruff check .
+
+types: setup     ## mypy, strict
+	$(BIN)/mypy
+
+bench: setup     ## Every script in benches, full size
+	@set -e; for script in benches/[a-z]*.py; do [ -e "$$script" ] || continue; echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
+
+bench-small: setup  ## Every script in benches with --small: that they run, not how fast
+	@$(MAKE) --no-print-directory bench ARGS=--small
+
+format: setup    ## Let ruff fix what it can
+	$(BIN)/ruff check --fix .
+
+lock:            ## Resolve requirements.lock again (needs uv)
+	uv pip compile pyproject.toml --extra dev --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command "make lock" --quiet --upgrade -o requirements.lock
+
+clean:           ## Remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""A lock-free, CRDT-based merge-on-read table engine on Apache Hudi tables.
+
+    import crdt_mor as mor
+    table = mor.Table.create("events", schema, key="event_id")
+    table.upsert(frame)                        # from any number of processes at once, without a lock
+    table.scan(filter="views > 10").to_polars()
+"""
+
+from crdt_mor.errors import (
+    ClockError,
+    CommitUnknownError,
+    CrdtMorError,
+    FormatError,
+    FutureSnapshotError,
+    InvalidInputError,
+    SchemaMismatchError,
+    SnapshotExpiredError,
+    StorageUnavailableError,
+    TableExistsError,
+    TableNotFoundError,
+    TokenOrderError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+    WriterExpiredError,
+)
+from crdt_mor.maintenance import Compacted
+from crdt_mor.merge.payload import Payload
+from crdt_mor.scan import Scan
+from crdt_mor.table import Commit, Table, Transaction
+
+__all__ = [
+    "ClockError",
+    "Commit",
+    "CommitUnknownError",
+    "Compacted",
+    "CrdtMorError",
+    "FormatError",
+    "FutureSnapshotError",
+    "InvalidInputError",
+    "Payload",
+    "Scan",
+    "SchemaMismatchError",
+    "SnapshotExpiredError",
+    "StorageUnavailableError",
+    "Table",
+    "TableExistsError",
+    "TableNotFoundError",
+    "TokenOrderError",
+    "Transaction",
+    "UnsupportedFeatureError",
+    "UnsupportedVersionError",
+    "WriterExpiredError",
+]

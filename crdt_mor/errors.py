@@ -1,0 +1,81 @@
+"""What can go wrong, by what the caller would do about it.
+
+    CrdtMorError
+    ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
+    ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
+    ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
+    ├── SnapshotExpiredError                     -> the files of this view are gone: read the latest snapshot
+    ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
+    ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
+    ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
+    ├── ClockError                               -> this machine's clock is far ahead of the store's: set it
+    ├── StorageUnavailableError                  -> retry; nothing was published
+    ├── CommitUnknownError                       -> may have landed; carries the token or instant to look for
+    └── FormatError                              -> bad bytes; names file, offset, block
+        └── UnsupportedVersionError              -> made by a newer or older engine
+
+There is no conflict error: two writers of one key both succeed, and the table's merge decides. Messages say what
+happened, what to do next, and then the values that matter; they are not API, the classes are.
+"""
+
+from __future__ import annotations
+
+
+class CrdtMorError(Exception):
+    """Everything that crdt_mor raises on purpose."""
+
+
+class TableNotFoundError(CrdtMorError, FileNotFoundError):
+    """There is no table at this path."""
+
+
+class TableExistsError(CrdtMorError, FileExistsError):
+    """There is a table already, and it is not the one that was asked for."""
+
+
+class InvalidInputError(CrdtMorError, ValueError):
+    """An argument, a batch or a value that cannot be right. Nothing was changed."""
+
+
+class SchemaMismatchError(CrdtMorError, ValueError):
+    """Columns or types that the table does not have and cannot join. Nothing was changed."""
+
+
+class UnsupportedFeatureError(CrdtMorError):
+    """The table or the address needs something that this release does not do."""
+
+
+class SnapshotExpiredError(CrdtMorError):
+    """A file of this view of the table is gone. Read the latest snapshot instead."""
+
+
+class FutureSnapshotError(CrdtMorError, ValueError):
+    """`as_of` lies after the table's clock: what it will show is not decided yet."""
+
+
+class WriterExpiredError(CrdtMorError):
+    """This write was silent for longer than the expiry and was rolled back. Write again."""
+
+
+class TokenOrderError(CrdtMorError, ValueError):
+    """A token number below the last one of its application: a repeat, or a write out of order."""
+
+
+class ClockError(CrdtMorError):
+    """This machine's clock is far ahead of the store's; writing would poison the table's clock."""
+
+
+class StorageUnavailableError(CrdtMorError):
+    """The store did not answer as it should. Nothing was published; try again."""
+
+
+class CommitUnknownError(CrdtMorError):
+    """The store failed in the middle of a publication: the commit may have landed or may land later."""
+
+
+class FormatError(CrdtMorError):
+    """Bytes that are not what the format says. Names the file, the offset and the block."""
+
+
+class UnsupportedVersionError(FormatError):
+    """Bytes of a version of the format that this release does not read."""

@@ -1,0 +1,145 @@
+"""The content of an Avro log block, a whole column at a time.
+
+    3 (int32) | number of records (int32) | per record: length (int32), datum
+
+The lengths stand between the datums, so the content is no container. But a schema that begins with a field of four
+fixed bytes reads each length as part of its record: with that field put first, the content is one run of datums, and
+polars decodes it in one go. The lengths that come out must add up to the content's size, so a wrong schema is noticed.
+Two things polars does not read, maps and unions of several types; such blocks go through fastavro, row by row.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from functools import lru_cache
+from typing import Final, TypeAlias, cast
+
+import fastavro
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.format import avro
+
+CONTENT_VERSION: Final = 3
+_HEAD: Final = struct.Struct(">ii")
+_LENGTH: Final = "_crdt_length"
+_LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "CrdtMorLength", "size": 4}}
+_Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
+
+
+def decode(content: memoryview, schema: str, stored: pa.Schema | None, path: str, offset: int) -> pa.Table:
+    """The rows of a block: the columns it has of `stored` (None: all), in those types."""
+    where = f"path={path} offset={offset}"
+    if len(content) < _HEAD.size:
+        raise FormatError(f"damaged Avro log block: cut short. {where}")
+    version, count = _HEAD.unpack_from(content)
+    if version != CONTENT_VERSION:
+        raise UnsupportedVersionError(
+            "an Avro log block of an older or newer Hudi: let Hudi compact the table first. "
+            f"{where} found={version} supported={CONTENT_VERSION}"
+        )
+    try:
+        writer = _writer(schema)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"damaged Avro log block: its schema is not one: {error!r}. {where}") from error
+    body = content[_HEAD.size :]
+    columns = None if stored is None else [name for name in stored.names if name in writer.names]
+    try:
+        table = _decode_columns(writer, count, body, columns) if writer.columnar else None
+        if table is None:
+            table = _decode_rows(writer, count, body, stored)
+    except Exception as error:  # both decoders raise whatever the bytes lead them to
+        raise FormatError(f"damaged Avro log block: {error!r}. {where}") from error
+    return table if stored is None else _conform(table, stored, where)
+
+
+class _Writer:
+    """A writer's schema with the length in front, ready to use."""
+
+    __slots__ = ("columnar", "header", "names")
+
+    def __init__(self, schema: dict[str, _Json]) -> None:
+        fields = cast("list[dict[str, _Json]]", schema["fields"])
+        self.names = frozenset(str(item["name"]) for item in fields)
+        self.columnar = all(_columnar(item["type"]) for item in fields)
+        self.header = avro.container_header(json.dumps({**schema, "fields": [_LENGTH_FIELD, *fields]}))
+
+
+@lru_cache(maxsize=256)
+def _writer(schema: str) -> _Writer:
+    parsed = json.loads(schema)
+    if not isinstance(parsed, dict) or parsed.get("type") != "record":
+        raise ValueError("not a record")
+    return _Writer(parsed)
+
+
+def _columnar(type_: _Json) -> bool:
+    """Whether polars reads this type: no map (it panics), no union of several types (it raises)."""
+    if isinstance(type_, list):
+        return len(type_) - ("null" in type_) == 1 and all(_columnar(branch) for branch in type_)
+    if not isinstance(type_, dict):
+        return True
+    kind = type_["type"]
+    if kind == "record":
+        return all(_columnar(item["type"]) for item in cast("list[dict[str, _Json]]", type_["fields"]))
+    if kind == "array":
+        return _columnar(type_["items"])
+    return kind != "map" and (not isinstance(kind, (dict, list)) or _columnar(kind))
+
+
+def _decode_columns(writer: _Writer, count: int, body: memoryview, columns: list[str] | None) -> pa.Table | None:
+    """By polars; None for what it does not read after all."""
+    container = avro.encode_container(writer.header, count, body)
+    try:
+        frame = pl.read_avro(io.BytesIO(container), columns=None if columns is None else [_LENGTH, *columns])
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    table = frame.to_arrow()
+    _check_lengths(table[_LENGTH], count, len(body))
+    return table.drop_columns([_LENGTH])
+
+
+def _check_lengths(lengths: pa.ChunkedArray, count: int, size: int) -> None:
+    total = 0
+    for chunk in lengths.chunks:
+        data = b"".join(chunk.to_pylist()) if not pa.types.is_fixed_size_binary(chunk.type) else _fixed_bytes(chunk)
+        total += int(np.frombuffer(data, ">i4").sum(dtype=np.int64))
+    if len(lengths) != count or total + 4 * count != size:
+        raise ValueError(f"{len(lengths)} of {count} records, {total + 4 * count} of {size} bytes")
+
+
+def _fixed_bytes(chunk: pa.Array) -> memoryview:
+    start = chunk.offset * 4
+    return memoryview(chunk.buffers()[1])[start : start + 4 * len(chunk)]
+
+
+def _decode_rows(writer: _Writer, count: int, body: memoryview, stored: pa.Schema | None) -> pa.Table:
+    container = avro.encode_container(writer.header, count, body)
+    rows = cast("list[dict[str, object]]", list(fastavro.reader(io.BytesIO(container))))
+    lengths = pa.chunked_array([pa.array([row.pop(_LENGTH) for row in rows], pa.binary(4))])
+    _check_lengths(lengths, count, len(body))
+    if stored is None:
+        return pa.Table.from_pylist(rows)
+    present = pa.schema([item for item in stored if item.name in writer.names])
+    return pa.Table.from_pylist(rows, present)
+
+
+def _conform(table: pa.Table, stored: pa.Schema, where: str) -> pa.Table:
+    """Into the stored types; what does not fit exactly is not the table's column."""
+    columns = {}
+    for item in stored:
+        if item.name not in table.column_names:
+            continue
+        column = table[item.name]
+        try:
+            columns[item.name] = column if column.type == item.type else column.cast(item.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise UnsupportedFeatureError(
+                "a log block's column does not fit the table's type: let Hudi compact the table first. "
+                f"{where} column={item.name} found={column.type} expected={item.type} error={error}"
+            ) from error
+    return pa.table(columns)

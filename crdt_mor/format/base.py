@@ -1,0 +1,154 @@
+"""Parquet as Hudi's readers take it: base files, and the blocks of log files.
+
+- No Arrow schema in the footer: with large, view or dictionary types in it hudi-rs refuses a log block.
+- Lists and maps in three levels with the names of the Parquet specification, timestamps in microseconds of UTC,
+  decimals in as few fixed bytes as hold their precision: what Spark and hudi-rs expect.
+- Row groups of at most 131,072 rows, so that readers decode them in parallel.
+- A dictionary only where values repeat. That is most of the cost of writing: a dictionary of a column of keys is a
+  hash table of every key, thrown away at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import FormatError
+from crdt_mor.model.instant import Instant
+
+ROW_GROUP_ROWS: Final = 131_072
+MIN_RECORD_KEY: Final = "hoodie_min_record_key"
+MAX_RECORD_KEY: Final = "hoodie_max_record_key"
+AVRO_SCHEMA: Final = "parquet.avro.schema"
+LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
+
+_ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"})
+_NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
+_NOT_ASKED_FOR: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
+"""No reader skips rows by these, so their statistics are not worth the time."""
+_SAMPLE_ROWS: Final = 512
+_REPEATS_MIN: Final = 4
+"""A sampled value must occur this often on average for a dictionary to pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What the end of a Parquet file says: its rows, its columns as stored, and its key-value metadata."""
+
+    rows: int
+    schema: pa.Schema
+    metadata: Mapping[str, str]
+
+    @property
+    def latest_requested(self) -> Instant | None:
+        """The latest requested time folded into this base file; None for files that do not say so (Hudi's)."""
+        text = self.metadata.get(LATEST_REQUESTED)
+        return Instant(text) if text else None
+
+
+def base_metadata(
+    *,
+    min_record_key: str | None,
+    max_record_key: str | None,
+    avro_schema: str,
+    latest_requested: Instant | None,
+) -> dict[str, str]:
+    """The key-value metadata of a base file. A file without rows has no least and no greatest key."""
+    metadata = {AVRO_SCHEMA: avro_schema}
+    if min_record_key is not None and max_record_key is not None:
+        metadata |= {MIN_RECORD_KEY: min_record_key, MAX_RECORD_KEY: max_record_key}
+    if latest_requested is not None:
+        metadata[LATEST_REQUESTED] = latest_requested
+    return metadata
+
+
+def write_parquet(table: pa.Table, *, metadata: Mapping[str, str], row_group_rows: int = ROW_GROUP_ROWS) -> bytes:
+    """`table`, of the stored types, as the bytes of a Parquet file."""
+    for item in table.schema:
+        assert _storable(item.type), f"not a stored type: {item.name} is {item.type}"
+    sink = pa.BufferOutputStream()
+    schema = table.schema.remove_metadata()
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=_repeating(table),
+        write_statistics=[name for name in table.column_names if name not in _NOT_ASKED_FOR],
+        write_page_index=True,
+        store_schema=False,
+        use_compliant_nested_type=True,
+        version="2.6",
+    ) as writer:
+        writer.write_table(table.replace_schema_metadata(None), row_group_size=row_group_rows)
+        if metadata:
+            writer.add_key_value_metadata(dict(metadata))
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def read_footer(source: bytes | memoryview | str | Path, *, name: str = "") -> Footer:
+    """The footer of a Parquet file, given as bytes or as a path; `name` is what errors call it.
+
+    A missing file is a FileNotFoundError, a damaged one a `FormatError`.
+    """
+    path = name or (str(source) if isinstance(source, (str, Path)) else "")
+    try:
+        with pq.ParquetFile(source if isinstance(source, (str, Path)) else pa.BufferReader(source)) as file:
+            found = file.metadata
+            stored = file.schema_arrow.remove_metadata()
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FormatError(
+            "damaged Parquet file. Restore it from a copy, or restore the table to a commit before it. "
+            f"path={path} error={error}"
+        ) from error
+    metadata = {
+        key.decode(): value.decode(errors="replace")
+        for key, value in (found.metadata or {}).items()
+        if key != b"ARROW:schema"
+    }
+    return Footer(found.num_rows, stored, metadata)
+
+
+def _storable(type_: pa.DataType) -> bool:
+    """Whether Hudi's readers take what pyarrow makes of this type."""
+    if pa.types.is_list(type_):
+        return _storable(type_.value_type)
+    if pa.types.is_struct(type_):
+        return type_.num_fields > 0 and all(_storable(type_.field(index).type) for index in range(type_.num_fields))
+    if pa.types.is_map(type_):
+        return pa.types.is_string(type_.key_type) and _storable(type_.item_type)
+    if pa.types.is_timestamp(type_):
+        return bool(type_ == _TIMESTAMP)
+    return type_ in _FLAT or pa.types.is_decimal128(type_)
+
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_FLAT: Final = frozenset(
+    {pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32()}
+)
+
+
+def _repeating(table: pa.Table) -> list[str]:
+    """The columns worth a dictionary, judged by a sample taken evenly over the table."""
+    rows = table.num_rows
+    step = max(1, rows // _SAMPLE_ROWS)
+    sample = pa.array(np.arange(0, rows, step))
+    names = []
+    for item, column in zip(table.schema, table.columns, strict=True):
+        if item.name in _ALWAYS_REPEAT:
+            names.append(item.name)
+        elif item.name not in _NEVER_REPEAT and not (pa.types.is_nested(item.type) or pa.types.is_boolean(item.type)):
+            found = column.take(sample)
+            if pc.count_distinct(found, mode="all").as_py() * _REPEATS_MIN <= len(found):
+                names.append(item.name)
+    return names

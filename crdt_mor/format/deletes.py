@@ -1,0 +1,354 @@
+"""The content of a delete block, a whole column at a time.
+
+    3 (int32) | length (int32) | Avro: count, then per delete: key, partition, ordering value, at last 0
+
+The ordering value is a union of wrapper records, one for each type; branch 0 is null: a plain delete, which removes
+whatever came before it. A block uses one wrapper type, as hudi-rs refuses two.
+
+Writing joins four columns of bytes. Reading is a trick: where every delete has the same branch, the branch number can
+be read as an int field of its own and the value as a plain field after it, so polars decodes the block in one go. Rows
+whose branch differs would show it in that field, and a sentinel appended behind the last delete (the array's closing
+0 is its null key) must come out as it went in, so a wrong guess is noticed; then fastavro reads the block as it is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import fastavro
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.format import avro
+
+CONTENT_VERSION: Final = 3
+_HEAD: Final = struct.Struct(">ii")
+_DECIMAL: Final = pa.decimal128(30, 15)
+_SENTINEL_TEXT: Final = "\0the end\0"
+_SENTINEL: Final = b"\x02" + avro.encode_long(len(_SENTINEL_TEXT)) + _SENTINEL_TEXT.encode()
+_Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """One branch of the union: its value's Avro type, the Arrow type it is read as, and a value as bytes."""
+
+    name: str
+    avro: _Json
+    arrow: pa.DataType
+    zero: bytes
+
+
+_WRAPPERS: Final = (
+    _Wrapper("Null", "null", pa.null(), b""),
+    _Wrapper("Boolean", "boolean", pa.bool_(), b"\x00"),
+    _Wrapper("Int", "int", pa.int32(), b"\x00"),
+    _Wrapper("Long", "long", pa.int64(), b"\x00"),
+    _Wrapper("Float", "float", pa.float32(), bytes(4)),
+    _Wrapper("Double", "double", pa.float64(), bytes(8)),
+    _Wrapper("Bytes", "bytes", pa.binary(), b"\x00"),
+    _Wrapper("String", "string", pa.string(), b"\x00"),
+    _Wrapper("Date", "int", pa.date32(), b"\x00"),
+    _Wrapper("Decimal", "bytes", _DECIMAL, b"\x00"),
+    _Wrapper("TimeMicros", "long", pa.time64("us"), b"\x00"),
+    _Wrapper("TimestampMicros", "long", pa.timestamp("us", tz="UTC"), b"\x00"),
+)
+_ARRAY_BRANCH: Final = len(_WRAPPERS)
+_BRANCH: Final = {wrapper.arrow: branch for branch, wrapper in enumerate(_WRAPPERS) if wrapper.name != "Null"}
+
+
+# ---- write ---------------------------------------------------------------------------------------------------------
+
+
+def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.Array | None) -> bytes:
+    """The content of a block that deletes `record_keys`; `ordering` None, or null for a key, is a plain delete."""
+    arrow = isinstance(record_keys, (pa.Array, pa.ChunkedArray))
+    keys = _one_array(record_keys if arrow else pa.array(record_keys, pa.string()))
+    assert keys.null_count == 0, "a record key is never null"
+    assert ordering is None or len(ordering) == len(keys), "an ordering value for each key"
+    keys = _as_binary(keys)
+    path = partition.encode()
+    body = b""
+    if len(keys):
+        columns = (
+            _length_prefix(keys, b"\x02"),
+            keys,
+            pa.scalar(b"\x02" + avro.encode_long(len(path)) + path, pa.large_binary()),
+            pa.scalar(b"\x00", pa.large_binary()) if ordering is None else _tails(_one_array(ordering)),
+            pa.scalar(b"", pa.large_binary()),
+        )
+        body = avro.encode_long(len(keys)) + _bytes_of(pc.binary_join_element_wise(*columns))
+    body += b"\x00"
+    return _HEAD.pack(CONTENT_VERSION, len(body)) + body
+
+
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    return values
+
+
+def _as_binary(texts: pa.Array) -> pa.Array:
+    return texts.cast(pa.large_string()).cast(pa.large_binary())
+
+
+def _length_prefix(values: pa.Array, before: bytes) -> pa.Array:
+    """Per value: `before`, then its length as Avro writes it. There are few lengths, so each is encoded once."""
+    lengths, places = np.unique(pc.binary_length(values).to_numpy(zero_copy_only=False), return_inverse=True)
+    prefixes = pa.array([before + avro.encode_long(int(length)) for length in lengths], pa.large_binary())
+    return prefixes.take(pa.array(places))
+
+
+def _bytes_of(values: pa.Array) -> bytes:
+    """The values of a binary array, one behind the other."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset :][: len(values) + 1]
+    return cast("bytes", data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes())
+
+
+def _tails(ordering: pa.Array) -> pa.Array:
+    """Per delete: the branch and the value of its ordering."""
+    type_ = ordering.type
+    if pa.types.is_null(type_):
+        return pa.scalar(b"\x00", pa.large_binary())
+    if pa.types.is_decimal(type_):
+        ordering = _wide_decimal(ordering)
+    branch = _BRANCH.get(ordering.type)
+    if branch is None:
+        raise UnsupportedFeatureError(
+            "a delete cannot carry an ordering value of this type; use an int, float, string, date, timestamp or "
+            f"decimal column as the ordering column. type={type_}"
+        )
+    head = avro.encode_long(branch)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        values = pc.fill_null(ordering, "" if pa.types.is_string(type_) else b"")
+        values = _as_binary(values) if pa.types.is_string(type_) else values.cast(pa.large_binary())
+        empty = pa.scalar(b"", pa.large_binary())
+        tails = pc.binary_join_element_wise(_length_prefix(values, head), values, empty)
+    else:
+        tails = _fixed_tails(ordering, head)
+    null = pa.scalar(b"\x00", pa.large_binary())
+    return pc.if_else(ordering.is_null(), null, tails) if ordering.null_count else tails
+
+
+def _wide_decimal(ordering: pa.Array) -> pa.Array:
+    try:
+        return ordering.cast(_DECIMAL)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            "an ordering value of a delete has at most 15 digits before the point and 15 after it in Hudi's format. "
+            f"type={ordering.type} error={error}"
+        ) from error
+
+
+def _fixed_tails(ordering: pa.Array, head: bytes) -> pa.Array:
+    """Numbers as a matrix of bytes, one row each, and which bytes of it count."""
+    type_ = ordering.type
+    if pa.types.is_boolean(type_):
+        numbers = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
+        matrix = numbers.astype(np.uint8)[:, None]
+        mask = np.ones_like(matrix, dtype=bool)
+    elif pa.types.is_floating(type_):
+        numbers = pc.fill_null(ordering, 0.0).to_numpy()
+        width = type_.bit_width // 8
+        matrix = np.ascontiguousarray(numbers.astype(f"<f{width}")).view(np.uint8).reshape(-1, width)
+        mask = np.ones_like(matrix, dtype=bool)
+    elif pa.types.is_decimal(type_):
+        matrix, mask = _decimal_bytes(ordering)
+    else:
+        # Dates and times become numbers of their own width first: Arrow casts no date to int64.
+        plain = pa.int32() if type_.bit_width == 32 else pa.int64()
+        matrix, mask = _varints(pc.fill_null(ordering.cast(plain).cast(pa.int64()), 0).to_numpy())
+    heads = np.broadcast_to(np.frombuffer(head, np.uint8), (len(ordering), len(head)))
+    matrix = np.hstack((heads, matrix))
+    mask = np.hstack((np.ones_like(heads, dtype=bool), mask))
+    offsets = np.zeros(len(ordering) + 1, np.int64)
+    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(ordering), [None, pa.py_buffer(offsets), pa.py_buffer(matrix[mask])]
+    )
+
+
+def _varints(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    zigzag = (numbers.astype(np.uint64) << np.uint64(1)) ^ (numbers >> np.int64(63)).astype(np.uint64)
+    shifts = np.arange(10, dtype=np.uint64) * np.uint64(7)
+    rest = zigzag[:, None] >> shifts
+    mask = rest != 0
+    mask[:, 0] = True
+    more = np.zeros_like(mask)
+    more[:, :-1] = mask[:, 1:]
+    return ((rest & np.uint64(0x7F)) | (more.astype(np.uint64) << np.uint64(7))).astype(np.uint8), mask
+
+
+def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Length, then the unscaled value in as few bytes as hold its sign, highest first: Java's BigInteger."""
+    raw = np.frombuffer(ordering.buffers()[1], np.uint8).reshape(-1, 16)[ordering.offset :][: len(ordering)]
+    big = raw[:, ::-1].copy()
+    big[ordering.is_null().to_numpy(zero_copy_only=False)] = 0
+    sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+    # A leading byte can go if it only repeats the sign, and the byte after it begins with that sign.
+    idle = (big[:, :-1] == sign) & ((big[:, 1:] >= 0x80) == (sign != 0))
+    leading = np.cumprod(idle, axis=1).sum(axis=1)
+    mask = np.arange(16) >= leading[:, None]
+    lengths = ((16 - leading) << 1).astype(np.uint8)[:, None]
+    return np.hstack((lengths, big)), np.hstack((np.ones_like(lengths, dtype=bool), mask))
+
+
+# ---- read ----------------------------------------------------------------------------------------------------------
+
+
+def decode(content: memoryview, path: str, offset: int) -> pa.Table:
+    """`record_key` and `ordering` of every delete of a block."""
+    where = f"path={path} offset={offset}"
+    if len(content) < _HEAD.size:
+        raise FormatError(f"damaged delete block: cut short. {where}")
+    version, length = _HEAD.unpack_from(content)
+    if version != CONTENT_VERSION:
+        raise UnsupportedVersionError(
+            "a delete block of an older or newer Hudi: let Hudi compact the table first. "
+            f"{where} found={version} supported={CONTENT_VERSION}"
+        )
+    body = content[_HEAD.size :]
+    if length != len(body):
+        raise FormatError(f"damaged delete block: {len(body)} bytes, {length} announced. {where}")
+    try:
+        table = _decode_alike(body)
+        if table is None:
+            table = _decode_any(body)
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"{error} {where}") from error
+    except Exception as error:  # fastavro raises whatever the bytes lead it to
+        raise FormatError(f"damaged delete block: {error!r}. {where}") from error
+    if table["record_key"].null_count:
+        raise FormatError(f"damaged delete block: a delete without a key. {where}")
+    return table
+
+
+def _decode_alike(body: memoryview) -> pa.Table | None:
+    """All deletes at once if they share a branch; None if they do not, or the block has an unusual shape."""
+    count, start = avro.decode_long(body, 0)
+    if count <= 0:
+        return None
+    position = start
+    for _ in ("key", "partition"):
+        branch, position = avro.decode_long(body, position)
+        if branch:
+            size, position = avro.decode_long(body, position)
+            position += size
+    branch, _ = avro.decode_long(body, position)
+    if not 0 <= branch < _ARRAY_BRANCH:
+        return None
+    wrapper = _WRAPPERS[branch]
+    # The closing 0 of the array is the sentinel's null key.
+    tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
+    container = avro.encode_container(_HEADERS[branch], count + 1, body[start:], tail=tail)
+    try:
+        frame = pl.read_avro(io.BytesIO(container))
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    last = frame.row(-1, named=True)
+    rows = frame.head(-1)
+    alike = frame.height == count + 1 and last["record_key"] is None and last["partition"] == _SENTINEL_TEXT
+    if not alike or not (rows["branch"] == branch).all():
+        return None
+    keys = rows["record_key"].to_arrow().cast(pa.string())
+    return pa.table({"record_key": keys, "ordering": _ordering(rows, wrapper)})
+
+
+def _container_header(wrapper: _Wrapper) -> bytes:
+    fields: list[_Json] = [
+        {"name": "record_key", "type": ["null", "string"]},
+        {"name": "partition", "type": ["null", "string"]},
+        {"name": "branch", "type": "int"},
+    ]
+    if wrapper.avro != "null":
+        fields.append({"name": "ordering", "type": wrapper.avro})
+    return avro.container_header(json.dumps({"type": "record", "name": "delete", "fields": fields}))
+
+
+_HEADERS: Final = tuple(_container_header(wrapper) for wrapper in _WRAPPERS)
+
+
+def _ordering(rows: pl.DataFrame, wrapper: _Wrapper) -> pa.Array:
+    if pa.types.is_null(wrapper.arrow):
+        return pa.nulls(rows.height)
+    values = rows["ordering"].to_arrow()
+    if pa.types.is_decimal(wrapper.arrow):
+        return _decimals(values.to_pylist())
+    return values.cast(wrapper.arrow)
+
+
+def _decimals(values: Sequence[bytes | None]) -> pa.Array:
+    """Unscaled two's complement numbers, highest byte first."""
+    signed = (None if value is None else int.from_bytes(value, "big", signed=True) for value in values)
+    raw = [None if number is None else number.to_bytes(16, "little", signed=True) for number in signed]
+    fixed = pa.array([bytes(16) if value is None else value for value in raw], pa.binary(16))
+    validity = pa.array([value is not None for value in raw]).buffers()[1]
+    return pa.Array.from_buffers(_DECIMAL, len(raw), [validity, fixed.buffers()[1]])
+
+
+def _union_schema() -> object:
+    branches: list[_Json] = [
+        "null" if wrapper.avro == "null" else {
+            "type": "record", "name": f"{wrapper.name}Wrapper", "fields": [{"name": "value", "type": wrapper.avro}],
+        }
+        for wrapper in _WRAPPERS
+    ]  # fmt: skip
+    named: list[_Json] = ["null", *(f"{wrapper.name}Wrapper" for wrapper in _WRAPPERS[1:])]
+    local: _Json = {"type": "record", "name": "LocalDateWrapper", "fields": [{"name": "value", "type": "int"}]}
+    several: _Json = {"name": "wrappedValues", "type": {"type": "array", "items": [*named, local]}}
+    branches.append({"type": "record", "name": "ArrayWrapper", "fields": [several]})
+    record: dict[str, _Json] = {
+        "type": "record",
+        "name": "HoodieDeleteRecord",
+        "fields": [
+            {"name": "recordKey", "type": ["null", "string"]},
+            {"name": "partitionPath", "type": ["null", "string"]},
+            {"name": "orderingVal", "type": branches},
+        ],
+    }
+    return fastavro.parse_schema({"type": "array", "items": record})
+
+
+_UNION_SCHEMA: Final = _union_schema()
+
+
+def _decode_any(body: memoryview) -> pa.Table:
+    """Delete by delete, whatever their branches: for the mixtures that nobody writes on purpose."""
+    buffer = io.BytesIO(body)
+    rows = fastavro.schemaless_reader(buffer, _UNION_SCHEMA, None, return_record_name=True)  # type: ignore[arg-type]
+    records = cast("list[dict[str, object]]", rows)
+    values: list[object] = []
+    names: set[str] = set()
+    for record in records:
+        wrapped = cast("tuple[str, dict[str, object]] | None", record["orderingVal"])
+        if wrapped is None:
+            values.append(None)
+            continue
+        names.add(wrapped[0])
+        if wrapped[0] == "ArrayWrapper":
+            raise UnsupportedFeatureError("deletes with several ordering fields are not read.")
+        values.append(wrapped[1]["value"])
+    if buffer.read(1):
+        raise ValueError("bytes after the last delete")
+    if len(names) > 1:
+        raise UnsupportedFeatureError(f"deletes with ordering values of different types are not read: {sorted(names)}.")
+    wrapper = next((item for item in _WRAPPERS if f"{item.name}Wrapper" in names), _WRAPPERS[0])
+    keys = pa.array([record["recordKey"] for record in records], pa.string())
+    return pa.table({"record_key": keys, "ordering": _typed(values, wrapper)})
+
+
+def _typed(values: list[object], wrapper: _Wrapper) -> pa.Array:
+    if pa.types.is_decimal(wrapper.arrow):
+        return _decimals(cast("list[bytes | None]", values))
+    plain = {"int": pa.int32(), "long": pa.int64()}.get(str(wrapper.avro), wrapper.arrow)
+    return pa.array(values, plain).cast(wrapper.arrow)

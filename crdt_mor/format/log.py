@@ -1,0 +1,270 @@
+"""Log files: a row of blocks, each whole or an error.
+
+    "#HUDI#" | size 8 | version 4 | kind 4 | headers | content length 8 | content | footers | bytes before this field 8
+
+All numbers are big endian; `size` counts what follows it, so a block has `size` + 14 bytes and its last field says
+`size` + 6. Headers are int32 ordinals with texts. Every block carries its INSTANT_TIME and the Avro schema of its rows.
+
+Hudi's readers drop a block that they do not understand, and with garbage behind a block they drop the good one before
+it. Here nothing is skipped: damage is a `FormatError` with path and offset. Reading copies nothing: the content of a
+block is a view into the file. Merging is not done here; which delete beats which row is the merge's business.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import pyarrow as pa
+
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.format import avro_rows, deletes
+from crdt_mor.model.instant import Instant
+
+MAGIC: Final = b"#HUDI#"
+FORMAT_VERSION: Final = 1
+BLOCK_BYTES_MAX: Final = 2**31 - 1
+"""Java casts a block's size to 32 bits."""
+
+_HEAD: Final = struct.Struct(">6sqii")
+_AFTER_SIZE: Final = len(MAGIC) + 8
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">ii")
+_LONG: Final = struct.Struct(">q")
+_ROLLBACK_COMMAND: Final = "0"
+
+
+class BlockKind(IntEnum):
+    """What a block holds, by its number in the file."""
+
+    COMMAND = 0
+    DELETE = 1
+    CORRUPT = 2
+    AVRO = 3
+    HFILE = 4
+    PARQUET = 5
+    CDC = 6
+
+
+class HeaderKey(IntEnum):
+    """What a header says, by its number in the file."""
+
+    INSTANT_TIME = 0
+    TARGET_INSTANT_TIME = 1
+    SCHEMA = 2
+    COMMAND_BLOCK_TYPE = 3
+    COMPACTED_BLOCK_TIMES = 4
+    RECORD_POSITIONS = 5
+    BLOCK_IDENTIFIER = 6
+    IS_PARTIAL = 7
+    BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogBlock:
+    """One block of rows or deletes. `content` is a view: it keeps the file's bytes alive."""
+
+    kind: BlockKind
+    instant: Instant
+    schema: str
+    partial: bool
+    headers: Mapping[int, str]
+    content: memoryview
+    offset: int
+    path: str
+
+
+# ---- write ---------------------------------------------------------------------------------------------------------
+
+
+def parquet_block(instant: Instant, schema_json: str, parquet: bytes, partial: bool = False) -> bytes:
+    """A block of rows: `parquet` is a whole Parquet file with the five meta columns; `partial` if columns are left out.
+
+    `schema_json` is the Avro schema of the block's columns, the meta columns first.
+    """
+    headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
+    if partial:
+        headers[HeaderKey.IS_PARTIAL] = "true"
+    return _block(BlockKind.PARQUET, headers, parquet)
+
+
+def delete_block(
+    instant: Instant,
+    schema_json: str,
+    record_keys: Sequence[str] | pa.Array,
+    partition: str,
+    ordering: pa.Array | None,
+) -> bytes:
+    """A block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
+    headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
+    return _block(BlockKind.DELETE, headers, deletes.encode(record_keys, partition, ordering))
+
+
+def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes) -> bytes:
+    assert headers[HeaderKey.INSTANT_TIME], "Hudi's readers drop a block without its instant"
+    assert headers[HeaderKey.SCHEMA], "Hudi cannot read a block without its schema"
+    entries = [_COUNT.pack(len(headers))]
+    for key, value in headers.items():
+        text = value.encode()
+        entries.append(_ENTRY.pack(key, len(text)) + text)
+    head = b"".join(entries)
+    # version, kind | headers | content length | content | no footers | last field
+    size = 8 + len(head) + 8 + len(content) + 4 + 8
+    if size > BLOCK_BYTES_MAX:
+        raise InvalidInputError(
+            "a log block cannot hold this much: write fewer rows at a time, or have more buckets. "
+            f"bytes={size} bytes_max={BLOCK_BYTES_MAX}"
+        )
+    return b"".join(
+        (
+            _HEAD.pack(MAGIC, size, FORMAT_VERSION, kind),
+            head,
+            _LONG.pack(len(content)),
+            content,
+            _COUNT.pack(0),
+            _LONG.pack(size + len(MAGIC)),
+        )
+    )
+
+
+# ---- read ----------------------------------------------------------------------------------------------------------
+
+
+def read_log(data: bytes | memoryview, path: str) -> list[LogBlock]:
+    """The blocks of a log file, in file order. An empty file has none; anything damaged is a `FormatError`.
+
+    A rollback command (Hudi before version 8 wrote them) undoes the blocks of its target before it in the file.
+    """
+    view = memoryview(data)
+    blocks: list[LogBlock] = []
+    offset = 0
+    while offset < len(view):
+        block, offset = _read_block(view, offset, path)
+        if block.kind is BlockKind.COMMAND:
+            target = _rollback_target(block)
+            blocks = [earlier for earlier in blocks if earlier.instant != target]
+        else:
+            blocks.append(block)
+    return blocks
+
+
+def _read_block(view: memoryview, offset: int, path: str) -> tuple[LogBlock, int]:
+    end = _block_end(view, offset, path)
+    _, _, version, number = _HEAD.unpack_from(view, offset)
+    if version != FORMAT_VERSION:
+        raise UnsupportedVersionError(
+            "a log block of another version of the format: upgrade crdt_mor, or rewrite the file with Hudi. "
+            f"path={path} offset={offset} found={version} supported={FORMAT_VERSION}"
+        )
+    body = view[offset : end - _LONG.size]
+    try:
+        headers, position = _read_headers(body, _HEAD.size)
+        (length,) = _LONG.unpack_from(body, position)
+        position += _LONG.size
+        if not 0 <= length <= len(body) - position:
+            raise ValueError(f"content of {length} bytes, {len(body) - position} left")
+        content = body[position : position + length]
+        _, position = _read_headers(body, position + length)
+    except (struct.error, ValueError) as error:
+        raise _damaged(path, offset, f"headers or content run out of the block: {error}") from error
+    if position != len(body):
+        raise _damaged(path, offset, f"{len(body) - position} bytes between the footers and the block's end")
+    return _typed(number, headers, content, offset, path), end
+
+
+def _block_end(view: memoryview, offset: int, path: str) -> int:
+    """Where the block at `offset` ends, once its magic and both its sizes agree."""
+    left = len(view) - offset
+    magic = bytes(view[offset : offset + len(MAGIC)])
+    if magic != MAGIC:
+        what = "cut short" if MAGIC.startswith(magic) else f"no block begins here, found={magic!r}"
+        raise _damaged(path, offset, what)
+    if left < _HEAD.size:
+        raise _damaged(path, offset, f"cut short in the block's head, bytes_left={left}")
+    (size,) = _LONG.unpack_from(view, offset + len(MAGIC))
+    least = _HEAD.size - _AFTER_SIZE + 4 + 8 + 4 + 8
+    if size < least:
+        raise _damaged(path, offset, f"impossible size, size={size}")
+    if size > left - _AFTER_SIZE:
+        raise _damaged(path, offset, f"cut short, size={size} bytes_left={left - _AFTER_SIZE}")
+    end = offset + _AFTER_SIZE + int(size)
+    (before,) = _LONG.unpack_from(view, end - _LONG.size)
+    if before != size + len(MAGIC):
+        raise _damaged(path, offset, f"the two sizes disagree, size={size} size_at_end={before}")
+    return end
+
+
+def _read_headers(body: memoryview, position: int) -> tuple[dict[int, str], int]:
+    (count,) = _COUNT.unpack_from(body, position)
+    position += _COUNT.size
+    if count < 0:
+        raise ValueError(f"{count} headers")
+    headers: dict[int, str] = {}
+    for _ in range(count):
+        key, length = _ENTRY.unpack_from(body, position)
+        position += _ENTRY.size
+        if not 0 <= length <= len(body) - position:
+            raise ValueError(f"header {key} of {length} bytes, {len(body) - position} left")
+        headers[key] = str(body[position : position + length], "utf-8")
+        position += length
+    return headers, position
+
+
+def _typed(number: int, headers: dict[int, str], content: memoryview, offset: int, path: str) -> LogBlock:
+    """The block as a value; refuses kinds and headers that would need a meaning we do not give them."""
+    try:
+        kind = BlockKind(number)
+    except ValueError:
+        raise _damaged(path, offset, f"no such kind of block, kind={number}") from None
+    if kind in (BlockKind.HFILE, BlockKind.CDC):
+        raise UnsupportedFeatureError(f"{kind.name} log blocks are not read. path={path} offset={offset}")
+    if kind is BlockKind.CORRUPT:
+        raise _damaged(path, offset, "a block that its writer marked as corrupt")
+    instant = headers.get(HeaderKey.INSTANT_TIME, "")
+    if not (instant.isascii() and instant.isdigit()):
+        raise _damaged(path, offset, f"no instant time in the block, instant={instant!r}")
+    if headers.get(HeaderKey.COMPACTED_BLOCK_TIMES):
+        raise UnsupportedFeatureError(
+            "this block stands for other blocks (Hudi's log compaction), which is not read: run a compaction with "
+            f"Hudi first. path={path} offset={offset}"
+        )
+    partial = headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
+    schema = headers.get(HeaderKey.SCHEMA, "")
+    return LogBlock(kind, Instant(instant), schema, partial, headers, content, offset, path)
+
+
+def _rollback_target(command: LogBlock) -> str:
+    kind = command.headers.get(HeaderKey.COMMAND_BLOCK_TYPE)
+    target = command.headers.get(HeaderKey.TARGET_INSTANT_TIME)
+    if kind != _ROLLBACK_COMMAND or not target:
+        what = f"a command that is not a rollback, command={kind} target={target}"
+        raise _damaged(command.path, command.offset, what)
+    return target
+
+
+def decode_deletes(block: LogBlock) -> pa.Table:
+    """The deletes of a block: `record_key` (string) and `ordering` (its own type; null type for plain deletes).
+
+    An ordering value of integer 0 stays 0: that Hudi means "in natural order" by it is the caller's knowledge.
+    """
+    assert block.kind is BlockKind.DELETE, block.kind
+    return deletes.decode(block.content, block.path, block.offset)
+
+
+def decode_avro(block: LogBlock, stored_with_meta: pa.Schema | None) -> pa.Table:
+    """The rows of an Avro block: the columns it has of `stored_with_meta` (None: all), in those types.
+
+    A column that the block lacks stays absent: whether that means null is the merge's business.
+    """
+    assert block.kind is BlockKind.AVRO, block.kind
+    return avro_rows.decode(block.content, block.schema, stored_with_meta, block.path, block.offset)
+
+
+def _damaged(path: str, offset: int, what: str) -> FormatError:
+    return FormatError(
+        f"damaged log file: {what}. Restore the file from a copy, or restore the table to a commit before it. "
+        f"path={path} offset={offset}"
+    )

@@ -1,0 +1,119 @@
+"""`hoodie.properties`: Java's Properties text, with a checksum over the table's name.
+
+    #comment
+    key=value        `\\` escapes, `\\uXXXX` per UTF-16 unit, a line that ends in `\\` goes on in the next
+
+Also `.hoodie_partition_metadata`, which is the same text. What the keys mean is `model.config`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from crdt_mor.errors import FormatError
+from crdt_mor.model.config import CHECKSUM, DATABASE, NAME, checksum
+
+_CONTROLS: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+_ESCAPES: Final = {char: f"\\{char}" for char in "\\=:#!"} | _CONTROLS
+_UNESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SPACE: Final = " \t\f"
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])|\\u?", re.DOTALL)
+
+
+def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
+    """The text of `properties`, in their order, after the comment lines; the same bytes for the same input."""
+    lines = [f"#{line}" for comment in comments for line in _LINE_END.split(comment)]
+    lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in properties.items()]
+    return ("\n".join(lines) + "\n").encode("latin-1", "replace")
+
+
+def _escape(text: str, *, key: bool) -> str:
+    # Only a leading space would be lost in a value; in a key every one would end it.
+    spaces = len(text) if key else 1
+    return "".join(
+        "\\ "
+        if char == " " and index < spaces
+        else _ESCAPES.get(char) or (char if " " <= char <= "~" else _units(char))
+        for index, char in enumerate(text)
+    )
+
+
+def _units(char: str) -> str:
+    raw = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{raw[index]:02X}{raw[index + 1]:02X}" for index in range(0, len(raw), 2))
+
+
+def decode(data: bytes, path: str) -> dict[str, str]:
+    """The keys and values of a Properties text; of two equal keys the last counts. `FormatError` names the line."""
+    return dict(_pair(line, number, path) for number, line in _logical_lines(data.decode("latin-1")))
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that say something, continuations joined, each with the number of its first line."""
+    pending, first = "", 0
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        line = natural.lstrip(_SPACE)
+        if not first:
+            if not line or line[0] in "#!":
+                continue
+            first = number
+        pending += line
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        yield first, pending
+        pending, first = "", 0
+    if first:
+        yield first, pending
+
+
+def _pair(line: str, number: int, path: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _SPACE:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_SPACE)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_SPACE)
+    return _unescape(line[:end], number, path), _unescape(rest, number, path)
+
+
+def _unescape(text: str, number: int, path: str) -> str:
+    if "\\" not in text:
+        return text
+
+    def plain(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if escaped is None:
+            if match[0] == "\\u":
+                raise FormatError(f"\\u without four hex digits: restore the file. path={path} line={number}")
+            return ""
+        return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _UNESCAPES.get(escaped, escaped)
+
+    units = _ESCAPE.sub(plain, text)
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def encode_table(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
+    """The properties of a table, with the checksum that belongs to its name."""
+    return encode({**properties, CHECKSUM: checksum(properties.get(DATABASE), properties[NAME])}, comments)
+
+
+def decode_table(data: bytes, path: str) -> dict[str, str]:
+    """The properties of a table; a checksum that does not fit its name raises `FormatError`."""
+    properties = decode(data, path)
+    found = properties.get(CHECKSUM)
+    expected = checksum(properties.get(DATABASE), properties.get(NAME, ""))
+    if found is not None and found != expected:
+        raise FormatError(
+            "the table's properties are damaged: restore the file from hoodie.properties.backup, if there is one. "
+            f"path={path} checksum={found} expected={expected}"
+        )
+    return properties
+
+
+def partition_metadata(commit_time: str, depth: int) -> bytes:
+    """The file by which Hudi finds a partition: the instant that first wrote there and the number of path levels."""
+    return encode({"commitTime": commit_time, "partitionDepth": str(depth)}, ["partition metadata"])

@@ -1,0 +1,94 @@
+"""What a table is made of, as Arrow tables: they print, filter and join like any other."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.ops.session import Session
+
+_TIMELINE = pa.schema(
+    [
+        ("requested_at", pa.string()),
+        ("completed_at", pa.string()),
+        ("state", pa.string()),
+        ("action", pa.string()),
+        ("operation", pa.string()),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("version", pa.int64()),
+    ]
+)
+_FILES = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("file_id", pa.string()),
+        ("kind", pa.string()),
+        ("path", pa.string()),
+        ("instant", pa.string()),
+        ("bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+    ]
+)
+
+
+class Inspect:
+    """Timeline and files; `table.inspect`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def timeline(self) -> pa.Table:
+        """Every instant by requested time: committed, pending, planned, rolled back."""
+        value = self._session.view(self._session.tail())
+        rows: list[dict[str, object]] = [
+            {
+                "requested_at": c.requested,
+                "completed_at": c.completed,
+                "state": "completed",
+                "action": c.action,
+                "operation": c.operation,
+                "rows": c.rows,
+                "deletes": c.deletes,
+                "files": len(c.files),
+                "bytes": sum(file.size for file in c.files),
+                "version": c.version,
+            }
+            for c in self._session.completions(value)
+        ]
+        rows += [_open(p.requested, "pending", "deltacommit", p.version) for p in value.pending]
+        rows += [_open(p.barrier, "planned", "compaction", p.version) for p in value.plans]
+        rows += [
+            _open(r.requested, "rolled back", "compaction" if r.plan else "deltacommit", r.version)
+            for r in value.rolled_back
+        ]
+        return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
+
+    def files(self, as_of: Instant | None = None) -> pa.Table:
+        """The files of the latest snapshot, or of the one as of a completion time, by file group."""
+        value = self._session.view(self._session.tail())
+        rows = []
+        for found in fold_slices(self._session.snapshot_completions(value, as_of), as_of):
+            for file in found.files:
+                kind = "base" if file.is_base else "log" if file in found.fresh_logs else "carry"
+                rows.append(
+                    {
+                        "partition": found.partition,
+                        "file_id": found.file_id,
+                        "kind": kind,
+                        "path": file.path,
+                        "instant": file.name.instant,
+                        "bytes": file.size,
+                        "rows": file.rows,
+                        "deletes": file.deletes,
+                    }
+                )
+        return pa.Table.from_pylist(rows, _FILES)
+
+
+def _open(requested: Instant, state: str, action: str, version: int) -> dict[str, object]:
+    return {"requested_at": requested, "state": state, "action": action, "version": version}

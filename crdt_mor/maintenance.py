@@ -1,0 +1,76 @@
+"""Upkeep of a table: safe beside writers and readers, in any number of processes at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.ops import compact
+from crdt_mor.ops.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A compaction that is done: its barrier, what it wrote, and what it had to carry for pending writes."""
+
+    barrier: Instant
+    file_groups: int
+    rows: int
+    bytes: int
+    carried: int
+
+
+class Maintenance:
+    """Plans and executes compactions; `table.maintenance`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def plan_compaction(self, *, log_files_min: int = 1) -> CompactionPlan | None:
+        """Schedule a plan for the file groups with at least this many log files; None if there are none.
+
+        A plan stays open until somebody executes it, in any process; `compact` does both steps.
+        """
+        if log_files_min < 1:
+            raise InvalidInputError(f"log_files_min is at least 1. got={log_files_min}")
+        return compact.schedule(self._session, log_files_min)
+
+    def open_plans(self) -> list[CompactionPlan]:
+        """Scheduled plans that nobody has completed yet, oldest first."""
+        return compact.open_plans(self._session)
+
+    def compact(self, plan: CompactionPlan | None = None, *, log_files_min: int = 1) -> list[Compacted]:
+        """Execute `plan`; without one, every open plan, oldest first, and then a new one.
+
+        Any number of processes may do this at once: they share the work's names, and the first to complete counts.
+        """
+        if plan is not None:
+            return self._execute([plan])
+        done = self._execute(self.open_plans())
+        fresh = self.plan_compaction(log_files_min=log_files_min)
+        return done + (self._execute([fresh]) if fresh is not None else [])
+
+    def cancel(self, barrier: str) -> bool:
+        """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open."""
+        return compact.cancel(self._session, Instant(barrier))
+
+    def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
+        result = []
+        for plan in plans:
+            files = compact.execute(self._session, plan)
+            done = compact.complete(self._session, plan.barrier, files)
+            if done is not None:
+                bases = [file for file in done.files if file.is_base]
+                logs = [file for file in done.files if not file.is_base]
+                result.append(
+                    Compacted(
+                        plan.barrier,
+                        len(bases),
+                        sum(file.rows for file in bases),
+                        sum(file.size for file in done.files),
+                        sum(file.rows + file.deletes for file in logs),
+                    )
+                )
+        return result

@@ -1,0 +1,1 @@
+"""The merge: what many commits of one key mean together. Knows columns and keys, not files."""

@@ -1,0 +1,99 @@
+"""What a merge reads: the contributions of one file slice, without the names of the files they came from.
+
+base        Parquet: the fold of everything before some moment; each key at most once
+blocks      sorted in START_COMMIT_TIME order: (requested time, file, place in the file)
+  DataBlock     rows that one commit wrote (or that a compaction carries, each with a requested time of its own)
+  DeleteBlock   keys that one commit deleted: plainly, or as versions with an ordering value (tombstones)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+COMMIT_TIME = "_hoodie_commit_time"
+RECORD_KEY = "_hoodie_record_key"
+PARTITION_PATH = "_hoodie_partition_path"
+META_COLUMNS = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
+
+
+@dataclass(frozen=True, slots=True)
+class DataBlock:
+    """Rows of one commit: the bytes of a Parquet file, in which each key occurs at most once, or a frame.
+
+    `given`: the user columns that these rows set (None: all that the file has); only a partial update asks.
+    `own_times`: each row's `_hoodie_commit_time` is its requested time, instead of `instant`.
+    """
+
+    instant: str
+    rows: bytes | memoryview | pl.DataFrame
+    given: tuple[str, ...] | None = None
+    own_times: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBlock:
+    """Deleted keys: a frame with `_hoodie_record_key`.
+
+    `ordering` (optional column): these are tombstones, versions like any other; a null there makes it a plain delete.
+    `time` (optional column): the requested time of each delete, instead of `instant`.
+    """
+
+    instant: str
+    keys: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One file slice. `base_latest` is the latest requested time that `base` folded in, if it is known."""
+
+    base: str | bytes | None = None
+    base_latest: str | None = None
+    blocks: tuple[DataBlock | DeleteBlock, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The table's user columns and their types now; a file may lack the newer ones, or hold a narrower type.
+
+    `key_column` is the one user column whose text is the record key, if there is one: reading it saves a column.
+    """
+
+    stored: Mapping[str, pl.DataType]
+    key_column: str | None = None
+
+    @classmethod
+    def of(cls, stored: pa.Schema, key_column: str | None = None) -> Columns:
+        """From the stored Arrow schema (user columns only)."""
+        frame = pl.from_arrow(stored.empty_table())
+        assert isinstance(frame, pl.DataFrame)
+        return cls(dict(frame.schema), key_column)
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        """Every column that a file of this table can have."""
+        return {**dict.fromkeys(META_COLUMNS, pl.String()), **self.stored}
+
+    @property
+    def merge_key(self) -> str:
+        """The column to compare keys by: the user's own where that is exact, else the record key's text."""
+        if self.key_column is None:
+            return RECORD_KEY
+        dtype = self.stored[self.key_column]
+        return self.key_column if dtype == pl.String or dtype.is_integer() else RECORD_KEY
+
+    def by_text(self) -> Columns:
+        """The same columns, with keys compared as text."""
+        return Columns(self.stored)
+
+    def select_all(self) -> list[str]:
+        """Hudi's five columns, then the user's."""
+        return [*META_COLUMNS, *self.stored]
+
+
+def distinct(*names: Sequence[str]) -> list[str]:
+    """All the names, each once, in order."""
+    return list(dict.fromkeys(name for some in names for name in some))

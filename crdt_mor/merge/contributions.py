@@ -1,0 +1,200 @@
+"""From blocks to contributions: every row and every delete of a slice's logs, one line each, in fold order.
+
+    rows       all the data rows of all blocks, decoded once, in one scan, only the columns that somebody needs
+    deletes    all the deletes
+    lines      key | kind | at (position in rows or deletes) | time | ordering     in START_COMMIT_TIME order
+
+Decisions are made on the narrow lines; the wide rows are gathered once, by position, when the winners are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
+from crdt_mor.merge.rule import MergeRule
+
+KEY, KIND, AT, TIME, ORDER = "key", "kind", "at", "time", "ordering"
+PLAIN, TOMBSTONE, ROW = 0, 1, 2
+"""Kinds of lines; of two with one requested time the delete comes first."""
+
+_WIDEN = pl.ScanCastOptions(
+    integer_cast=["upcast", "allow-float"],
+    float_cast="upcast",
+    missing_struct_fields="insert",
+    extra_struct_fields="ignore",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    """See the module. `given[c]` says of every row whether its block gives column c; kept for partial updates."""
+
+    rows: pl.DataFrame
+    deletes: pl.DataFrame
+    lines: pl.DataFrame
+    given: dict[str, np.ndarray]
+
+
+def scan(source: str | bytes | Sequence[bytes], columns: Columns) -> pl.LazyFrame:
+    """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly."""
+    return pl.scan_parquet(
+        source if isinstance(source, str | bytes) else list(source),
+        schema=columns.schema,
+        missing_columns="insert",
+        extra_columns="ignore",
+        cast_options=_WIDEN,
+        glob=False,
+        hive_partitioning=False,
+    )
+
+
+def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.DataFrame:
+    """The same for rows that are decoded already."""
+    schema = columns.schema
+    have = set(frame.columns)
+    return frame.select((pl.col(c).cast(schema[c]) if c in have else pl.lit(None, schema[c])).alias(c) for c in need)
+
+
+def raw(data: bytes | memoryview) -> bytes:
+    """Bytes for polars; a copy only where `data` is a part of something larger."""
+    return data if isinstance(data, bytes) else data.tobytes()
+
+
+def gather(
+    blocks: Sequence[DataBlock | DeleteBlock],
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: Sequence[str],
+    *,
+    timed: bool = False,
+) -> Contributions:
+    """Decode `blocks`, which are in fold order. `timed`: the caller wants the requested time on every line."""
+    data = [b for b in blocks if isinstance(b, DataBlock)]
+    own = any(_has_own_times(b) for b in blocks)
+    wanted = distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
+    rows = _decode(data, columns, wanted)
+    simple = len(data) == len(blocks) and not own and not timed and rule.kind != "partial"
+    heights = [rows.height] if simple else [_height(b) for b in data]
+    lines = _lines(blocks, rows, heights, rule, columns, key, simple, own or timed)
+    if own:
+        # Carried contributions: their block stands elsewhere than their requested times say.
+        lines = lines.sort(TIME, KIND, maintain_order=True)
+    given = _given(data, heights, wanted) if rule.kind == "partial" else {}
+    return Contributions(rows, _deletes(blocks), lines, given)
+
+
+def _has_own_times(block: DataBlock | DeleteBlock) -> bool:
+    if isinstance(block, DataBlock):
+        return block.own_times
+    return TIME in block.keys.columns and bool((block.keys[TIME] != block.instant).any())
+
+
+def _decode(blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str]) -> pl.DataFrame:
+    """All rows in order; neighbouring Parquet blocks in one scan."""
+    parts: list[pl.DataFrame] = []
+    run: list[bytes] = []
+    for block in [*blocks, None]:
+        if block is not None and not isinstance(block.rows, pl.DataFrame):
+            run.append(raw(block.rows))
+            continue
+        if run:
+            parts.append(scan(run, columns).select(need).collect())
+            run = []
+        if block is not None:
+            assert isinstance(block.rows, pl.DataFrame)
+            parts.append(conform(block.rows, columns, need))
+    return pl.concat(parts, rechunk=False) if parts else pl.DataFrame(schema={c: columns.schema[c] for c in need})
+
+
+def _height(block: DataBlock) -> int:
+    if isinstance(block.rows, pl.DataFrame):
+        return block.rows.height
+    return int(pq.read_metadata(pa.BufferReader(block.rows)).num_rows)
+
+
+def _lines(
+    blocks: Sequence[DataBlock | DeleteBlock],
+    rows: pl.DataFrame,
+    heights: Sequence[int],
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    simple: bool,
+    timed: bool,
+) -> pl.DataFrame:
+    if simple:
+        return _row_lines(rows, 0, rows.height, rule, key, None)
+    parts: list[pl.DataFrame] = []
+    left = iter(heights)
+    row, delete = 0, 0
+    for block in blocks:
+        if isinstance(block, DeleteBlock):
+            parts.append(_delete_lines(block, delete, rule, columns, key, timed))
+            delete += block.keys.height
+        else:
+            height = next(left)
+            time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
+            parts.append(_row_lines(rows, row, height, rule, key, time if timed else None))
+            row += height
+    assert row == rows.height, "a block has another number of rows than its footer says"
+    return pl.concat(parts) if parts else _row_lines(rows, 0, 0, rule, key, pl.lit("") if timed else None)
+
+
+def _row_lines(
+    rows: pl.DataFrame, start: int, height: int, rule: MergeRule, key: str, time: pl.Expr | None
+) -> pl.DataFrame:
+    return rows.slice(start, height).select(
+        pl.col(key).alias(KEY),
+        pl.lit(ROW, pl.Int8).alias(KIND),
+        pl.int_range(start, start + height, dtype=pl.Int64).alias(AT),
+        *([time.alias(TIME)] if time is not None else []),
+        *([pl.col(rule.ordering).alias(ORDER)] if rule.ordering else []),
+    )
+
+
+def _delete_lines(
+    block: DeleteBlock, start: int, rule: MergeRule, columns: Columns, key: str, timed: bool
+) -> pl.DataFrame:
+    ordered = rule.ordering is not None and ORDER in block.keys.columns
+    plain = pl.lit(PLAIN, pl.Int8)
+    time = pl.col(TIME) if TIME in block.keys.columns else pl.lit(block.instant)
+    order = pl.col(ORDER) if ordered else pl.lit(None)
+    return block.keys.select(
+        _delete_keys(block.keys, key, columns),
+        (pl.when(order.is_null()).then(plain).otherwise(pl.lit(TOMBSTONE, pl.Int8)) if ordered else plain).alias(KIND),
+        pl.int_range(start, start + block.keys.height, dtype=pl.Int64).alias(AT),
+        *([time.alias(TIME)] if timed else []),
+        *([order.cast(columns.stored[rule.ordering]).alias(ORDER)] if rule.ordering else []),
+    )
+
+
+def _delete_keys(keys: pl.DataFrame, key: str, columns: Columns) -> pl.Series:
+    """The merge keys of deletes, which name their keys as text."""
+    found = keys[key] if key in keys.columns else keys[RECORD_KEY].cast(columns.stored[key])
+    return found.alias(KEY)
+
+
+def _deletes(blocks: Sequence[DataBlock | DeleteBlock]) -> pl.DataFrame:
+    frames = [b.keys for b in blocks if isinstance(b, DeleteBlock)]
+    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={RECORD_KEY: pl.String})
+
+
+def _given(blocks: Sequence[DataBlock], heights: Sequence[int], need: Sequence[str]) -> dict[str, np.ndarray]:
+    sets = [_given_names(b) for b in blocks]
+    return {c: np.repeat(np.array([c in s for s in sets], dtype=bool), heights) for c in need if c not in META_COLUMNS}
+
+
+def _given_names(block: DataBlock) -> frozenset[str]:
+    if block.given is not None:
+        return frozenset(block.given)
+    if isinstance(block.rows, pl.DataFrame):
+        return frozenset(block.rows.columns)
+    return frozenset(pq.read_schema(pa.BufferReader(block.rows)).names)

@@ -1,0 +1,71 @@
+"""The merge kernel's door: what operations may call. The work is in the modules beside it.
+
+blocks.py         what a merge reads        contributions.py   from blocks to narrow lines
+fold.py           folding a key's lines     snapshot.py        the rows that a reader sees
+compaction.py     what becomes base rows, and what is carried
+precombine.py     what one transaction writes
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.compaction import Carry, compact_all, compact_stable
+from crdt_mor.merge.fold import Collapsed, GivenRows
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
+from crdt_mor.merge.snapshot import count, merge, touched
+
+__all__ = [
+    "Carry",
+    "Collapsed",
+    "Columns",
+    "DataBlock",
+    "DeleteBlock",
+    "DeleteWrite",
+    "GivenRows",
+    "RowsWrite",
+    "Slice",
+    "compact_all",
+    "compact_stable",
+    "count",
+    "merge",
+    "polars_type",
+    "precombine",
+    "to_arrow",
+    "touched",
+]
+
+
+def polars_type(arrow: pa.DataType) -> pl.DataType:
+    """The type that polars gives to a column of this stored Arrow type."""
+    frame = pl.from_arrow(pa.schema([pa.field("c", arrow)]).empty_table())
+    assert isinstance(frame, pl.DataFrame)
+    return frame.schema["c"]
+
+
+def to_arrow(frame: pl.DataFrame) -> pa.Table:
+    """A frame in stored Arrow types: `string` and `binary`, not the view types, with which pyarrow cannot work.
+
+    One chunk per frame; a chunk of more than 2 GiB of text is cut.
+    """
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
+    return table if table.schema == target else table.cast(target)
+
+
+@lru_cache(maxsize=1024)
+def _small(arrow: pa.DataType) -> pa.DataType:
+    """The same type with 32-bit offsets."""
+    if pa.types.is_large_string(arrow):
+        return pa.string()
+    if pa.types.is_large_binary(arrow):
+        return pa.binary()
+    if pa.types.is_large_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_small(arrow.value_type)))
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(_small(field.type)) for field in arrow])
+    return arrow

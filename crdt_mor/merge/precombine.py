@@ -1,0 +1,108 @@
+"""What one transaction writes, of the statements it made: each key is deleted at most once, then written at most once.
+
+    statements   upsert(a: 1)  delete(a)  upsert(a: 2, b: 1)  upsert(b: 2)
+    latest       one row a: 2, one row b: 2                        a delete that is overwritten says nothing
+    ordering     delete a, then the greatest row or tombstone; of equal ones the later
+    partial      delete a, then per column the last value given
+
+The same fold as the merge itself (fold.py), with the order of statements and rows as its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
+from crdt_mor.merge.contributions import ORDER, gather
+from crdt_mor.merge.fold import Collapsed, GivenRows, collapse
+from crdt_mor.merge.rule import MergeRule
+
+_KEY = "_crdt_merge_key"
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWrite:
+    """An upsert: `_hoodie_record_key`, any of Hudi's columns, the user's, and columns that just ride along.
+
+    `given`: the user columns it sets (None: all it has).
+    """
+
+    rows: pl.DataFrame
+    given: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWrite:
+    """A delete: `_hoodie_record_key`; with a column `ordering`, ordered tombstones (a null makes it a plain delete)."""
+
+    keys: pl.DataFrame
+
+
+def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Collapsed:
+    """`deletes`, then `tombstones` (with `ordering`), then `rows` by the columns they give; each sorted by key.
+
+    A key is unique within its partition: frames of several partitions need `_hoodie_partition_path`, all of them.
+    """
+    frames = [w.rows if isinstance(w, RowsWrite) else w.keys for w in writes]
+    parts = {p for f in frames if PARTITION_PATH in f.columns for p in f[PARTITION_PATH].unique()}
+    only = writes[0] if len(writes) == 1 else None
+    if isinstance(only, RowsWrite) and len(parts) < 2 and only.rows[RECORD_KEY].is_unique().all():
+        given = only.given if rule.kind == "partial" else None
+        if rule.kind == "partial" and given is None:
+            given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
+        none = pl.DataFrame(schema={RECORD_KEY: pl.String})
+        return Collapsed(
+            none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, only.rows.sort(RECORD_KEY))]
+        )
+    key = RECORD_KEY if len(parts) < 2 else _KEY
+    riders = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _riders(w, w.given)}
+    blocks = [_block(w, f if key == RECORD_KEY else _keyed(f)) for w, f in zip(writes, frames, strict=True)]
+    columns = _columns(blocks, rule)
+    need = [c for c in columns.schema if any(isinstance(b, DataBlock) and c in _names(b) for b in blocks)]
+    found = gather(blocks, rule, columns, key, distinct(need, [RECORD_KEY]))
+    folded = collapse(found, found.lines, rule, key)
+    rows = [
+        GivenRows(r.given and tuple(c for c in r.given if c not in riders and c != _KEY), _tidy(r.rows))
+        for r in folded.rows
+        if r.rows.height
+    ]
+    return Collapsed(_tidy(folded.deletes), _tidy(folded.tombstones), rows)
+
+
+def _riders(write: RowsWrite, given: tuple[str, ...]) -> list[str]:
+    return [c for c in write.rows.columns if c not in given and c not in META_COLUMNS]
+
+
+def _block(write: RowsWrite | DeleteWrite, frame: pl.DataFrame) -> DataBlock | DeleteBlock:
+    """All statements of a transaction have one time; their order is the order of the list."""
+    if isinstance(write, DeleteWrite):
+        return DeleteBlock("", frame)
+    given = None if write.given is None else (*write.given, *_riders(write, write.given))
+    return DataBlock("", frame, given)
+
+
+def _keyed(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.concat_str(PARTITION_PATH, RECORD_KEY, separator="\0").alias(_KEY))
+
+
+def _columns(blocks: Sequence[DataBlock | DeleteBlock], rule: MergeRule) -> Columns:
+    """The columns of a transaction, by what its frames hold."""
+    rows = [b.rows.schema for b in blocks if isinstance(b, DataBlock) and isinstance(b.rows, pl.DataFrame)]
+    stored: dict[str, pl.DataType] = {c: t for schema in reversed(rows) for c, t in schema.items()}
+    if rule.ordering and rule.ordering not in stored:
+        typed = [b.keys.schema[ORDER] for b in blocks if isinstance(b, DeleteBlock) and ORDER in b.keys.columns]
+        stored[rule.ordering] = typed[0] if typed else pl.Null()
+    return Columns({_KEY: pl.String(), **{c: t for c, t in stored.items() if c not in META_COLUMNS}})
+
+
+def _names(block: DataBlock) -> list[str]:
+    assert isinstance(block.rows, pl.DataFrame)
+    return block.rows.columns
+
+
+def _tidy(frame: pl.DataFrame) -> pl.DataFrame:
+    by = [c for c in (PARTITION_PATH, RECORD_KEY) if c in frame.columns]
+    return frame.drop(_KEY, strict=False).sort(by)

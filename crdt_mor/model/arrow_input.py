@@ -1,0 +1,49 @@
+"""Whatever a user holds his rows in, as an Arrow table.
+
+The Arrow C interfaces do the work, so no dataframe library is imported here.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+
+_UNNAMED_INDEX = "__index_level_"
+
+
+def read_arrow(data: object) -> pa.Table:
+    """`data` as a table: pyarrow, polars, pandas, DuckDB, anything with `__arrow_c_stream__` or `__arrow_c_array__`."""
+    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if kind == "LazyFrame":
+        raise InvalidInputError("a lazy frame has no rows yet: collect it. type=LazyFrame")
+    if library == "pyspark":
+        raise InvalidInputError("a Spark frame lives elsewhere: pass df.toArrow(), or write it with Spark. type=Spark")
+    if library == "pandas" and kind == "DataFrame":
+        return _from_pandas(data)
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data).read_all()
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(data)])
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"not a table: {error}. type={kind}") from error
+    raise InvalidInputError(
+        "not a table: pass a pyarrow, polars, pandas or DuckDB one, or anything with __arrow_c_stream__ "
+        f"(rows in a list: pyarrow.Table.from_pylist). type={kind}"
+    )
+
+
+def _from_pandas(frame: object) -> pa.Table:
+    """A named index is a column like any other; one without a name only counts rows."""
+    try:
+        table = pa.Table.from_pandas(frame)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidInputError(f"a column mixes types: give it one. {error}") from error
+    return table.drop_columns([name for name in table.column_names if name.startswith(_UNNAMED_INDEX)])

@@ -1,0 +1,440 @@
+"""What a table says about itself in `hoodie.properties`; the only place where a `hoodie.*` key is spelled.
+
+Tables that we made carry `crdt_mor.*` keys beside Hudi's. Hudi is told the rule under which its own readers give our
+rows (`merge`, below); what it cannot do is refused there, never silently answered otherwise. Tables that Hudi made are
+read as they are, and whatever would need a rule that we do not have is refused with its name.
+
+    our merge               Hudi's mode              ordering.fields
+    latest                  EVENT_TIME_ORDERING      _hoodie_commit_time
+    ordering:<column>       EVENT_TIME_ORDERING      <column>
+    <payload>/<version>     CUSTOM, our strategy id  -
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+import pyarrow as pa
+
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.types import TIMESTAMP
+
+SUPPORTED_VERSIONS: Final = (8, 9)
+WRITTEN_VERSION: Final = 9
+ENGINE_VERSION: Final = "1"
+
+MERGE_STRATEGY_ID: Final = "6f7a3c52-9d1e-4b8a-8f60-2c5d71e0b943"
+"""Our own merge strategy, for Hudi's CUSTOM mode: its readers refuse unmerged logs instead of merging them wrongly."""
+
+_STRATEGY_MODES: Final = {
+    "ce9acb64-bde0-424c-9b91-f6ebba25356d": "COMMIT_TIME_ORDERING",
+    "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": "EVENT_TIME_ORDERING",
+}
+_PAYLOAD_STRATEGY: Final = "00000000-0000-0000-0000-000000000000"
+_PAYLOAD_MODES: Final = {
+    "OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+    "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
+    "EventTimeAvroPayload": "EVENT_TIME_ORDERING",
+}
+_KEY_GENERATORS: Final = {
+    "SimpleKeyGenerator": "SIMPLE",
+    "SimpleAvroKeyGenerator": "SIMPLE",
+    "ComplexKeyGenerator": "COMPLEX",
+    "ComplexAvroKeyGenerator": "COMPLEX",
+    "NonpartitionedKeyGenerator": "NON_PARTITION",
+    "NonpartitionedAvroKeyGenerator": "NON_PARTITION",
+    "TimestampBasedKeyGenerator": "TIMESTAMP",
+    "TimestampBasedAvroKeyGenerator": "TIMESTAMP",
+    "CustomKeyGenerator": "CUSTOM",
+    "CustomAvroKeyGenerator": "CUSTOM",
+}
+_PAYLOAD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*/[0-9]+")
+_TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+CHECKSUM: Final = "hoodie.table.checksum"
+NAME: Final = "hoodie.table.name"
+DATABASE: Final = "hoodie.database.name"
+_TYPE: Final = "hoodie.table.type"
+_VERSION: Final = "hoodie.table.version"
+_CREATE_SCHEMA: Final = "hoodie.table.create.schema"
+_RECORD_KEY: Final = "hoodie.table.recordkey.fields"
+_PARTITION: Final = "hoodie.table.partition.fields"
+_GENERATOR: Final = "hoodie.table.keygenerator.type"
+_GENERATOR_CLASS: Final = "hoodie.table.keygenerator.class"
+_KEY_ENCODING: Final = "hoodie.table.complex.keygenerator.encoding"
+_HIVE_STYLE: Final = "hoodie.datasource.write.hive_style_partitioning"
+_URL_ENCODE: Final = "hoodie.datasource.write.partitionpath.urlencode"
+_MERGE_MODE: Final = "hoodie.record.merge.mode"
+_STRATEGY_ID: Final = "hoodie.record.merge.strategy.id"
+_ORDERING: Final = "hoodie.table.ordering.fields"
+_PRECOMBINE: Final = "hoodie.table.precombine.field"
+_PAYLOAD_CLASSES: Final = ("hoodie.compaction.payload.class", "hoodie.table.legacy.payload.class")
+_PARTIAL_UPDATE: Final = "hoodie.table.partial.update.mode"
+_INDEX_TYPE: Final = "hoodie.index.type"
+_BUCKET_ENGINE: Final = "hoodie.index.bucket.engine"
+_BUCKETS: Final = "hoodie.bucket.index.num.buckets"
+_TIMELINE_PATH: Final = "hoodie.timeline.path"
+_OUR_MERGE: Final = "crdt_mor.merge"
+_OUR_BUCKETS: Final = "crdt_mor.buckets"
+_OUR_SCHEMA: Final = "crdt_mor.schema"
+_OUR_VERSION: Final = "crdt_mor.version"
+
+ORDERING_TYPES: Final = (
+    pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), TIMESTAMP,
+)  # fmt: skip
+"""Stored types that Hudi's readers order as we do; decimals beside them."""
+
+_DEFAULT_DATABASE: Final = "default"
+_BUCKETS_MAX: Final = 99_999_999  # a file id has eight digits for them
+
+TableType = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """What happens when two writers meet on a key: `latest`, `ordering:<column>` or a payload by name and version."""
+
+    kind: Literal["latest", "ordering", "payload"] = "latest"
+    ordering: str | None = None
+    payload: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    hudi_commit_time: bool = False
+    """A table that Hudi made with COMMIT_TIME_ORDERING: `latest` for us, with Hudi's limits."""
+
+    def __post_init__(self) -> None:
+        given = {name for name in ("ordering", "payload") if getattr(self, name) is not None}
+        if given != {self.kind} - {"latest"}:
+            raise InvalidInputError(f"an ordering needs its column, a payload its name, no more. merge={self!r}")
+        if self.payload is not None and not _PAYLOAD.fullmatch(self.payload):
+            raise InvalidInputError(f"a payload is named like `counter/1`: name, version. payload={self.payload}")
+
+    def __str__(self) -> str:
+        """The text of `crdt_mor.merge`; `parse` gives the value back."""
+        if self.kind == "latest":
+            return "latest"
+        text = f"ordering:{quote(self.ordering or '')}" if self.kind == "ordering" else str(self.payload)
+        return f"{text}?{urlencode(self.parameters)}" if self.parameters else text
+
+    @classmethod
+    def parse(cls, text: str) -> MergeSpec:
+        """The merge that `str` printed; raises `InvalidInputError` for anything else."""
+        head, _, query = text.partition("?")
+        try:
+            parameters = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        except ValueError as error:
+            raise InvalidInputError(f"parameters look like `?name=value&name=value`. merge={text!r}") from error
+        if head == "latest" and not parameters:
+            return cls()
+        if head.startswith("ordering:") and head != "ordering:":
+            return cls("ordering", ordering=unquote(head.removeprefix("ordering:")), parameters=parameters)
+        return cls("payload", payload=head, parameters=parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """Everything about a table that never changes by itself."""
+
+    name: str
+    key: KeySpec
+    merge: MergeSpec = field(default_factory=MergeSpec)
+    buckets: int | None = None
+    """None: a table that Hudi made without saying."""
+    version: int = WRITTEN_VERSION
+    table_type: TableType = "MERGE_ON_READ"
+    timeline_path: str = "timeline"
+    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    """All of them, as read; empty for a table that is about to be made."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether we made this table."""
+        return _OUR_VERSION in self.properties
+
+    @property
+    def database(self) -> str | None:
+        """The database's name, part of the checksum."""
+        return self.properties.get(DATABASE)
+
+    @property
+    def handed_over(self) -> bool:
+        """Whether one of our tables stands handed over to Hudi's writers: it declares plain commit time ordering."""
+        return self.ours and self.merge.kind == "latest" and self.properties.get(_MERGE_MODE) == "COMMIT_TIME_ORDERING"
+
+    def created_schema(self) -> TableSchema | None:
+        """The schema at creation: ours exactly as declared, Hudi's from Avro; None where the table does not say."""
+        if (text := self.properties.get(_OUR_SCHEMA)) is not None:
+            return TableSchema.from_json(text)
+        if (text := self.properties.get(_CREATE_SCHEMA)) is not None:
+            return TableSchema.from_avro(text)
+        return None
+
+    def to_properties(self, schema: TableSchema) -> dict[str, str]:
+        """The properties of a new table of ours; whatever it could not keep is refused here."""
+        self._check_new(schema)
+        return {
+            NAME: self.name,
+            DATABASE: _DEFAULT_DATABASE,
+            CHECKSUM: checksum(_DEFAULT_DATABASE, self.name),
+            _TYPE: self.table_type,
+            _VERSION: str(WRITTEN_VERSION),
+            "hoodie.table.initial.version": str(WRITTEN_VERSION),
+            "hoodie.timeline.layout.version": "2",
+            _TIMELINE_PATH: self.timeline_path,
+            "hoodie.timeline.history.path": "history",
+            "hoodie.table.timeline.timezone": "UTC",
+            "hoodie.archivelog.folder": "archived",
+            "hoodie.table.format": "native",
+            "hoodie.table.base.file.format": "PARQUET",
+            "hoodie.populate.meta.fields": "true",
+            **self._key_properties(),
+            **_hudi_merge(self.merge),
+            _INDEX_TYPE: "BUCKET",
+            _BUCKET_ENGINE: "SIMPLE",
+            _BUCKETS: str(self.buckets),
+            _CREATE_SCHEMA: schema.create_avro(self.name),
+            _OUR_VERSION: ENGINE_VERSION,
+            _OUR_MERGE: str(self.merge),
+            _OUR_BUCKETS: str(self.buckets),
+            _OUR_SCHEMA: schema.to_json(),
+        }
+
+    def _key_properties(self) -> dict[str, str]:
+        partition = {_PARTITION: ",".join(self.key.partition_fields)} if self.key.partition_fields else {}
+        prefixed = self.key.composite and len(self.key.fields) == 1
+        return {
+            _RECORD_KEY: ",".join(self.key.fields),
+            **partition,
+            _GENERATOR: self.key.keygen_type,
+            # Hudi writers that know the key keep to it; the others do the same in version 9 anyway.
+            **({_KEY_ENCODING: "FIELD_PREFIXED"} if prefixed else {}),
+            _HIVE_STYLE: _bool_text(self.key.hive_style),
+            _URL_ENCODE: "false",
+            "hoodie.datasource.write.drop.partition.columns": "false",
+        }
+
+    def _check_new(self, schema: TableSchema) -> None:
+        if not _TABLE_NAME.fullmatch(self.name):
+            raise InvalidInputError(f"a table's name has letters, digits and _, and no digit first. name={self.name!r}")
+        if self.buckets is None or not 1 <= self.buckets <= _BUCKETS_MAX:
+            raise InvalidInputError(f"a table has 1 to {_BUCKETS_MAX} buckets. buckets={self.buckets}")
+        if self.version != WRITTEN_VERSION or self.table_type != "MERGE_ON_READ":
+            found = f"type={self.table_type} version={self.version}"
+            raise InvalidInputError(f"new tables are merge on read, version {WRITTEN_VERSION}. {found}")
+        if self.key.generator or self.key.value_only or self.key.url_encode or self.merge.hudi_commit_time:
+            raise InvalidInputError(f"Hudi made older tables so; new ones follow its present rule. key={self.key!r}")
+        self.key.check_types(schema)
+        _check_ordering(self.merge.ordering, schema)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], where: str) -> TableConfig:
+        """The config of the table at `where`; features that we lack raise an error that names them."""
+        props = {key: value for key, value in properties.items() if value.strip()}
+        version = _version(props, where)
+        _refuse_features(props, where)
+        ours = _OUR_VERSION in props
+        config = cls(
+            name=_required(props, NAME, where),
+            key=_key_spec(props, version, where),
+            merge=_our_merge(props, where) if ours else _merge_of_hudi(props, where),
+            buckets=_bucket_count(props, where),
+            version=version,
+            table_type=_table_type(props, where),
+            timeline_path=props.get(_TIMELINE_PATH, "timeline"),
+            properties=MappingProxyType(dict(properties)),
+        )
+        if ours and config.buckets is None:
+            raise FormatError(f"the table's properties are damaged: restore them. missing={_OUR_BUCKETS} table={where}")
+        return config
+
+
+# --- the merge ----------------------------------------------------------------------------------------------------
+
+
+def _hudi_merge(merge: MergeSpec) -> dict[str, str]:
+    """The rule under which Hudi's own readers give our rows, or refuse."""
+    if merge.kind == "payload":
+        return {_MERGE_MODE: "CUSTOM", _STRATEGY_ID: MERGE_STRATEGY_ID}
+    return {_MERGE_MODE: "EVENT_TIME_ORDERING", _ORDERING: merge.ordering or META_COLUMNS[0]}
+
+
+def handover_properties(properties: Mapping[str, str], *, to_hudi: bool) -> dict[str, str]:
+    """The properties of a default table of ours handed over to Hudi's writers, or taken back."""
+    kept = {key: value for key, value in properties.items() if key not in (_MERGE_MODE, _ORDERING, _STRATEGY_ID)}
+    if to_hudi:
+        return kept | {_MERGE_MODE: "COMMIT_TIME_ORDERING"}
+    return kept | _hudi_merge(MergeSpec.parse(kept.get(_OUR_MERGE, "latest")))
+
+
+def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
+    if ordering is None:
+        return
+    index = schema.declared.get_field_index(ordering)
+    if index < 0:
+        known = schema.declared.names
+        raise InvalidInputError(f"the ordering names a column that is not there. column={ordering} columns={known}")
+    kind = schema.stored.field(index).type
+    if kind not in ORDERING_TYPES and not pa.types.is_decimal(kind):
+        raise InvalidInputError(
+            f"versions are ordered by a number, a string, a date or a timestamp. column={ordering} type={kind}"
+        )
+
+
+def _our_merge(props: Mapping[str, str], where: str) -> MergeSpec:
+    if props[_OUR_VERSION] != ENGINE_VERSION:
+        raise UnsupportedVersionError(
+            "this table was made by a newer crdt_mor: upgrade. "
+            f"found={props[_OUR_VERSION]} supported={ENGINE_VERSION} table={where}"
+        )
+    try:
+        return MergeSpec.parse(_required(props, _OUR_MERGE, where))
+    except InvalidInputError as error:
+        raise FormatError(f"{_OUR_MERGE} is damaged: {error} table={where}") from error
+
+
+def _merge_of_hudi(props: Mapping[str, str], where: str) -> MergeSpec:
+    """The merge of a table that Hudi made: from its mode, else as Hudi infers it."""
+    fields = [name.strip() for name in props.get(_ORDERING, props.get(_PRECOMBINE, "")).split(",") if name.strip()]
+    mode = _merge_mode(props, bool(fields), where)
+    if mode == "COMMIT_TIME_ORDERING":
+        return MergeSpec(hudi_commit_time=True)
+    if len(fields) > 1:
+        raise _unsupported("several ordering fields", where, fields=fields)
+    if not fields:
+        raise FormatError(f"the table orders by event time, but names no ordering field: set one. table={where}")
+    # A table of Hudi's own that orders by our column is one of ours in all but name: by commit time.
+    return MergeSpec() if fields == [META_COLUMNS[0]] else MergeSpec("ordering", ordering=fields[0])
+
+
+def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str:
+    payload = next((props[key] for key in _PAYLOAD_CLASSES if key in props), None)
+    known = None if payload is None else _PAYLOAD_MODES.get(payload.rsplit(".", 1)[-1])
+    if payload is not None and known is None:
+        raise _unsupported("a payload class of its own", where, payload_class=payload)
+    mode, strategy = props.get(_MERGE_MODE), props.get(_STRATEGY_ID)
+    if mode is None and strategy is not None:
+        mode = _STRATEGY_MODES.get(strategy, "CUSTOM")
+    if mode == "CUSTOM" and strategy == _PAYLOAD_STRATEGY and known is not None:
+        mode = known
+    mode = mode or known or ("EVENT_TIME_ORDERING" if has_ordering else "COMMIT_TIME_ORDERING")
+    if mode not in ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"):
+        raise _unsupported("a merge of its own", where, mode=mode, strategy_id=strategy)
+    return mode
+
+
+# --- the rest -----------------------------------------------------------------------------------------------------
+
+
+def checksum(database: str | None, table: str) -> str:
+    """Hudi's checksum of a table's name; without a database the text begins with the dot."""
+    return str(zlib.crc32(f"{database or ''}.{table}".encode()))
+
+
+def _version(props: Mapping[str, str], where: str) -> int:
+    version = _integer(props, _VERSION, where)
+    if version not in SUPPORTED_VERSIONS:
+        raise UnsupportedVersionError(
+            "this release does not read tables of this version: up- or downgrade the table with Hudi. "
+            f"found={version} supported={list(SUPPORTED_VERSIONS)} table={where}"
+        )
+    return version
+
+
+def _refuse_features(props: Mapping[str, str], where: str) -> None:
+    base = props.get("hoodie.table.base.file.format", "PARQUET")
+    if base.upper() != "PARQUET":
+        raise _unsupported("base files that are not Parquet", where, format=base)
+    if not _flag(props, "hoodie.populate.meta.fields", default=True):
+        raise _unsupported("a table without Hudi's meta columns", where)
+    if _flag(props, "hoodie.datasource.write.drop.partition.columns", default=False):
+        raise _unsupported("partition columns that are left out of the files", where)
+    if props.get(_BUCKET_ENGINE, "SIMPLE").upper() != "SIMPLE":
+        raise _unsupported("a bucket index other than the simple one", where, engine=props[_BUCKET_ENGINE])
+    if _PARTIAL_UPDATE in props:
+        raise _unsupported("a partial update mode of the table", where, mode=props[_PARTIAL_UPDATE])
+    if "hoodie.bootstrap.base.path" in props:
+        raise _unsupported("a bootstrapped table", where)
+
+
+def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
+    fields = _names(props.get(_RECORD_KEY, ""))
+    if not fields:
+        raise _unsupported("a table without record key fields", where)
+    # The custom generator says `column:TYPE`.
+    partition = tuple(name.partition(":")[0] for name in _names(props.get(_PARTITION, "")))
+    class_name = props.get(_GENERATOR_CLASS, "").rsplit(".", 1)[-1]
+    generator = props.get(_GENERATOR, _KEY_GENERATORS.get(class_name, class_name)).upper().removesuffix("_AVRO")
+    if _flag(props, "hoodie.datasource.write.slash.separated.date.partitioning", default=False):
+        generator = "SLASH_SEPARATED_DATE"
+    try:
+        derived = KeySpec(fields, partition).keygen_type
+        return KeySpec(
+            fields,
+            partition,
+            hive_style=_flag(props, _HIVE_STYLE, default=False),
+            generator="" if generator == derived else generator,
+            value_only=version >= WRITTEN_VERSION and props.get(_KEY_ENCODING, "").upper() == "VALUE_ONLY",
+            url_encode=_flag(props, _URL_ENCODE, default=False),
+        )
+    except InvalidInputError as error:
+        raise FormatError(f"{error} table={where}") from error
+
+
+def _bucket_count(props: Mapping[str, str], where: str) -> int | None:
+    key = _OUR_BUCKETS if _OUR_BUCKETS in props else _BUCKETS
+    if key not in props:
+        return None
+    count = _integer(props, key, where)
+    if count < 1 or (_BUCKETS in props and _integer(props, _BUCKETS, where) != count):
+        raise FormatError(
+            "the table's bucket counts differ, and rows would land in the wrong files: restore the properties. "
+            f"{key}={count} {_BUCKETS}={props.get(_BUCKETS)} table={where}"
+        )
+    return count
+
+
+def _table_type(props: Mapping[str, str], where: str) -> TableType:
+    match _required(props, _TYPE, where):
+        case "MERGE_ON_READ":
+            return "MERGE_ON_READ"
+        case "COPY_ON_WRITE":
+            return "COPY_ON_WRITE"
+        case other:
+            raise _unsupported("a table of another type", where, type=other)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _required(props: Mapping[str, str], key: str, where: str) -> str:
+    if key not in props:
+        raise FormatError(f"the table's properties lack a key: restore them. missing={key} table={where}")
+    return props[key]
+
+
+def _integer(props: Mapping[str, str], key: str, where: str) -> int:
+    text = _required(props, key, where)
+    if not (text.isascii() and text.isdigit()):
+        raise FormatError(f"the table's properties hold no number here: restore them. {key}={text!r} table={where}")
+    return int(text)
+
+
+def _flag(props: Mapping[str, str], key: str, *, default: bool) -> bool:
+    return props.get(key, _bool_text(default)).strip().lower() == "true"
+
+
+def _bool_text(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _unsupported(feature: str, where: str, **values: object) -> UnsupportedFeatureError:
+    found = "".join(f" {name}={value}" for name, value in values.items())
+    return UnsupportedFeatureError(f"this release cannot read {feature}: use Hudi's own reader.{found} table={where}")

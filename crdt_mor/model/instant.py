@@ -1,0 +1,71 @@
+"""Instants: 17 digits of UTC time, `yyyyMMddHHmmssSSS`, ordered as text.
+
+Requested and completion times are instants of the table's own clock, which every event of the timeline moves on by an
+even number of milliseconds. Odd milliseconds belong to compaction barriers alone, so a barrier never equals the time
+of a write.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NewType
+
+from crdt_mor.errors import InvalidInputError
+
+Instant = NewType("Instant", str)
+
+EPOCH = Instant("19700101000000000")
+"""Before every instant that a table can have."""
+
+
+def from_ms(ms: int) -> Instant:
+    """The instant of `ms` milliseconds since 1970-01-01 UTC."""
+    seconds, millis = divmod(ms, 1000)
+    return Instant(datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S") + f"{millis:03d}")
+
+
+def to_ms(instant: Instant) -> int:
+    """Milliseconds since 1970-01-01 UTC."""
+    when = datetime(
+        int(instant[:4]), int(instant[4:6]), int(instant[6:8]),
+        int(instant[8:10]), int(instant[10:12]), int(instant[12:14]), tzinfo=UTC,
+    )  # fmt: skip
+    return int(when.timestamp()) * 1000 + int(instant[14:])
+
+
+def parse(text: str) -> Instant:
+    """`text` as an instant; raises `InvalidInputError` for anything that is not 17 digits of a real moment."""
+    if len(text) != 17 or not (text.isascii() and text.isdigit()):
+        raise InvalidInputError(f"an instant is 17 digits, yyyyMMddHHmmssSSS in UTC. got={text!r}")
+    try:
+        to_ms(Instant(text))
+    except ValueError as error:
+        raise InvalidInputError(f"no such moment: {error}. got={text!r}") from error
+    return Instant(text)
+
+
+def from_datetime(when: datetime) -> Instant:
+    """The instant of `when`; a naive datetime is refused, since its zone would be a guess."""
+    if when.tzinfo is None:
+        raise InvalidInputError(f"say the time zone: a naive datetime could be any of them. got={when.isoformat()}")
+    return from_ms(int(when.timestamp() * 1000))
+
+
+def to_datetime(instant: Instant) -> datetime:
+    """The moment in UTC."""
+    return datetime.fromtimestamp(to_ms(instant) / 1000, UTC)
+
+
+def tick_after(last: Instant, wall_ms: int) -> Instant:
+    """The next even instant of a clock that stands at `last` while the wall clock says `wall_ms`.
+
+    `max(wall clock rounded up to an even millisecond, last + 2 ms)`, whatever the wall clocks of writers say.
+    """
+    floor = to_ms(last)
+    return from_ms(max(wall_ms + wall_ms % 2, floor + 2 - floor % 2))
+
+
+def barrier_after(last: Instant) -> Instant:
+    """The odd instant just after `last` (an even one): the time of a compaction."""
+    ms = to_ms(last)
+    return from_ms(ms + 1 if ms % 2 == 0 else ms + 2)

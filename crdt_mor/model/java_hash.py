@@ -1,0 +1,207 @@
+"""Java's `List<String>.hashCode` of record keys, many at a time.
+
+A string's hash is `sum of unit[i] * 31^(n-1-i)` over its UTF-16 units, modulo 2^32; a list's starts at 1 and folds
+`31 * h + hash`. 31 is odd, so it has an inverse modulo 2^32, and the hash of any stretch of a buffer comes from two
+prefix sums of `unit[j] * 31^-j`. Keys of one length need no sums: Horner's rule, one column of a matrix at a time.
+
+Hudi hashes the values inside a key text, which it finds by looking for `:` and `,`. Where values contain those
+characters its search has surprises; `hudi_values` repeats them, since a key that we put elsewhere would live twice.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Hashes = npt.NDArray[np.uint32]
+_Offsets = npt.NDArray[np.int64]
+_Units = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+_SLICE_ROWS: Final = 65_536  # the working set stays in the processor's cache
+_COMMA, _COLON = ord(","), ord(":")
+_PLACEHOLDERS: Final = ("__null__", "__empty__")
+_INVERSE_OF_31: Final = pow(31, -1, 2**32)
+
+
+def key_hashes(keys: pa.StringArray, fields: tuple[str, ...], *, composite: bool) -> Hashes:
+    """The list hash of the values of each record key."""
+    assert keys.null_count == 0, "a record key is never null"
+    result = np.empty(len(keys), np.uint32)
+    for start in range(0, len(keys), _SLICE_ROWS):
+        part = keys.slice(start, _SLICE_ROWS)
+        result[start : start + len(part)] = _slice_hashes(part, fields, composite)
+    return result
+
+
+def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool) -> Hashes:
+    units, offsets = _utf16(keys)
+    if composite and len(fields) > 1:
+        result, odd = _composite_hashes(units, offsets, fields)
+    else:
+        result = np.uint32(31) + _string_hashes(units, offsets)
+        odd = _odd_rows(keys, fields[0])
+    for row in odd:
+        result[row] = list_hash(hudi_values(keys[row].as_py(), fields))
+    return result
+
+
+def _odd_rows(keys: pa.StringArray, field: str) -> npt.NDArray[np.intp]:
+    """Single keys inside which Hudi would look for values: those with a comma and the field's name with a colon."""
+    named = pc.match_substring(keys, f"{field}:")
+    if not pc.any(named).as_py():
+        return np.empty(0, np.intp)
+    return np.flatnonzero(pc.and_(named, pc.match_substring(keys, ",")).to_numpy(zero_copy_only=False))
+
+
+# --- strings ------------------------------------------------------------------------------------------------------
+
+
+def _utf16(keys: pa.StringArray) -> tuple[_Units, _Offsets]:
+    """The UTF-16 units of all keys one after another, and where each key begins and ends."""
+    _, offset_buffer, data = keys.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.empty(0, np.uint8)
+    offsets -= offsets[0]
+    if raw.size == 0 or raw.max() < 0x80:
+        return raw, offsets
+    widths = ((raw & 0xC0) != 0x80).astype(np.int64) + (raw >= 0xF0)  # units that begin at each byte
+    before = np.concatenate(([0], np.cumsum(widths)))
+    return np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-16-le"), np.uint16), before[offsets]
+
+
+def _string_hashes(units: _Units, offsets: _Offsets) -> Hashes:
+    lengths = np.diff(offsets)
+    if lengths.size and (length := int(lengths[0])) * lengths.size == units.size and bool((lengths == length).all()):
+        return _horner(units.reshape(lengths.size, length))
+    return _stretch_hashes(units, offsets[:-1], offsets[1:])
+
+
+def _horner(rows: _Units) -> Hashes:
+    result = np.zeros(rows.shape[0], np.uint32)
+    for column in rows.T:
+        result *= np.uint32(31)
+        result += column
+    return result
+
+
+def _stretch_hashes(units: _Units, starts: _Offsets, ends: _Offsets) -> Hashes:
+    return _hashes_from(_prefix_sums(units), starts, ends)
+
+
+def _prefix_sums(units: _Units) -> Hashes:
+    sums = np.zeros(units.size + 1, np.uint32)
+    np.cumsum(units * _powers(_INVERSE_OF_31, units.size), dtype=np.uint32, out=sums[1:])
+    return sums
+
+
+def _hashes_from(sums: Hashes, starts: _Offsets, ends: _Offsets) -> Hashes:
+    # An empty stretch at 0 asks for 31^-1; its sum is 0, so any power will do.
+    powers = _powers(31, sums.size)
+    hashes: Hashes = (sums[ends] - sums[starts]) * powers[np.maximum(ends - 1, 0)]
+    return hashes
+
+
+def _powers(base: int, count: int) -> Hashes:
+    """base^0, base^1, ... modulo 2^32; at least `count` are computed, exactly `count` returned."""
+    return _power_table(base, 1 << max(16, count.bit_length()))[:count]
+
+
+@lru_cache(maxsize=8)
+def _power_table(base: int, size: int) -> Hashes:
+    table = np.full(size, base, np.uint32)
+    table[0] = 1
+    np.cumprod(table, dtype=np.uint32, out=table)
+    table.flags.writeable = False
+    return table
+
+
+# --- composite keys -----------------------------------------------------------------------------------------------
+
+
+def _composite_hashes(units: _Units, offsets: _Offsets, fields: tuple[str, ...]) -> tuple[Hashes, npt.NDArray[np.intp]]:
+    """The list hashes of `f1:v1,f2:v2` texts whose values have no `:` or `,`, and the rows that are not so plain."""
+    commas, colons = np.flatnonzero(units == _COMMA), np.flatnonzero(units == _COLON)
+    first_comma = np.searchsorted(commas, offsets)
+    first_colon = np.searchsorted(colons, offsets)
+    plain = (np.diff(first_comma) == len(fields) - 1) & (np.diff(first_colon) == len(fields))
+    sums = _prefix_sums(units)
+    rows = np.flatnonzero(plain)
+    result = np.ones(plain.size, np.uint32)
+    folded = np.ones(rows.size, np.uint32)
+    begins, good = offsets[rows], np.ones(rows.size, bool)
+    for index, name in enumerate(fields):
+        last = index == len(fields) - 1
+        ends = offsets[rows + 1] if last else commas[first_comma[rows] + index]
+        colon = colons[first_colon[rows] + index]
+        good &= (colon == begins + len(name)) & (colon < ends)
+        starts = np.minimum(colon + 1, ends)
+        folded = folded * np.uint32(31) + _value_hashes(units, sums, starts, ends)
+        begins = ends + 1
+    result[rows] = folded
+    plain[rows[~good]] = False
+    return result, np.flatnonzero(~plain)
+
+
+def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets) -> Hashes:
+    """Hashes of the values in these stretches; the placeholders of null and of the empty text both count 0."""
+    hashes = _hashes_from(sums, starts, ends)
+    for placeholder in _PLACEHOLDERS:
+        maybe = np.flatnonzero((hashes == np.uint32(string_hash(placeholder))) & (ends - starts == len(placeholder)))
+        if maybe.size:
+            text = units[starts[maybe][:, None] + np.arange(len(placeholder))]
+            same = (text == np.frombuffer(placeholder.encode(), np.uint8)).all(axis=1)
+            hashes[maybe[same]] = 0
+    return hashes
+
+
+# --- one at a time ------------------------------------------------------------------------------------------------
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`, unsigned."""
+    result = 0
+    for unit in np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
+        result = (31 * result + unit) & 0xFFFFFFFF
+    return result
+
+
+def list_hash(values: list[str | None]) -> int:
+    """`List.hashCode`, unsigned."""
+    result = 1
+    for value in values:
+        result = (31 * result + (0 if value is None else string_hash(value))) & 0xFFFFFFFF
+    return result
+
+
+def hudi_values(key: str, fields: tuple[str, ...]) -> list[str | None]:
+    """The values that Hudi finds in a key text. Where its search would fail, the text itself."""
+    if "," not in key or ":" not in key:
+        return [key]
+    values: list[str | None] = []
+    at = 0
+    while at < len(key):
+        colon = key.find(":", at)
+        if colon < 0:
+            return [key]
+        end = _value_end(key, colon)
+        if key[at:colon] in fields:
+            value = key[colon + 1 : end]
+            values.append(None if value == "__null__" else "" if value == "__empty__" else value)
+        at = end + 1
+    return values or [key]
+
+
+def _value_end(key: str, colon: int) -> int:
+    """A value ends at the last comma before the next colon that has a comma between."""
+    after = key.find(":", colon + 1)
+    while after >= 0:
+        comma = key.rfind(",", colon, after)
+        if comma >= 0:
+            return comma
+        after = key.find(":", after + 1)
+    return len(key)

@@ -1,0 +1,264 @@
+"""Record keys, partition paths and buckets: which file a row belongs to.
+
+    key columns        -> record key      `7`, or `id:7,day:2026-01-01` where the key is composite
+    partition columns  -> partition path  `eu/2026-01-01`, or `region=eu/day=2026-01-01` in hive style
+    record key         -> bucket          Java's hash of the key's values, so that Hudi's writers agree
+
+The texts are Hudi's. A text must say which row it is, so values that would make two rows share one are refused at the
+door. One key field with several partition fields is COMPLEX in Hudi, and since table version 9 its key text carries the
+field's name (`id:7`); we write it so too, and `composite` is true for it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError
+from crdt_mor.model import java_hash
+from crdt_mor.model.schema import TableSchema
+
+DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The path of rows whose partition value is null or empty."""
+
+NULL_KEY: Final = "__null__"
+EMPTY_KEY: Final = "__empty__"
+
+_GENERATORS: Final = ("SIMPLE", "COMPLEX", "NON_PARTITION")
+_NAME_BYTES_MAX: Final = 255
+_UNSAFE_IN_PATH: Final = r"[/\x00-\x1f\x7f]"
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """The columns that make a row's key and partition, and how they become text."""
+
+    fields: tuple[str, ...]
+    partition_fields: tuple[str, ...] = ()
+    hive_style: bool = False
+    generator: str = ""
+    """What a table that Hudi made says; empty = Hudi's own rule."""
+    value_only: bool = False
+    """A single COMPLEX key without its field name: tables that Hudi 0.14.1 to 1.0.2 began."""
+    url_encode: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise InvalidInputError("a table needs a record key: name at least one column.")
+        for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
+            if len(set(names)) < len(names):
+                raise InvalidInputError(f"a column stands twice in the {what}: name it once. columns={list(names)}")
+
+    @property
+    def keygen_type(self) -> str:
+        """The name of Hudi's key generator."""
+        if self.generator:
+            return self.generator
+        if not self.partition_fields:
+            return "NON_PARTITION"
+        return "SIMPLE" if len(self.fields) == len(self.partition_fields) == 1 else "COMPLEX"
+
+    @property
+    def composite(self) -> bool:
+        """Whether the record key has the form `f1:v1,f2:v2`; otherwise it is the text of the one key column."""
+        return len(self.fields) > 1 or (self.keygen_type == "COMPLEX" and not self.value_only)
+
+    def check_types(self, schema: TableSchema | pa.Schema) -> None:
+        """Refuse columns that are not there, and types whose text differs between engines."""
+        declared = schema.declared if isinstance(schema, TableSchema) else schema
+        for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
+            for name in names:
+                if name not in declared.names:
+                    raise InvalidInputError(
+                        f"the {what} names a column that is not there. column={name} columns={declared.names}"
+                    )
+                kind = declared.field(name).type
+                if not _has_text(kind) and not (what == "partition" and pt.is_boolean(kind)):
+                    raise InvalidInputError(
+                        f"a {what} column is a string, an integer or a date: cast it to string. "
+                        f"column={name} type={kind}"
+                    )
+
+    # --- rows to text ---------------------------------------------------------------------------------------------
+
+    def record_keys(self, data: pa.Table) -> pa.Array:
+        """The record key of every row; `InvalidInputError` names column and row of one that is missing."""
+        self._refuse_foreign_generator()
+        if not self.composite:
+            name = self.fields[0]
+            text = _text(data.column(name))
+            _refuse(text.is_null(), name, "a record key cannot be null")
+            _refuse(pc.equal(text, ""), name, "a record key cannot be empty")
+            return text
+        parts: list[pa.Array | str] = []
+        missing: pa.Array | None = None
+        for index, name in enumerate(self.fields):
+            text = _text(data.column(name))
+            self._refuse_ambiguous(text, name)
+            empty = pc.or_kleene(text.is_null(), pc.equal(text, ""))
+            missing = empty if missing is None else pc.and_(missing, empty)
+            text = pc.fill_null(pc.if_else(pc.equal(text, ""), EMPTY_KEY, text), NULL_KEY)
+            parts += [f"{',' if index else ''}{name}:", text]
+        _refuse(missing, ",".join(self.fields), "a record key cannot be null or empty in all its columns")
+        return pc.binary_join_element_wise(*parts, "")
+
+    def _refuse_ambiguous(self, text: pa.Array, name: str) -> None:
+        for placeholder in (NULL_KEY, EMPTY_KEY):
+            _refuse(pc.equal(text, placeholder), name, f"{placeholder} means a missing value in a composite record key")
+        if not pt.is_string(text.type) or not pc.any(pc.match_substring(text, ",")).as_py():
+            return
+        for other in self.fields:
+            reason = f"the text `,{other}:` inside a value would let two rows share one record key"
+            _refuse(pc.match_substring(text, f",{other}:"), name, reason)
+
+    def partition_paths(self, data: pa.Table) -> pa.Array:
+        """The partition path of every row, empty for an unpartitioned table."""
+        self._refuse_foreign_generator()
+        if not self.partition_fields:
+            return pa.repeat(pa.scalar("", pa.string()), data.num_rows)
+        levels = [self._level(data.column(name), name) for name in self.partition_fields]
+        return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, "/")
+
+    def _level(self, column: pa.ChunkedArray, name: str) -> pa.Array:
+        """One directory name per row. Partitions are few, so the work is done once for each of them."""
+        encoded = _text(column).dictionary_encode()
+        encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
+        values = encoded.dictionary
+        prefix = f"{name}=" if self.hive_style else ""
+        for bad, reason in self._path_rules(values, prefix):
+            if (found := pc.index(bad, True).as_py()) >= 0:
+                row = pc.index(encoded.indices, pa.scalar(found, encoded.indices.type)).as_py()
+                value = values[found].as_py()
+                raise InvalidInputError(f"{reason}: map it to another value. column={name} row={row} value={value!r}")
+        values = pc.if_else(pc.equal(values, ""), DEFAULT_PARTITION, values)
+        paths = pc.binary_join_element_wise(prefix, values, "") if prefix else values
+        return pc.fill_null(paths.take(encoded.indices), prefix + DEFAULT_PARTITION)
+
+    def _path_rules(self, values: pa.Array, prefix: str) -> list[tuple[pa.Array, str]]:
+        room = _NAME_BYTES_MAX - len(prefix)
+        rules = [
+            (pc.match_substring_regex(values, _UNSAFE_IN_PATH), "a / or control character cannot stand in a directory"),
+            (pc.equal(values, DEFAULT_PARTITION), f"{DEFAULT_PARTITION} stands for a missing partition value"),
+            (pc.greater(pc.binary_length(values), room), "a partition value this long is no directory"),
+        ]
+        if not self.hive_style:
+            hidden = pc.match_substring_regex(values, r"^[._]")
+            rules.append((hidden, "Hudi's readers skip directories that begin with . or _"))
+        return rules
+
+    def _refuse_foreign_generator(self) -> None:
+        if self.keygen_type not in _GENERATORS or self.url_encode:
+            raise UnsupportedFeatureError(
+                "this table makes its keys or partition paths in a way that this release only reads. "
+                f"key_generator={self.keygen_type} url_encode={self.url_encode}"
+            )
+
+    # --- text to values -------------------------------------------------------------------------------------------
+
+    def key_columns_from_text(self, keys: pa.Array, stored: pa.Schema) -> pa.Table:
+        """The key columns, typed, of record keys: the inverse of `record_keys`, for deletes."""
+        texts = self._split(_text(keys))
+        columns = {}
+        for name, text in zip(self.fields, texts, strict=True):
+            kind = stored.field(name).type
+            try:
+                columns[name] = text.cast(kind)
+            except pa.ArrowInvalid as error:
+                where = f"column={name} type={kind}"
+                raise FormatError(f"a record key does not fit its column: {error}. {where}") from error
+        return pa.table(columns)
+
+    def _split(self, keys: pa.Array) -> list[pa.Array]:
+        if not self.composite:
+            return [keys]
+        pattern = "".join(f"{',' if i else ''}{re.escape(name)}:(?P<f{i}>.*?)" for i, name in enumerate(self.fields))
+        parts = pc.extract_regex(keys, pattern=f"(?s)^{pattern}$")
+        if parts.null_count:
+            row = pc.index(parts.is_null(), True).as_py()
+            key = keys[row].as_py()
+            raise FormatError(f"a record key lacks the table's key fields. key={key!r} fields={list(self.fields)}")
+        columns = []
+        for part in parts.flatten():
+            text = pc.if_else(pc.equal(part, NULL_KEY), pa.scalar(None, pa.string()), part)
+            columns.append(pc.if_else(pc.equal(text, EMPTY_KEY), "", text))
+        return columns
+
+    def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
+        """What a partition path says for certain about its rows' partition columns, for pruning.
+
+        A column about which it says nothing is left out: a string that is null or empty, or a path that another
+        key generator made.
+        """
+        levels = path.split("/") if len(self.partition_fields) > 1 else [path]
+        if self.keygen_type not in _GENERATORS or len(levels) != len(self.partition_fields):
+            return {}
+        values: dict[str, object] = {}
+        for name, level in zip(self.partition_fields, levels, strict=True):
+            text = level.removeprefix(f"{name}=") if self.hive_style else level
+            text = unquote(text) if self.url_encode else text
+            index = stored.get_field_index(name)
+            known, value = _parse(text, stored.field(index).type) if index >= 0 else (False, None)
+            if known:
+                values[name] = value
+        return values
+
+
+def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) -> npt.NDArray[np.int32]:
+    """The bucket of every record key, as Hudi's simple bucket index computes it."""
+    if count < 1:
+        raise InvalidInputError(f"a table has at least one bucket. buckets={count}")
+    hashes = java_hash.key_hashes(_text(record_keys), spec.fields, composite=spec.composite)
+    found: npt.NDArray[np.int32] = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
+    return found
+
+
+# --- helpers ------------------------------------------------------------------------------------------------------
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    """Types whose text is the same in every engine."""
+    kind = kind.value_type if pt.is_dictionary(kind) else kind
+    text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+    return bool(text or pt.is_date(kind) or (pt.is_integer(kind) and kind != pa.uint64()))
+
+
+def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column as one array of strings."""
+    text = data.cast(pa.string())
+    if isinstance(text, pa.ChunkedArray):
+        text = text.combine_chunks()
+        text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+    return text
+
+
+def _refuse(bad: pa.Array, column: str, reason: str) -> None:
+    if (row := pc.index(bad, True).as_py()) >= 0:
+        raise InvalidInputError(f"{reason}: fill it in or leave the row out. column={column} row={row}")
+
+
+def _parse(text: str, kind: pa.DataType) -> tuple[bool, object]:
+    """Whether `text` has a certain meaning in a column of type `kind`, and which."""
+    missing = text == DEFAULT_PARTITION
+    try:
+        if pt.is_string(kind):
+            return not missing, text
+        if pt.is_boolean(kind):
+            return missing or text in ("true", "false"), None if missing else text == "true"
+        if pt.is_integer(kind):
+            number = None if missing else int(text)
+            return missing or str(number) == text, number
+        if pt.is_date(kind):
+            day = None if missing else dt.date.fromisoformat(text)
+            return day is None or day.isoformat() == text, day
+    except ValueError:
+        pass
+    return False, None

@@ -1,0 +1,109 @@
+"""The grammar of Hudi's file names: each name is a value that parses and prints itself.
+
+    base file      <fileId>_<writeToken>_<T>.parquet
+    log file       .<fileId>_<T>.log.<version>_<writeToken>
+    timeline       <T>.<action>.requested | <T>.<action>.inflight | <T>_<C>.<action>
+
+`T` is the requested time of the instant that wrote the file, `C` its completion time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from crdt_mor.model.instant import Instant
+
+WRITE_TOKEN = "0-0-0"
+"""The write token of files that a single process writes; Spark's are partition-stage-attempt."""
+
+_FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
+_BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>\d+)\.parquet\Z")
+_LOG = re.compile(
+    r"\.(?P<file_id>[A-Za-z0-9-]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(_(?P<token>[A-Za-z0-9-]+))?(?P<cdc>\.cdc)?\Z"
+)
+_TIMELINE = re.compile(r"(?P<requested>\d{14,17})(_(?P<completed>\d{14,17}))?\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z")
+
+
+def bucket_file_id(bucket: int) -> str:
+    """The fixed file id of a bucket, as in Hudi's non-blocking concurrency control."""
+    return f"{bucket:08d}{_FIXED_SUFFIX}"
+
+
+def bucket_of_file_id(file_id: str) -> int | None:
+    """The bucket of a fixed file id; None for an id that the bucket index did not make."""
+    digits = file_id[:8]
+    return int(digits) if file_id[8:] == _FIXED_SUFFIX and digits.isascii() and digits.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFileName:
+    """Name of a base file."""
+
+    file_id: str
+    token: str
+    instant: Instant
+
+    def __str__(self) -> str:
+        return f"{self.file_id}_{self.token}_{self.instant}.parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> BaseFileName | None:
+        """None for a name that is not a base file's."""
+        match = _BASE.match(name)
+        return match and cls(match["file_id"], match["token"], Instant(match["instant"]))
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileName:
+    """Name of a log file. Hudi orders the logs of a slice by (instant, version, token), all but the version as text."""
+
+    file_id: str
+    instant: Instant
+    version: int = 1
+    token: str = WRITE_TOKEN
+
+    def __str__(self) -> str:
+        return f".{self.file_id}_{self.instant}.log.{self.version}_{self.token}"
+
+    @classmethod
+    def parse(cls, name: str) -> LogFileName | None:
+        """None for a name that is not a log file's, supplemental change logs (`.cdc`) among them."""
+        match = _LOG.match(name)
+        if match is None or match["cdc"]:
+            return None
+        return cls(match["file_id"], Instant(match["instant"]), int(match["version"]), match["token"] or "")
+
+
+TimelineState = Literal["requested", "inflight", "completed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFileName:
+    """Name of a file in Hudi's timeline directory. `action` is the one in the name: a completed compaction is `commit`."""
+
+    requested: Instant
+    action: str
+    state: TimelineState
+    completed: Instant | None = None
+
+    def __str__(self) -> str:
+        if self.state == "completed":
+            return f"{self.requested}_{self.completed}.{self.action}"
+        return f"{self.requested}.{self.action}.{self.state}"
+
+    @classmethod
+    def parse(cls, name: str) -> TimelineFileName | None:
+        """None for a name that is not a timeline file's."""
+        match = _TIMELINE.match(name)
+        if match is None or (match["completed"] is None) != (match["state"] is not None):
+            return None
+        completed = Instant(match["completed"]) if match["completed"] else None
+        state: TimelineState = "completed" if completed else "inflight" if match["state"] == "inflight" else "requested"
+        return cls(Instant(match["requested"]), match["action"], state, completed)
+
+
+def join_path(*parts: str) -> str:
+    """Parts of a path inside a table, joined; empty ones (the partition of an unpartitioned table) left out."""
+    return "/".join(part for part in parts if part)

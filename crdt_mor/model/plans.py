@@ -1,0 +1,120 @@
+"""Compaction plans: frozen whole when they are scheduled, and the pure planner.
+
+    ──T1──T2──────T4─────▼ b          b   the barrier: an odd instant just after the value the plan derives from
+         p1 ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄           P   the writes still pending at b: p1 < p2 < …
+                p2 ┄┄┄┄┄┄┄┄           S = p1, or nothing pending: everything below is stable, for good
+
+A plan consumes every commit completed before b. Commits requested before S have all ended and nothing can be requested
+before S any more, so what is below S is *stable*; nor can anything but p_i itself land in a gap (p_i, p_i+1). Both are
+exact knowledge, since requested times come from the same total order as completions. Execution uses the plan alone and
+never looks at the current timeline: taking P or S later gives wrong answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from crdt_mor.errors import FormatError
+from crdt_mor.model.config import MergeSpec
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.timeline import DataFile, FileGroup, Timeline
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInput:
+    """What a plan consumes of one file group: the base file of its slice, and the logs, carries included."""
+
+    partition: str
+    file_id: str
+    base: DataFile | None
+    logs: tuple[DataFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in (*self.logs, *([self.base] if self.base else [])))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """Everything that an executor needs. `pending` is P, all of it, in order; `schema` the value's."""
+
+    barrier: Instant
+    pending: tuple[Instant, ...]
+    schema: str
+    merge: str
+    groups: tuple[GroupInput, ...]
+
+    @property
+    def stable_before(self) -> Instant | None:
+        """S; None if no write was pending."""
+        return self.pending[0] if self.pending else None
+
+    def __str__(self) -> str:
+        logs = sum(len(group.logs) for group in self.groups)
+        size = sum(group.bytes for group in self.groups) / 2**20
+        behind = f", {len(self.pending)} writes pending since {self.pending[0]}" if self.pending else ""
+        return f"compaction {self.barrier}: {len(self.groups)} file groups, {logs} log files, {size:.1f} MiB{behind}"
+
+    def encode(self) -> bytes:
+        """JSON."""
+        groups = [[g.partition, g.file_id, g.base and _file(g.base), [_file(f) for f in g.logs]] for g in self.groups]
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "barrier": self.barrier,
+                "pending": self.pending,
+                "schema": self.schema,
+                "merge": self.merge,
+                "groups": groups,
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> CompactionPlan:
+        """The plan in an object; raises `FormatError` naming `path`."""
+        try:
+            found = json.loads(data)
+            if found["format"] != FORMAT:
+                raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={found['format']}")
+            groups = tuple(
+                GroupInput(partition, file_id, DataFile(*base) if base else None, tuple(DataFile(*f) for f in logs))
+                for partition, file_id, base, logs in found["groups"]
+            )
+            return cls(found["barrier"], tuple(found["pending"]), found["schema"], found["merge"], groups)
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"not a compaction plan: {error!r}. file={path}") from error
+
+
+def _file(file: DataFile) -> list[object]:
+    return [file.path, file.size, file.rows, file.deletes]
+
+
+def plan_compaction(
+    value: Timeline, slices: Collection[FileSlice], merge: MergeSpec, log_files_min: int = 1
+) -> CompactionPlan | None:
+    """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
+
+    File groups in an open plan are skipped, and those with fewer than `log_files_min` log files. A carry counts only
+    where nothing is pending any more, so that a group comes to rest; ordered tombstones are carried for ever.
+    """
+    taken: set[FileGroup] = {group for plan in value.plans for group in plan.groups}
+    pending = tuple(sorted(p.requested for p in value.pending))
+    chosen = [
+        GroupInput(s.partition, s.file_id, s.base, s.logs)
+        for s in sorted(slices, key=lambda s: s.group)
+        if s.group not in taken and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and _can_rest(s, merge)))
+    ]
+    if not chosen:
+        return None
+    return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen))
+
+
+def _can_rest(found: FileSlice, merge: MergeSpec) -> bool:
+    """Whether folding a slice that has nothing but a carry gets rid of it."""
+    return bool(found.logs) and not found.fresh_logs and (merge.kind != "ordering" or any(f.rows for f in found.logs))

@@ -1,0 +1,186 @@
+"""The columns of a table.
+
+    declared   what the user said: Arrow types, order, nullability      given back by every read
+    stored     what Parquet holds: one canonical type each, all nullable  what the merge works on
+    avro       what Hudi is told
+
+`normalise` is the door that data comes in through: after it, every value is of a stored type and means what it meant
+before. `restore` is the way out. `join` is how two writers that grow the schema at the same time agree: a semilattice,
+so the answer does not depend on who came first. Knows no files and no keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError
+from crdt_mor.model import avro, casts
+from crdt_mor.model.arrow_input import read_arrow
+from crdt_mor.model.types import check_name, declared_type, join_types, stored_type, type_from_json, type_to_json
+
+META_COLUMNS: Final[tuple[str, ...]] = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
+"""Hudi's own five columns, all strings, first in every file."""
+
+RESERVED_PREFIXES: Final = ("_hoodie_", "_crdt_")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The user's columns of a table; build it with `of`, which checks them."""
+
+    declared: pa.Schema
+    stored: pa.Schema = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        stored = pa.schema([pa.field(column.name, stored_type(column.type, column.name)) for column in self.declared])
+        object.__setattr__(self, "stored", stored)
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> TableSchema:
+        """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
+        repeated = [name for name, count in Counter(schema.names).items() if count > 1]
+        if repeated:
+            raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        if len(schema) == 0:
+            raise InvalidInputError("a table needs at least one column.")
+        for name in schema.names:
+            if name.startswith(RESERVED_PREFIXES):
+                raise InvalidInputError(
+                    f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
+                )
+            check_name(name, name)
+        return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))
+
+    def select(self, names: Iterable[str]) -> TableSchema:
+        """These columns of the schema, in this order; names that it lacks, Hudi's own columns say, are left out."""
+        return TableSchema(pa.schema([column for name in names if (column := _column(self.declared, name))]))
+
+    # --- as text --------------------------------------------------------------------------------------------------
+
+    def avro(self, table: str) -> str:
+        """Avro JSON of the user's columns, as commit metadata keeps it."""
+        return avro.record_json(self.stored, table)
+
+    def avro_with_meta(self, table: str) -> str:
+        """Avro JSON with Hudi's five columns first, as log blocks and footers keep it."""
+        return avro.record_json(self.stored, table, META_COLUMNS)
+
+    def create_avro(self, table: str) -> str:
+        """Avro JSON as Hudi keeps it in the table's properties: null last, no defaults."""
+        return avro.record_json(self.stored, table, null_first=False)
+
+    @classmethod
+    def from_avro(cls, text: str) -> TableSchema:
+        """The schema of a table that Hudi made; its own five columns are left out."""
+        return cls.of(pa.schema([column for column in avro.parse_record(text) if column.name not in META_COLUMNS]))
+
+    def to_json(self) -> str:
+        """One short line: `[[name, type], [name, type, 0 if not nullable], ...]`."""
+        columns = [[c.name, type_to_json(c.type), *([] if c.nullable else [0])] for c in self.declared]
+        return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> TableSchema:
+        """The schema that `to_json` wrote."""
+        try:
+            columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            raise FormatError(f"not a table schema: {error}. schema={text[:200]!r}") from error
+        return cls(pa.schema(columns))
+
+    # --- growing --------------------------------------------------------------------------------------------------
+
+    def join(self, other: TableSchema) -> TableSchema:
+        """The least schema that holds the rows of both: own columns first, then the other's new ones.
+
+        A column that only one side has is nullable: the rows of the other side have null there.
+        """
+        joined = []
+        for mine in self.declared:
+            theirs = _column(other.declared, mine.name)
+            if theirs is None:
+                joined.append(mine.with_nullable(True))
+            else:
+                kind = join_types(mine.type, theirs.type, mine.name)
+                joined.append(pa.field(mine.name, kind, mine.nullable or theirs.nullable))
+        joined += [column.with_nullable(True) for column in other.declared if column.name not in self.declared.names]
+        return TableSchema(pa.schema(joined))
+
+    def grow(self, batch: pa.Schema) -> TableSchema:
+        """This schema, changed as little as a batch needs: for `schema_mode="merge"`.
+
+        Columns keep their declared type and nullability where the batch fits into them, are widened where it does not,
+        and new ones are added as nullable. A batch that leaves columns out changes nothing about those. Columns of
+        type null say nothing and add nothing.
+        """
+        typed = [column for column in batch if not pa.types.is_null(column.type)]
+        new = TableSchema.of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
+        grown = []
+        for mine in self.declared:
+            theirs = _column(new.declared, mine.name)
+            if theirs is None or casts.fits(theirs.type, mine.type):
+                grown.append(mine)
+            else:
+                grown.append(mine.with_type(join_types(mine.type, theirs.type, mine.name)))
+        grown += [column.with_nullable(True) for column in new.declared if column.name not in self.declared.names]
+        return TableSchema(pa.schema(grown))
+
+    # --- data in, data out ----------------------------------------------------------------------------------------
+
+    def normalise(self, data: pa.Table) -> pa.Table:
+        """`data` in the stored types, its columns in the table's order; refuses whatever would change a value."""
+        names = data.schema.names
+        if len(set(names)) < len(names):
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        self._refuse_unknown(names)
+        kept = [column for column in self.declared if column.name in names]
+        arrays = [casts.to_stored(data.column(column.name), column) for column in kept]
+        return pa.table(arrays, schema=pa.schema([self.stored.field(column.name) for column in kept]))
+
+    def _refuse_unknown(self, names: Iterable[str]) -> None:
+        unknown = [name for name in names if name not in self.declared.names]
+        reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
+        if reserved:
+            raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
+        if unknown:
+            raise SchemaMismatchError(
+                'the table has no such columns: drop them, or add them with schema_mode="merge". '
+                f"unknown={unknown} known={self.declared.names}"
+            )
+
+    def restore(self, data: pa.Table) -> pa.Table:
+        """`data` in the declared types: any columns of the table in any order, Hudi's own five as strings."""
+        columns, arrays = [], []
+        for name, array in zip(data.schema.names, data.columns, strict=True):
+            declared = _column(self.declared, name)
+            # An outer null where there may be none (a delete's before-image, say) must not be passed off as valid.
+            column = pa.field(name, pa.string()) if declared is None else declared
+            assert declared is not None or name.startswith(RESERVED_PREFIXES), f"no column of this table: {name}"
+            if not column.nullable and array.null_count:
+                column = column.with_nullable(True)
+            if declared is None and not name.startswith("_hoodie_"):
+                column = pa.field(name, array.type)
+            columns.append(column)
+            arrays.append(casts.to_declared(array, column.type))
+        return pa.table(arrays, schema=pa.schema(columns))
+
+
+def _column(schema: pa.Schema, name: str) -> pa.Field | None:
+    index = schema.get_field_index(name)
+    return None if index < 0 else schema.field(index)
+
+
+__all__ = ["META_COLUMNS", "RESERVED_PREFIXES", "TableSchema", "read_arrow"]

@@ -1,0 +1,67 @@
+"""File slices: which files answer for a file group as of a completion time.
+
+    base b1 ──log──log──┐ base b2 ──log──        a base file with instant b opens a slice
+                 late ──┘┄┄┄┄┄┄┄►                 a log belongs to the newest base not after its COMPLETION time
+
+So a commit that completes behind a compaction is found in the new slice ("fast-forwarded"), while one that the
+compaction consumed stays in the old one. A carry log is named by the barrier and completes with the compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.names import LogFileName
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """The files of one file group; `logs` in START_COMMIT_TIME order, whatever order they completed in."""
+
+    partition: str
+    file_id: str
+    base: DataFile | None
+    logs: tuple[DataFile, ...]
+
+    @property
+    def group(self) -> FileGroup:
+        return self.partition, self.file_id
+
+    @property
+    def fresh_logs(self) -> tuple[DataFile, ...]:
+        """The logs of commits; without the carry, which bears the base file's own instant."""
+        return tuple(log for log in self.logs if self.base is None or log.name.instant != self.base.name.instant)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return (*([self.base] if self.base else []), *self.logs)
+
+
+def fold_slices(completions: Iterable[Completion], as_of: Instant | None = None) -> list[FileSlice]:
+    """The slice of each live file group as of a completion time (None: the latest), ordered by group."""
+    visible = [c for c in completions if as_of is None or c.completed <= as_of]
+    replaced: dict[FileGroup, Instant] = {}
+    groups: dict[FileGroup, list[tuple[DataFile, Instant]]] = {}
+    for c in visible:
+        for group in c.replaced:
+            replaced[group] = max(c.completed, replaced.get(group, c.completed))
+        for file in c.files:
+            groups.setdefault(file.group, []).append((file, c.completed))
+    return [_slice(group, groups[group]) for group in sorted(groups) if group not in replaced]
+
+
+def _slice(group: FileGroup, files: list[tuple[DataFile, Instant]]) -> FileSlice:
+    bases = [file for file, _ in files if file.is_base]
+    base = max(bases, key=lambda file: file.name.instant) if bases else None
+    barrier = base.name.instant if base else ""
+    logs = [file for file, completed in files if not file.is_base and completed >= barrier]
+    return FileSlice(*group, base, tuple(sorted(logs, key=_log_order)))
+
+
+def _log_order(file: DataFile) -> tuple[str, int, str]:
+    name = file.name
+    assert isinstance(name, LogFileName)
+    return name.instant, name.version, name.token

@@ -1,0 +1,436 @@
+"""The timeline: one immutable value that says what is committed.
+
+    begin ──► pending ──► complete ──► completion          one terminal event per instant:
+                 │                                          `complete` and `roll_back` are derived only from
+                 └──────► roll_back ─► rolled back ─► forget      a value in which the instant is pending
+    schedule ──► plan ──► complete_plan | cancel_plan
+
+Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
+event that made it. Nothing here does I/O or asks for the time; `ops.protocol` publishes one value after another by
+put-if-absent, which puts all events of a table in one total order. So requested and completion times are unique and
+strictly increasing in that order, whatever the wall clocks of the writers say.
+
+The value stays small. Completions older than the last few are moved to *segments*, immutable objects that the value
+only names; segments are rolled up sixteen to one, so even their names grow with the logarithm of the commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.model.instant import EPOCH, Instant, barrier_after, tick_after
+from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
+
+FORMAT = 1
+"""Version of the JSON that `Timeline.encode` writes."""
+
+COMPLETIONS_MAX = 16
+"""Completions that a value carries itself; from there on the older ones are sealed into a segment."""
+
+SEGMENTS_MAX = 16
+"""Segments of one level that a value names; from there on they are rolled up into the next level."""
+
+FileGroup = tuple[str, str]
+"""A file group: (partition path, file id)."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A base or log file that a commit added. `path` is relative to the table; `deletes` counts delete records."""
+
+    path: str
+    size: int
+    rows: int
+    deletes: int = 0
+
+    @cached_property
+    def partition(self) -> str:
+        return self.path.rpartition("/")[0]
+
+    @cached_property
+    def name(self) -> BaseFileName | LogFileName:
+        text = self.path.rpartition("/")[2]
+        parsed = LogFileName.parse(text) if text.startswith(".") else BaseFileName.parse(text)
+        if parsed is None:
+            raise FormatError(f"the timeline names a data file whose name is not one of Hudi's. file={self.path}")
+        return parsed
+
+    @property
+    def is_base(self) -> bool:
+        return isinstance(self.name, BaseFileName)
+
+    @property
+    def group(self) -> FileGroup:
+        return self.partition, self.name.file_id
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The last write of an application that carried a token, and the commit it became."""
+
+    application: str
+    number: int
+    requested: Instant
+    completed: Instant
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A write that has begun. `version` is the one that published its begin."""
+
+    requested: Instant
+    nonce: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compaction that is scheduled. The frozen plan itself is the object at `path`."""
+
+    barrier: Instant
+    nonce: str
+    version: int
+    path: str
+    groups: tuple[FileGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """An instant that was given up, and whose files may still lie about. `plan` marks a cancelled compaction."""
+
+    requested: Instant
+    nonce: str
+    version: int
+    plan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A commit: requested at T, completed at C, published by `version`.
+
+    `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
+    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself.
+    """
+
+    requested: Instant
+    completed: Instant
+    version: int
+    nonce: str
+    action: str
+    operation: str
+    files: tuple[DataFile, ...] = ()
+    replaced: tuple[FileGroup, ...] = ()
+    adopted: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def deletes(self) -> int:
+        return sum(file.deletes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An immutable object with a run of older completions.
+
+    No snapshot as of `superseded` or later needs any of them (None: some are still needed by the latest snapshot).
+    """
+
+    name: str
+    level: int
+    first: Instant
+    last: Instant
+    count: int
+    superseded: Instant | None = None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What is committed, pending, planned and given up, at one version."""
+
+    version: int
+    nonce: str
+    clock: Instant
+    schema: str
+    swept: Instant = EPOCH
+    pending: tuple[Pending, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    rolled_back: tuple[RolledBack, ...] = ()
+    completions: tuple[Completion, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    tokens: tuple[Token, ...] = ()
+    foreign_group: str | None = None
+    """A file id of an adopted commit that the bucket index did not make: such a table must not be written."""
+
+    @classmethod
+    def genesis(cls, schema: str) -> Timeline:
+        """The value before the first event; a function of the table's properties alone, so anyone may write it."""
+        return cls(0, "genesis", EPOCH, schema)
+
+    # --- what it says -------------------------------------------------------------------------------------------
+
+    @property
+    def commit_count(self) -> int:
+        """Completed instants, those in segments included."""
+        return len(self.completions) + sum(segment.count for segment in self.segments)
+
+    def find_pending(self, requested: Instant) -> Pending | None:
+        return next((p for p in self.pending if p.requested == requested), None)
+
+    def find_begun(self, nonce: str) -> Pending | RolledBack | None:
+        """The instant that a begin with this nonce made, unless it is completed or forgotten."""
+        return next((p for p in (*self.pending, *self.rolled_back) if p.nonce == nonce), None)
+
+    def find_plan(self, barrier: Instant) -> Plan | None:
+        return next((p for p in self.plans if p.barrier == barrier), None)
+
+    def find_rolled_back(self, requested: Instant) -> RolledBack | None:
+        return next((r for r in self.rolled_back if r.requested == requested), None)
+
+    def find_completion(self, requested: Instant) -> Completion | None:
+        """The completion of an instant, if this value carries it itself (not in a segment)."""
+        return next((c for c in self.completions if c.requested == requested), None)
+
+    def find_token(self, application: str) -> Token | None:
+        return next((t for t in self.tokens if t.application == application), None)
+
+    # --- transitions --------------------------------------------------------------------------------------------
+
+    def _next(self, nonce: str, clock: Instant, **changes: Any) -> Timeline:
+        return replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
+
+    def begin(self, nonce: str, wall_ms: int) -> Timeline:
+        """A new write is pending; its requested time is the new clock."""
+        requested = tick_after(self.clock, wall_ms)
+        pending = (*self.pending, Pending(requested, nonce, self.version + 1))
+        return self._next(nonce, requested, pending=pending)
+
+    def complete(
+        self,
+        nonce: str,
+        wall_ms: int,
+        requested: Instant,
+        operation: str,
+        files: Sequence[DataFile],
+        token: tuple[str, int] | None = None,
+    ) -> Timeline:
+        """A pending write is committed, all its files at once."""
+        begun = self.find_pending(requested)
+        assert begun is not None, "rule 1: only a pending instant can complete"
+        completed = tick_after(self.clock, wall_ms)
+        version = self.version + 1
+        done = Completion(requested, completed, version, nonce, "deltacommit", operation, tuple(files))
+        tokens = self.tokens
+        if token is not None:
+            last = self.find_token(token[0])
+            assert last is None or last.number < token[1], "a token's numbers grow"
+            others = tuple(t for t in tokens if t.application != token[0])
+            tokens = (*others, Token(token[0], token[1], requested, completed, version))
+        return self._next(
+            nonce,
+            completed,
+            pending=tuple(p for p in self.pending if p is not begun),
+            completions=(*self.completions, done),
+            tokens=tokens,
+        )
+
+    def roll_back(self, nonce: str, wall_ms: int, requested: Instant) -> Timeline:
+        """A pending write is given up for good; its files may be removed once this value is known to be genuine."""
+        begun = self.find_pending(requested)
+        assert begun is not None, "rule 1: only a pending instant can be rolled back"
+        gone = RolledBack(requested, begun.nonce, self.version + 1)
+        return self._next(
+            nonce,
+            tick_after(self.clock, wall_ms),
+            pending=tuple(p for p in self.pending if p is not begun),
+            rolled_back=(*self.rolled_back, gone),
+        )
+
+    def grow(self, nonce: str, wall_ms: int, schema: str) -> Timeline:
+        """The schema becomes `schema`: an empty delta commit of its own, begun and completed in one event."""
+        requested = tick_after(self.clock, wall_ms)
+        completed = tick_after(requested, wall_ms)
+        done = Completion(requested, completed, self.version + 1, nonce, "deltacommit", "ALTER_SCHEMA")
+        return self._next(nonce, completed, schema=schema, completions=(*self.completions, done))
+
+    @property
+    def next_barrier(self) -> Instant:
+        """The barrier of a plan that is derived from this value."""
+        return barrier_after(self.clock)
+
+    def schedule(self, nonce: str, wall_ms: int, path: str, groups: Iterable[FileGroup]) -> Timeline:
+        """A compaction of `groups` is planned under `next_barrier`; scheduling moves the clock past the barrier."""
+        groups = tuple(groups)
+        assert not set(groups) & {group for plan in self.plans for group in plan.groups}, "one open plan a file group"
+        barrier = self.next_barrier
+        plan = Plan(barrier, nonce, self.version + 1, path, groups)
+        return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
+
+    def complete_plan(self, nonce: str, wall_ms: int, barrier: Instant, files: Sequence[DataFile]) -> Timeline:
+        """An open plan is executed; its files replace the ones it consumed, for readers from now on."""
+        plan = self.find_plan(barrier)
+        assert plan is not None, "rule 1: only an open plan can complete"
+        completed = tick_after(self.clock, wall_ms)
+        done = Completion(barrier, completed, self.version + 1, plan.nonce, "commit", "COMPACT", tuple(files))
+        return self._next(
+            nonce,
+            completed,
+            plans=tuple(p for p in self.plans if p is not plan),
+            completions=(*self.completions, done),
+        )
+
+    def cancel_plan(self, nonce: str, wall_ms: int, barrier: Instant) -> Timeline:
+        """An open plan is given up, by name: it cannot be executed."""
+        plan = self.find_plan(barrier)
+        assert plan is not None, "rule 1: only an open plan can be cancelled"
+        gone = RolledBack(barrier, plan.nonce, self.version + 1, plan=True)
+        return self._next(
+            nonce,
+            tick_after(self.clock, wall_ms),
+            plans=tuple(p for p in self.plans if p is not plan),
+            rolled_back=(*self.rolled_back, gone),
+        )
+
+    def sweep(self, nonce: str, wall_ms: int, forgotten: Iterable[Instant]) -> Timeline:
+        """Rolled-back instants whose files a listing has shown to be gone are forgotten."""
+        gone = set(forgotten)
+        clock = tick_after(self.clock, wall_ms)
+        kept = tuple(r for r in self.rolled_back if r.requested not in gone)
+        return self._next(nonce, clock, rolled_back=kept, swept=clock)
+
+    def adopt(self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str) -> Timeline:
+        """Instants that Hudi wrote become part of the value, and the clock moves past them."""
+        version = self.version + 1
+        adopted = tuple(replace(c, version=version, adopted=True) for c in found)
+        clock = max([self.clock, *(c.completed for c in adopted)])
+        file_ids = [file.name.file_id for c in adopted for file in c.files]
+        return self._next(
+            nonce,
+            tick_after(clock, wall_ms),
+            schema=schema,
+            completions=(*self.completions, *adopted),
+            foreign_group=next((i for i in file_ids if bucket_of_file_id(i) is None), self.foreign_group),
+        )
+
+    def sealed(self, before: Timeline, segments: Sequence[Segment]) -> Timeline:
+        """This value with the completions that `before` carried moved to the last of `segments`.
+
+        `before` is the value this one was derived from: its events are projected already, so no helper needs them.
+        """
+        old = {c.requested for c in before.completions}
+        return replace(
+            self,
+            segments=tuple(segments),
+            completions=tuple(c for c in self.completions if c.requested not in old),
+        )
+
+    # --- bytes --------------------------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """JSON, short lists for the many small records."""
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "version": self.version,
+                "nonce": self.nonce,
+                "clock": self.clock,
+                "swept": self.swept,
+                "schema": self.schema,
+                "pending": [[p.requested, p.nonce, p.version] for p in self.pending],
+                "plans": [[p.barrier, p.nonce, p.version, p.path, p.groups] for p in self.plans],
+                "rolled_back": [[r.requested, r.nonce, r.version, r.plan] for r in self.rolled_back],
+                "completions": [_completion_json(c) for c in self.completions],
+                "segments": [[s.name, s.level, s.first, s.last, s.count, s.superseded] for s in self.segments],
+                "foreign_group": self.foreign_group,
+                "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Self:
+        """The value in an object; raises `FormatError` naming `path`."""
+        try:
+            found = json.loads(data)
+            if found["format"] != FORMAT:
+                raise UnsupportedVersionError(
+                    f"this table's timeline was written by a newer release; upgrade crdt-mor. "
+                    f"file={path} format={found['format']} supported={FORMAT}"
+                )
+            return cls(
+                version=found["version"],
+                nonce=found["nonce"],
+                clock=found["clock"],
+                schema=found["schema"],
+                swept=found["swept"],
+                pending=tuple(Pending(*p) for p in found["pending"]),
+                plans=tuple(Plan(*p[:4], groups=tuple((a, b) for a, b in p[4])) for p in found["plans"]),
+                rolled_back=tuple(RolledBack(*r) for r in found["rolled_back"]),
+                completions=tuple(_completion(c) for c in found["completions"]),
+                segments=tuple(Segment(*s) for s in found["segments"]),
+                tokens=tuple(Token(*t) for t in found["tokens"]),
+                foreign_group=found["foreign_group"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"not a timeline value: {error!r}. file={path}") from error
+
+
+def encode_segment(completions: Sequence[Completion]) -> bytes:
+    """The bytes of a segment."""
+    return json.dumps({"format": FORMAT, "completions": [_completion_json(c) for c in completions]}, separators=(",", ":")).encode()
+
+
+def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
+    """The completions in a segment, in completion order; raises `FormatError` naming `path`."""
+    try:
+        return tuple(_completion(c) for c in json.loads(data)["completions"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"not a timeline segment: {error!r}. file={path}") from error
+
+
+def _completion_json(c: Completion) -> list[object]:
+    files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
+    return [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
+
+
+def _completion(found: list[Any]) -> Completion:
+    *head, files, replaced, adopted = found
+    return Completion(
+        *head,
+        files=tuple(DataFile(*f) for f in files),
+        replaced=tuple((a, b) for a, b in replaced),
+        adopted=bool(adopted),
+    )
+
+
+def superseded_at(completions: Sequence[Completion]) -> dict[Instant, Instant | None]:
+    """For each requested time: the completion time from which on no snapshot needs the commit's files.
+
+    A file is needed until a compaction of its group with a later barrier completes; None where `completions` hold no
+    such compaction. A commit without files is needed by no snapshot at all.
+    """
+    compactions: dict[FileGroup, list[tuple[Instant, Instant]]] = {}
+    for c in completions:
+        for file in c.files:
+            if file.is_base:
+                compactions.setdefault(file.group, []).append((file.name.instant, c.completed))
+    result: dict[Instant, Instant | None] = {}
+    for c in completions:
+        until: Instant | None = EPOCH
+        for file in c.files:
+            since = file.name.instant if file.is_base or c.action == "commit" else c.completed
+            ends = [done for barrier, done in compactions.get(file.group, ()) if barrier > since]
+            if not ends:
+                until = None
+                break
+            until = max(until or EPOCH, min(ends))
+        result[c.requested] = until
+    return result

@@ -1,0 +1,281 @@
+"""Column types: what a user declares, what a file holds, what Avro calls it, and what two writers may agree on.
+
+    declared (Arrow)  --stored_type-->  stored (Arrow, in Parquet)  --to_avro-->  Avro (table schema)
+                      <--------------------- the declared schema is kept, so reading gives back what was declared
+
+`docs/types.md` is the table of all of them; its test reads that page. Knows single types; columns, keys and schemas
+live in `schema.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
+
+_STRINGS = {pa.string(), pa.large_string(), pa.string_view()}
+_BINARIES = {pa.binary(), pa.large_binary(), pa.binary_view()}
+_SCALARS: dict[pa.DataType, pa.DataType] = {
+    pa.bool_(): pa.bool_(),
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), pa.int32()),
+    **dict.fromkeys((pa.uint32(), pa.int64()), pa.int64()),
+    pa.uint64(): pa.decimal128(20, 0),
+    **dict.fromkeys((pa.float16(), pa.float32()), pa.float32()),
+    pa.float64(): pa.float64(),
+    **dict.fromkeys(_STRINGS, pa.string()),
+    **dict.fromkeys(_BINARIES, pa.binary()),
+    **dict.fromkeys((pa.date32(), pa.date64()), pa.date32()),
+}
+# By size: the first one that holds two integer types is their least upper bound.
+_INTEGERS: dict[pa.DataType, tuple[int, int]] = {
+    pa.uint8(): (0, 2**8), pa.int8(): (-(2**7), 2**7), pa.uint16(): (0, 2**16), pa.int16(): (-(2**15), 2**15),
+    pa.uint32(): (0, 2**32), pa.int32(): (-(2**31), 2**31), pa.int64(): (-(2**63), 2**63),
+}  # fmt: skip
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Any of Arrow's five ways to write a list."""
+    return bool(
+        pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
+        or pt.is_list_view(kind) or pt.is_large_list_view(kind)
+    )  # fmt: skip
+
+
+def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
+    """`kind` as a table can promise to give it back; raises `SchemaMismatchError` for what it cannot hold.
+
+    Nested fields become nullable (Parquet files of several writers are), list views become lists, and a dictionary gets
+    32-bit indices, because it grows with the table; inside a nested type it becomes its values.
+    """
+    if pt.is_dictionary(kind):
+        value = declared_type(kind.value_type, column)
+        if pt.is_nested(value) or pt.is_dictionary(value):
+            raise _unsupported(kind, column, "a dictionary of scalars can be stored")
+        return pa.dictionary(pa.int32(), value, ordered=kind.ordered)
+    if is_list(kind):
+        item = pa.field(kind.value_field.name, _inner(kind.value_type, column))
+        if pt.is_fixed_size_list(kind):
+            return pa.list_(item, kind.list_size)
+        wide = pt.is_large_list(kind) or pt.is_large_list_view(kind)
+        return pa.large_list(item) if wide else pa.list_(item)
+    if pt.is_struct(kind):
+        return _declared_struct(kind, column)
+    if pt.is_map(kind):
+        if kind.key_type not in _STRINGS:
+            raise _unsupported(kind, column, "Avro maps have string keys: use a list of structs")
+        return pa.map_(kind.key_type, pa.field("value", _inner(kind.item_type, column)), keys_sorted=kind.keys_sorted)
+    stored_type(kind, column)
+    return kind
+
+
+def _inner(kind: pa.DataType, column: str) -> pa.DataType:
+    declared = declared_type(kind, column)
+    return declared.value_type if pt.is_dictionary(declared) else declared
+
+
+def _declared_struct(kind: pa.StructType, column: str) -> pa.DataType:
+    names = [field.name for field in kind]
+    if not names:
+        raise _unsupported(kind, column, "a struct needs at least one field")
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"a struct has two fields of one name: rename one. column={column} type={kind}")
+    for name in names:
+        check_name(name, column)
+    return pa.struct([pa.field(field.name, _inner(field.type, f"{column}.{field.name}")) for field in kind])
+
+
+def check_name(name: str, column: str) -> None:
+    """Refuse a name that Avro does not allow, since Hudi keeps every schema as Avro."""
+    if not (name.isascii() and name.isidentifier()):
+        raise InvalidInputError(
+            f"rename it: Avro, in which Hudi keeps schemas, allows ASCII letters, digits and _. column={column!r}"
+        )
+
+
+def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
+    """The one type that files hold for a declared type."""
+    if (scalar := _SCALARS.get(kind)) is not None:
+        return scalar
+    if pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pt.is_timestamp(kind):
+        return TIMESTAMP
+    if pt.is_decimal(kind):
+        return _stored_decimal(kind, column)
+    if pt.is_dictionary(kind):
+        return stored_type(kind.value_type, column)
+    if is_list(kind):
+        return pa.list_(pa.field("element", stored_type(kind.value_type, column)))
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(field.name, stored_type(field.type, f"{column}.{field.name}")) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(pa.string(), pa.field("value", stored_type(kind.item_type, column)))
+    raise _unsupported(kind, column, _advice(kind))
+
+
+def _stored_decimal(kind: pa.DataType, column: str) -> pa.DataType:
+    if kind.precision > 38:
+        raise _unsupported(kind, column, "a decimal has at most 38 digits")
+    if not 0 <= kind.scale <= kind.precision:
+        raise _unsupported(kind, column, "the scale of a decimal lies between 0 and its precision")
+    return pa.decimal128(kind.precision, kind.scale)
+
+
+def _advice(kind: pa.DataType) -> str:
+    if isinstance(kind, pa.BaseExtensionType):
+        return f"cast it to its storage type, {kind.storage_type}"
+    if pt.is_time(kind):
+        return "cast it to int64, or add a date and use a timestamp"
+    if pt.is_duration(kind):
+        return "cast it to int64"
+    if pt.is_null(kind):
+        return "give the column a type"
+    return "cast it to one of the types in docs/types.md"
+
+
+def _unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchError:
+    return SchemaMismatchError(f"no Hudi table holds this type: {advice}. column={column} type={kind}")
+
+
+# --- join ---------------------------------------------------------------------------------------------------------
+
+
+def join_types(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
+    """The least declared type that holds both exactly; commutative and associative.
+
+    Only int -> long, float -> double and int -> double widen. Rounding (long with float) is refused: the answer would
+    depend on when a compaction ran.
+    """
+    if left == right and str(left) == str(right):
+        return left
+    nested = pt.is_nested(left) or pt.is_nested(right)
+    joined = _join_nested(left, right, column) if nested else _join(left, right)
+    if joined is None:
+        raise SchemaMismatchError(
+            "two types of one column have no common type that keeps every value: cast one side. "
+            f"column={column} left={left} right={right}"
+        )
+    return joined
+
+
+def _join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    left = left.value_type if pt.is_dictionary(left) else left
+    right = right.value_type if pt.is_dictionary(right) else right
+    if left in _INTEGERS and right in _INTEGERS:
+        low = min(_INTEGERS[left][0], _INTEGERS[right][0])
+        high = max(_INTEGERS[left][1], _INTEGERS[right][1])
+        return next(kind for kind, (least, end) in _INTEGERS.items() if least <= low and high <= end)
+    if pt.is_timestamp(left) and pt.is_timestamp(right):
+        if (left.tz is None) != (right.tz is None):
+            return None  # which moment a naive time means would be a guess
+        return left if left == right else pa.timestamp("us") if left.tz is None else TIMESTAMP
+    stored = {stored_type(left, ""), stored_type(right, "")}
+    if len(stored) == 1:
+        return left if left == right else stored.pop()
+    if stored <= {pa.int32(), pa.float32(), pa.float64()}:
+        return pa.float64()
+    return None
+
+
+def _join_nested(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType | None:
+    """Nested types join where their leaves are stored alike: nothing inside a nested value is ever widened."""
+    if stored_type(left, column) != stored_type(right, column):
+        return None
+    if is_list(left):
+        item = pa.field("element", join_types(left.value_type, right.value_type, column))
+        return pa.list_(item)
+    if pt.is_map(left):
+        key = left.key_type if left.key_type == right.key_type else pa.string()
+        return pa.map_(key, pa.field("value", join_types(left.item_type, right.item_type, column)))
+    pairs = zip(left, right, strict=True)
+    return pa.struct([pa.field(mine.name, join_types(mine.type, theirs.type, column)) for mine, theirs in pairs])
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+TypeJson = str | list["TypeJson | int"]
+"""A type in JSON: scalars by name, nested types as `[kind, ...]`."""
+
+_NAMED: dict[str, pa.DataType] = {
+    "bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
+    "uint8": pa.uint8(), "uint16": pa.uint16(), "uint32": pa.uint32(), "uint64": pa.uint64(),
+    "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64(),
+    "string": pa.string(), "large_string": pa.large_string(), "string_view": pa.string_view(),
+    "binary": pa.binary(), "large_binary": pa.large_binary(), "binary_view": pa.binary_view(),
+    "date32": pa.date32(), "date64": pa.date64(),
+}  # fmt: skip
+_NAMES = {kind: name for name, kind in _NAMED.items()}
+_DECIMALS = {
+    "decimal32": pa.decimal32, "decimal64": pa.decimal64, "decimal128": pa.decimal128, "decimal256": pa.decimal256,
+}  # fmt: skip
+_PARAMETERS = re.compile(r"(\w+)[\[(]([^\])]*)[\])]\Z")
+
+
+def type_to_json(kind: pa.DataType) -> TypeJson:
+    """A declared type as JSON; `type_from_json` gives it back exactly."""
+    if (name := _NAMES.get(kind)) is not None:
+        return name
+    if pt.is_timestamp(kind):
+        return f"timestamp[{kind.unit}, {kind.tz}]" if kind.tz else f"timestamp[{kind.unit}]"
+    if pt.is_decimal(kind):
+        return f"decimal{kind.bit_width}({kind.precision}, {kind.scale})"
+    if pt.is_fixed_size_binary(kind):
+        return f"fixed_size_binary[{kind.byte_width}]"
+    if pt.is_dictionary(kind):
+        return ["dictionary", type_to_json(kind.value_type), int(kind.ordered)]
+    if pt.is_struct(kind):
+        return ["struct", *(part for field in kind for part in (field.name, type_to_json(field.type)))]
+    if pt.is_map(kind):
+        return ["map", type_to_json(kind.key_type), type_to_json(kind.item_type), int(kind.keys_sorted)]
+    item = [kind.value_field.name, type_to_json(kind.value_type)]
+    if pt.is_fixed_size_list(kind):
+        return ["fixed_size_list", *item, kind.list_size]
+    assert pt.is_list(kind) or pt.is_large_list(kind), f"not a declared type: {kind}"
+    return ["list" if pt.is_list(kind) else "large_list", *item]
+
+
+def type_from_json(value: TypeJson) -> pa.DataType:
+    """The type that `type_to_json` wrote; raises `ValueError` for anything else."""
+    match value:
+        case str():
+            return _scalar_from_text(value)
+        case ["dictionary", inner, ordered]:
+            return pa.dictionary(pa.int32(), type_from_json(_type(inner)), ordered=bool(ordered))
+        case ["struct", *parts]:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            return pa.struct([pa.field(str(name), type_from_json(_type(kind))) for name, kind in pairs])
+        case ["map", key, item, keys_sorted]:
+            inner_field = pa.field("value", type_from_json(_type(item)))
+            return pa.map_(type_from_json(_type(key)), inner_field, keys_sorted=bool(keys_sorted))
+        case ["fixed_size_list", name, kind, int(size)]:
+            return pa.list_(pa.field(str(name), type_from_json(_type(kind))), size)
+        case [("list" | "large_list") as which, name, kind]:
+            item_field = pa.field(str(name), type_from_json(_type(kind)))
+            return pa.list_(item_field) if which == "list" else pa.large_list(item_field)
+    raise ValueError(f"no such type: {value!r}")
+
+
+def _type(value: TypeJson | int) -> TypeJson:
+    if isinstance(value, int):
+        raise ValueError(f"no such type: {value!r}")
+    return value
+
+
+def _scalar_from_text(text: str) -> pa.DataType:
+    if (named := _NAMED.get(text)) is not None:
+        return named
+    if (match := _PARAMETERS.match(text)) is not None:
+        name, parameters = match[1], match[2].split(", ")
+        if name == "timestamp":
+            return pa.timestamp(*parameters)
+        if name == "fixed_size_binary":
+            return pa.binary(int(parameters[0]))
+        if name in _DECIMALS and len(parameters) == 2:
+            return _DECIMALS[name](int(parameters[0]), int(parameters[1]))
+    raise ValueError(f"no such type: {text!r}")

@@ -1,0 +1,207 @@
+"""Compaction by causal stability: schedule a frozen plan, execute it, complete it.
+
+    schedule   one event: the plan is a pure function of the value it is derived from, and is frozen whole
+    execute    per file group: fold the plan's inputs; base file and, where needed, a carry log, each under the one name
+               that the plan gives it, put if absent. Any number of workers may do it at once, early or late
+    complete   one event; the first wins, and for the others it is done
+
+Which fold depends on the merge (design section 3):
+
+    overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
+                       rows; tombstones that win and are not yet stable are carried
+    everything else    the base folds what is stable; the rest is carried, folded per key and gap between pending writes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.format.base import base_metadata, read_footer, write_parquet
+from crdt_mor.merge.blocks import DataBlock, DeleteBlock
+from crdt_mor.merge.compaction import compact_all, compact_stable
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import EPOCH, Instant
+from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
+from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, read_segment
+from crdt_mor.ops.read import in_threads, kernel_columns, key_column, merge_rule, missing, open_slice
+from crdt_mor.ops.session import Session
+from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
+from crdt_mor.ops.steps import Nonce, Put, Read, Steps
+
+PLANS = f"{OWN_FOLDER}/plans"
+
+
+def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
+    """Plan and schedule in one transition; None if there is nothing to compact. Gives up expired writers first."""
+    publisher, merge = session.publisher, session.config.merge
+    made: list[CompactionPlan] = []
+
+    def steps() -> Steps[Timeline]:
+        tail = yield from lifecycle.tend(publisher, session.known(), session.expiry_ms)
+        nonce = yield Nonce()
+
+        def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+            made.clear()
+            if any(plan.nonce == nonce for plan in tail.plans):
+                return None  # a put whose reply was lost had landed: the plan of that attempt stands
+            slices = fold_slices((yield from _completions(tail)))
+            plan = plan_compaction(tail, slices, merge, log_files_min)
+            if plan is None or (merge.hudi_commit_time and plan.pending):
+                return None
+            made.append(plan)
+            path = f"{PLANS}/{plan.barrier}-{nonce}.json"
+            yield Put(path, plan.encode())
+            return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
+
+        value = yield from publisher.publish(derive, tail)
+        mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
+        made.clear()
+        if mine is not None:
+            made.append((yield from read_plan(mine)))
+        return value
+
+    session.remember(session.run(steps()))
+    return made[0] if made else None
+
+
+def _completions(value: Timeline) -> Steps[list[Completion]]:
+    found = list(value.completions)
+    for segment in value.segments:
+        if segment.superseded is None:
+            found += yield from read_segment(segment)
+    return found
+
+
+def read_plan(plan: Plan) -> Steps[CompactionPlan]:
+    """The frozen plan of an open compaction."""
+    data = yield Read(plan.path)
+    if data is None:
+        raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
+    return CompactionPlan.decode(data, plan.path)
+
+
+def open_plans(session: Session) -> list[CompactionPlan]:
+    """The scheduled plans, oldest first: the order in which to execute them."""
+    return [session.run(read_plan(plan)) for plan in sorted(session.tail().plans, key=lambda p: p.barrier)]
+
+
+def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
+    """Write the plan's outputs, or find that another executor has."""
+    outputs = in_threads(lambda group: _execute_group(session, plan, group), plan.groups)
+    return [file for files in outputs for file in files]
+
+
+def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> Completion | None:
+    """Publish the compaction, unless somebody has; None if it was cancelled."""
+    publisher = session.publisher
+
+    def steps() -> Steps[tuple[Timeline, Completion | None]]:
+        nonce = yield Nonce()
+
+        def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+            return tail.complete_plan(nonce, wall_ms, barrier, files) if tail.find_plan(barrier) else None
+            yield
+
+        value = yield from publisher.publish(derive, session.known())
+        return value, (yield from find_completion(barrier, value))
+
+    value, done = session.run(steps())
+    session.remember(value)
+    return done
+
+
+def cancel(session: Session, barrier: Instant) -> bool:
+    """Give an open plan up, by name; whether it was open."""
+    publisher = session.publisher
+
+    def steps() -> Steps[Timeline]:
+        nonce = yield Nonce()
+
+        def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+            return tail.cancel_plan(nonce, wall_ms, barrier) if tail.find_plan(barrier) else None
+            yield
+
+        return (yield from publisher.publish(derive, session.known()))
+
+    value = session.remember(session.run(steps()))
+    return value.find_rolled_back(barrier) is not None
+
+
+# --- one file group ---------------------------------------------------------------------------------------------------
+
+
+def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) -> list[DataFile]:
+    config, store = session.config, session.store
+    rule, columns = merge_rule(config.merge), kernel_columns(plan.schema, key_column(config))
+    schema = TableSchema.from_json(plan.schema)
+    found = FileSlice(group.partition, group.file_id, group.base, group.logs)
+    opened = open_slice(store, found, config.merge)
+    carried: list[Deletes | Rows] = []
+    if rule.kind == "latest":
+        rows, tombstones = compact_all(opened, rule, columns, plan.stable_before)
+        for instant, keys in tombstones.group_by("time", maintain_order=True):
+            time = Instant(str(instant[0]))
+            carried.append(Deletes(time, stored_array(keys[KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height)))
+    else:
+        rows, carry = compact_stable(opened, rule, columns, plan.pending)
+        carried = [_carried(block, config, schema) for block in carry]
+    files = [_put_base(session, plan, group, rows, schema)]
+    if carried:
+        files.append(_put_carry(session, plan, group, carried, schema))
+    return files
+
+
+def _put_base(
+    session: Session, plan: CompactionPlan, group: GroupInput, rows: pl.DataFrame, schema: TableSchema
+) -> DataFile:
+    name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
+    path = join_path(group.partition, str(name))
+    latest = rows["_hoodie_commit_time"].max() if rows.height else None
+    table = rows.with_columns(pl.lit(str(name)).alias("_hoodie_file_name")).select(*META_COLUMNS, *schema.stored.names)
+    metadata = base_metadata(
+        min_record_key=table[KEY].first(),
+        max_record_key=table[KEY].last(),
+        avro_schema=avro_with_meta(schema, session.config.name),
+        latest_requested=Instant(str(latest)) if latest else EPOCH,
+    )
+    data = write_parquet(stored_table(table, schema), metadata=metadata)
+    if session.store.put(path, data):
+        return DataFile(path, len(data), table.height)
+    stat = session.store.stat(path)
+    if stat is None:
+        raise missing(DataFile(path, 0, 0))
+    return DataFile(path, stat.size, read_footer(session.store.url(path)).rows)
+
+
+def _put_carry(
+    session: Session, plan: CompactionPlan, group: GroupInput, carried: Sequence[Deletes | Rows], schema: TableSchema
+) -> DataFile:
+    name = LogFileName(group.file_id, plan.barrier)
+    data, file = log_file(session.config, schema, group.partition, name, carried)
+    if not session.store.put(file.path, data):
+        stat = session.store.stat(file.path)
+        if stat is None:
+            raise missing(file)
+        return DataFile(file.path, stat.size, file.rows, file.deletes)
+    return file
+
+
+def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Deletes | Rows:
+    if isinstance(block, DeleteBlock):
+        keys = stored_array(block.keys[KEY], pa.string())
+        if "ordering" not in block.keys.columns:
+            return Deletes(Instant(block.instant), keys)
+        kind = schema.stored.field(config.merge.ordering).type
+        return Deletes(Instant(block.instant), keys, stored_array(block.keys["ordering"], kind))
+    assert isinstance(block.rows, pl.DataFrame)
+    partial = block.given is not None and set(block.given) != set(schema.declared.names)
+    return Rows(Instant(block.instant), stored_table(block.rows, schema), partial)

@@ -1,0 +1,39 @@
+"""Heartbeats: one thread a process touches a file for each write that is under way.
+
+A write that is over within a fraction of the expiry never gets a file: until then it is as old as the version that
+published its begin. Ages are compared by the store's modification times, never by local clocks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crdt_mor.errors import CrdtMorError
+from crdt_mor.model.instant import Instant
+from crdt_mor.ops.lifecycle import heartbeat_path
+from crdt_mor.store.base import Store
+
+BEATS_PER_EXPIRY = 5
+
+
+@contextmanager
+def beating(store: Store, requested: Instant, expiry_ms: int) -> Iterator[None]:
+    """Touch the heartbeat of a write until the block is left."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(expiry_ms / 1000 / BEATS_PER_EXPIRY):
+            try:
+                store.touch(heartbeat_path(requested))
+            except CrdtMorError:
+                continue  # the store does not answer: the next beat may reach it, and expiry is what silence means
+
+    thread = threading.Thread(target=beat, name=f"heartbeat-{requested}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

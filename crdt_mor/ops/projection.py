@@ -1,0 +1,108 @@
+"""What Hudi's own readers are told: the files of Hudi's timeline directory, as a function of one value.
+
+    write    T.deltacommit.inflight, T.deltacommit.requested   ...   T_C.deltacommit
+    plan     b.compaction.requested, b.compaction.inflight     ...   b_C.commit
+
+The completion in the value says everything that a completed file holds, so any helper can project any event, and the
+bytes are the same whoever does. Every completed file carries the value's joined schema, since Hudi's readers take the
+table's schema from the commit with the greatest requested time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.names import TimelineFileName, join_path
+from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.timeline import Completion, DataFile, Timeline
+from crdt_mor.ops.plan_record import encode_plan_record
+from crdt_mor.ops.steps import Read, Steps
+
+OWN_KEY = "crdt_mor"
+"""Stands in the extraMetadata of every file that we project; instants with it are never adopted."""
+
+
+@lru_cache(maxsize=64)
+def avro_schema(schema: str, table: str) -> str:
+    """Avro JSON of a schema as the timeline value holds it."""
+    return TableSchema.from_json(schema).avro(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Projector:
+    """Projects the events of one table."""
+
+    config: TableConfig
+
+    @property
+    def folder(self) -> str:
+        """Hudi's timeline directory."""
+        return join_path(".hoodie", self.config.timeline_path)
+
+    def path(self, name: TimelineFileName) -> str:
+        return f"{self.folder}/{name}"
+
+    def files(self, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
+        """The files of the events that `value.version` published, in the order in which to put them.
+
+        `.inflight` comes before `.requested`: the former can be told from Hudi's own, a `.requested` file alone cannot.
+        """
+        found: list[tuple[str, bytes]] = []
+        for pending in value.pending:
+            if pending.version == value.version:
+                found += self._begun(pending.requested)
+        for plan in value.plans:
+            if plan.version == value.version:
+                data = yield Read(plan.path)
+                if data is not None:
+                    record = encode_plan_record(CompactionPlan.decode(data, plan.path))
+                    found.append((self.path(TimelineFileName(plan.barrier, "compaction", "requested")), record))
+                    found.append((self.path(TimelineFileName(plan.barrier, "compaction", "inflight")), b""))
+        for completion in value.completions:
+            if completion.version == value.version and not completion.adopted:
+                if not completion.files and completion.action == "deltacommit":
+                    found += self._begun(completion.requested)
+                found.append((self.path(completed_name(completion)), self._completed(completion, value.schema)))
+        return found
+
+    def _begun(self, requested: Instant) -> list[tuple[str, bytes]]:
+        inflight = CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"})
+        return [
+            (self.path(TimelineFileName(requested, "deltacommit", "inflight")), encode_commit(inflight)),
+            (self.path(TimelineFileName(requested, "deltacommit", "requested")), b""),
+        ]
+
+    def _completed(self, completion: Completion, schema: str) -> bytes:
+        stats: dict[str, list[WriteStat]] = {}
+        for file in completion.files:
+            stats.setdefault(file.partition, []).append(_write_stat(file, completion))
+        extra = {OWN_KEY: str(completion.version), "schema": avro_schema(schema, self.config.name)}
+        compacted = True if completion.action == "commit" else None
+        return encode_commit(
+            CommitMetadata(stats=stats, operation=completion.operation, extra=extra, compacted=compacted)
+        )
+
+
+def completed_name(completion: Completion) -> TimelineFileName:
+    """The name of the completed file of a commit."""
+    return TimelineFileName(completion.requested, completion.action, "completed", completion.completed)
+
+
+def _write_stat(file: DataFile, completion: Completion) -> WriteStat:
+    name = str(file.name)
+    if file.is_base:
+        return WriteStat(
+            file_id=file.name.file_id, path=file.path, prev_commit="null", num_writes=file.rows,
+            partition_path=file.partition, total_write_bytes=file.size, file_size_in_bytes=file.size,
+        )  # fmt: skip
+    return WriteStat(
+        file_id=file.name.file_id, path=file.path, prev_commit=completion.requested, num_writes=file.rows,
+        num_update_writes=file.rows, num_deletes=file.deletes, partition_path=file.partition,
+        total_write_bytes=file.size, file_size_in_bytes=file.size, base_file="", log_files=(name,),
+        log_version=1, log_offset=0,
+    )  # fmt: skip

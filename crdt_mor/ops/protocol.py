@@ -1,0 +1,296 @@
+"""Publishing: one value of the timeline follows another, by put-if-absent alone.
+
+    find_tail    remembered value ─ gallop upward ─ look again that it still stands;  else list, take the highest
+    publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
+                        lost or unsure: pause, look at the new tail, derive again
+    project      the event's files in Hudi's own timeline directory, put-if-absent
+
+The rules that make it correct. Leaving out any one of them makes `tests/simulation/test_small_world.py` fail:
+
+  1. One terminal event per instant: `complete` and `roll_back` derive only from a value in which it is pending.
+  2. Help before you publish: version n is projected before n+1 is put, so Hudi's directory never has a hole.
+  3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded, version
+     n must still be there, else the object may be a ghost below the tail (old versions are deleted oldest first).
+  4. Acknowledge last, after one's own projection.
+
+An event that finds itself settled in the tail derives nothing (`None`), so whoever is unsure just starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from crdt_mor.errors import FormatError, TableNotFoundError
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.timeline import (
+    COMPLETIONS_MAX,
+    SEGMENTS_MAX,
+    Completion,
+    Segment,
+    Timeline,
+    decode_segment,
+    encode_segment,
+    superseded_at,
+)
+from crdt_mor.ops.projection import Projector
+from crdt_mor.ops.steps import Delete, Exists, List, Now, Pause, Put, Read, Settle, Steps
+
+OWN_FOLDER = ".hoodie/.crdt_mor"
+VERSIONS = f"{OWN_FOLDER}/timeline"
+SEGMENTS = f"{OWN_FOLDER}/segments"
+
+KEPT_VERSIONS = 512
+"""Versions behind the tail that are kept, so that who remembers one of them finds the tail without a listing."""
+
+EXPIRE_EVERY = 64
+"""Who publishes a multiple of this version deletes the ones that are too old."""
+
+
+def version_path(version: int) -> str:
+    """Where a version of the timeline lives."""
+    return f"{VERSIONS}/{version:020d}.json"
+
+
+def segment_path(name: str) -> str:
+    """Where a segment lives."""
+    return f"{SEGMENTS}/{name}.json"
+
+
+Derive = Callable[[Timeline, int], Steps[Timeline | None]]
+"""(tail, wall clock in ms) -> the next value, or None if the tail holds the event's outcome already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """What every publication needs to know of the table: how its events look in Hudi's timeline."""
+
+    projector: Projector
+
+    def publish(self, derive: Derive, known: Timeline | None = None) -> Steps[Timeline]:
+        """Publish one event; the value returned is genuine and projected, and holds the event's outcome."""
+        tail = yield from find_tail(known)
+        attempt = 0
+        while True:
+            wall_ms = yield Now()
+            value = yield from derive(tail, wall_ms)
+            yield from self.help_project(tail)
+            if value is None:
+                return tail
+            value = yield from seal(tail, value)
+            owned = yield from claim(tail, value)
+            if owned is not None:
+                yield from self.project(owned)
+                return owned
+            yield Pause(attempt)
+            attempt += 1
+            tail = yield from find_tail(tail)
+
+    def help_project(self, tail: Timeline) -> Steps[None]:
+        """Rule 2: whoever follows a version makes sure that its events are projected."""
+        yield Settle(VERSIONS)
+        yield from self.project(tail)
+
+    def project(self, value: Timeline) -> Steps[None]:
+        """Put the files of the value's own events into Hudi's timeline directory, unless they are there."""
+        files = yield from self.projector.files(value)
+        placed = []
+        for path, data in files:
+            if (yield Exists(path)) is None and (yield Put(path, data)):
+                placed.append(path)
+        # Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the
+        # meantime, its files have been removed by somebody who will not come again, so what was put goes again.
+        begun = begun_by(value)
+        if placed and begun is not None and (yield from is_given_up(begun, value)):
+            for path in reversed(placed):
+                yield Delete(path)
+
+
+def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
+    """Rule 3: put `value` after `tail`. The published value if it is genuinely ours; None if lost or unsure."""
+    path = version_path(value.version)
+    created = yield Put(path, value.encode())
+    if not created:
+        data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
+        if data is None:
+            return None
+        found = Timeline.decode(data, path)
+        if found.nonce != value.nonce:
+            return None
+        value = found
+    return value if (yield from is_genuine(tail)) else None
+
+
+def is_genuine(tail: Timeline) -> Steps[bool]:
+    """Whether the version that was just put after `tail` can be trusted: deletion is oldest first.
+
+    The nonce matters: what stands there may itself be a ghost, put by somebody who derived from a still older tail.
+    """
+    return (yield from _still_stands(tail))
+
+
+def begun_by(value: Timeline) -> Instant | None:
+    """The instant of the write or plan that this very version made pending."""
+    for pending in value.pending:
+        if pending.version == value.version:
+            return pending.requested
+    for plan in value.plans:
+        if plan.version == value.version:
+            return plan.barrier
+    return None
+
+
+def is_given_up(instant: Instant, known: Timeline) -> Steps[bool]:
+    """Whether an instant that was pending in `known` is rolled back or cancelled by now."""
+    tail = yield from find_tail(known)
+    if tail.find_pending(instant) is not None or tail.find_plan(instant) is not None:
+        return False
+    if tail.find_rolled_back(instant) is not None:
+        return True
+    done = yield from find_completion(instant, tail)
+    return done is None
+
+
+def find_completion(requested: Instant, tail: Timeline) -> Steps[Completion | None]:
+    """The completion of an instant, in the value or in its segments."""
+    done = tail.find_completion(requested)
+    if done is not None:
+        return done
+    for segment in reversed(tail.segments):
+        if segment.last > requested:
+            for done in (yield from read_segment(segment)):
+                if done.requested == requested:
+                    return done
+    return None
+
+
+# --- the tail -------------------------------------------------------------------------------------------------------
+
+
+def find_tail(known: Timeline | None) -> Steps[Timeline]:
+    """The newest value; `known` is one that was genuine once, and makes it cheap."""
+    if known is not None:
+        tail = yield from _climb(known)
+        if tail is not None:
+            return tail
+    while True:
+        names = yield List(VERSIONS)
+        if not names:
+            raise TableNotFoundError(f"there is no timeline here; was the table's {OWN_FOLDER} folder removed?")
+        path = names[-1].path
+        data = yield Read(path)
+        if data is None:
+            continue  # deleted since: the tail has moved on
+        tail = yield from _climb(Timeline.decode(data, path))
+        if tail is not None:
+            return tail
+
+
+def _climb(start: Timeline) -> Steps[Timeline | None]:
+    """The tail above `start`; None if `start` is no longer there.
+
+    Versions stand without a gap from the oldest kept one to the tail, so galloping and halving find the end. A probe
+    that hits nothing may have hit a deleted version, so `start` is read again *after* the last probe: versions go
+    oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
+    """
+    low, step = start.version, 1
+    while (yield Exists(version_path(low + step))) is not None:
+        low, step = low + step, step * 2
+    high = low + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (yield Exists(version_path(middle))) is not None:
+            low = middle
+        else:
+            high = middle
+    tail = start
+    if low != start.version:
+        data = yield Read(version_path(low))
+        if data is None:
+            return None
+        tail = Timeline.decode(data, version_path(low))
+    return tail if (yield from _still_stands(start)) else None
+
+
+def _still_stands(value: Timeline) -> Steps[bool]:
+    path = version_path(value.version)
+    data = yield Read(path)
+    return data is not None and Timeline.decode(data, path).nonce == value.nonce
+
+
+def expire_versions(tail: Timeline) -> Steps[None]:
+    """Delete the versions that are too old, strictly oldest first and one at a time. Safety rests on that order."""
+    names = yield List(VERSIONS)
+    for name in names:
+        if name.path >= version_path(tail.version - KEPT_VERSIONS):
+            return
+        yield Delete(name.path)
+
+
+# --- segments -------------------------------------------------------------------------------------------------------
+
+
+def seal(tail: Timeline, value: Timeline) -> Steps[Timeline]:
+    """`value`, derived from `tail`, with the tail's completions moved to a segment once there are many.
+
+    Names and contents are functions of the tail alone, so everyone who follows this tail writes the same objects.
+    """
+    if len(tail.completions) < COMPLETIONS_MAX:
+        return value
+    segment = yield from _write_segment(tail, 0, sorted(tail.completions, key=_by_completion))
+    segments = [*tail.segments, *segment]
+    level = 0
+    while len(full := [s for s in segments if s.level == level and s.superseded is None]) >= SEGMENTS_MAX:
+        segments = yield from _roll_up(tail, segments, full, level + 1)
+        level += 1
+    history = [s for s in segments if s.superseded is not None]
+    for level in sorted({s.level for s in history}):
+        full = [s for s in segments if s.level == level and s.superseded is not None]
+        if len(full) >= SEGMENTS_MAX:
+            segments = yield from _roll_up(tail, segments, full, level + 1)
+    return value.sealed(tail, segments)
+
+
+def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
+    """The completions of a segment."""
+    path = segment_path(segment.name)
+    data = yield Read(path)
+    if data is None:
+        raise FormatError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
+    return decode_segment(data, path)
+
+
+def _roll_up(tail: Timeline, segments: list[Segment], full: list[Segment], level: int) -> Steps[list[Segment]]:
+    """`full` become one run: at most one segment that the latest snapshot needs, and one that only history needs."""
+    run: list[Completion] = []
+    for segment in full:
+        run.extend((yield from read_segment(segment)))
+    run.sort(key=_by_completion)
+    written = yield from _write_segment(tail, level, run, known=full)
+    return sorted([*(s for s in segments if s not in full), *written], key=lambda s: (-s.level, s.first, s.name))
+
+
+def _write_segment(
+    tail: Timeline, level: int, run: Sequence[Completion], known: Sequence[Segment] = ()
+) -> Steps[list[Segment]]:
+    ends = superseded_at(run)
+    history = level > 0 and all(s.superseded is not None for s in known)
+    floor = max((s.superseded for s in known if s.superseded is not None), default=None)
+    live = [] if history else [c for c in run if level == 0 or ends[c.requested] is None]
+    needed = {c.requested for c in live}
+    past = [c for c in run if c.requested not in needed]
+    written = []
+    for kind, part in (("live", live), ("history" if history else "past", past)):
+        if not part:
+            continue
+        name = f"{tail.version:020d}-{tail.nonce}-{level}-{kind}"
+        yield Put(segment_path(name), encode_segment(part))
+        until = None
+        if kind != "live":
+            until = floor if history else max(end for c in part if (end := ends[c.requested]) is not None)
+        written.append(Segment(name, level, part[0].completed, part[-1].completed, len(part), until))
+    return written
+
+
+def _by_completion(c: Completion) -> Instant:
+    return c.completed

@@ -1,0 +1,186 @@
+"""From a sealed value to merged rows: the one read path of snapshots, time travel and compaction.
+
+    value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames, slice by slice
+
+Files are opened here, blocks are decoded by `format`, rows are merged by `merge`; none of the three knows the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.format.base import read_footer
+from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
+from crdt_mor.merge import kernel
+from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.config import MergeSpec, TableConfig
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.names import LogFileName
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import DataFile, Timeline
+from crdt_mor.ops.session import Session
+from crdt_mor.store.base import Store
+
+S = TypeVar("S")
+R = TypeVar("R")
+
+THREADS = 8
+"""File slices that are merged side by side; polars shares the cores among them."""
+
+NATURAL_ORDER = 0
+"""Hudi writes the int 0 as ordering value of a delete that removes whatever came before."""
+
+
+def merge_rule(spec: MergeSpec) -> MergeRule:
+    """The kernel's rule for what a table declares."""
+    if spec.kind == "payload":
+        return MergeRule("partial", nulls="keep" if dict(spec.parameters).get("nulls") == "keep" else "value")
+    return MergeRule(spec.kind, ordering=spec.ordering if spec.kind == "ordering" else None)
+
+
+@lru_cache(maxsize=64)
+def kernel_columns(schema: str, key_column: str | None) -> Columns:
+    """The table's user columns as the kernel sees them."""
+    return Columns.of(TableSchema.from_json(schema).stored, key_column)
+
+
+def key_column(config: TableConfig) -> str | None:
+    """The user's column whose text is the record key, if there is one."""
+    return config.key.fields[0] if len(config.key.fields) == 1 and not config.key.composite else None
+
+
+def open_slice(store: Store, found: FileSlice, merge: MergeSpec) -> Slice:
+    """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
+    blocks: list[tuple[Instant, int, DataBlock | DeleteBlock]] = []
+    for order, log in enumerate(found.logs):
+        data = store.read(log.path)
+        if data is None:
+            raise missing(log)
+        for block in read_log(data, log.path):
+            carry = isinstance(log.name, LogFileName) and block.instant != log.name.instant
+            blocks += [(block.instant, order, opened) for opened in open_block(block, merge, carry)]
+    blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
+    base = latest = None
+    if found.base is not None:
+        if store.stat(found.base.path) is None:
+            raise missing(found.base)
+        base = store.url(found.base.path)
+        latest = read_footer(base).latest_requested
+    return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def missing(file: DataFile) -> SnapshotExpiredError:
+    """A file that the timeline names is not there."""
+    return SnapshotExpiredError(
+        "a data file of this snapshot is gone: either a cleaner removed it, then read the latest snapshot, or it was "
+        f"deleted by hand, then restore it from a backup. file={file.path}"
+    )
+
+
+def open_block(block: LogBlock, merge: MergeSpec, carry: bool) -> list[DataBlock | DeleteBlock]:
+    """A log block as the kernel takes it. `carry`: its rows bear their own requested times."""
+    if block.kind is BlockKind.DELETE:
+        return _open_deletes(block, merge)
+    given = _given_columns(block.schema) if block.partial else None
+    rows: memoryview | pl.DataFrame = block.content
+    if block.kind is BlockKind.AVRO:
+        frame = pl.from_arrow(decode_avro(block, None))
+        assert isinstance(frame, pl.DataFrame)
+        rows = frame
+    return [DataBlock(block.instant, rows, given, own_times=carry)]
+
+
+@lru_cache(maxsize=256)
+def _given_columns(schema: str) -> tuple[str, ...]:
+    fields = [field["name"] for field in json.loads(schema)["fields"]]
+    return tuple(name for name in fields if name not in META_COLUMNS)
+
+
+def _open_deletes(block: LogBlock, merge: MergeSpec) -> list[DataBlock | DeleteBlock]:
+    table = decode_deletes(block)
+    keys = pl.DataFrame({"_hoodie_record_key": pl.from_arrow(table["record_key"])})
+    ordering = table["ordering"]
+    if merge.kind == "latest" and not merge.hudi_commit_time and pa.types.is_string(ordering.type):
+        return [DeleteBlock(block.instant, keys.with_columns(time=pl.Series(pl.from_arrow(ordering))))]
+    if merge.kind != "ordering" or pa.types.is_null(ordering.type):
+        return [DeleteBlock(block.instant, keys)]
+    keys = keys.with_columns(ordering=pl.Series(pl.from_arrow(ordering)))
+    plain = pl.col("ordering").is_null()
+    if pa.types.is_int32(ordering.type):
+        plain = plain | (pl.col("ordering") == NATURAL_ORDER)
+    parts = [keys.filter(plain).drop("ordering"), keys.filter(~plain)]
+    return [DeleteBlock(block.instant, part) for part in parts if part.height]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A sealed view of a table as of a completion time: file slices, and how to merge them."""
+
+    session: Session
+    value: Timeline
+    as_of: Instant
+    slices: tuple[FileSlice, ...]
+
+    @classmethod
+    def seal(cls, session: Session, value: Timeline, as_of: Instant | None = None) -> Snapshot:
+        """The slices of `value` as of a completion time (None: the value's own clock)."""
+        completions = session.snapshot_completions(value, as_of)
+        return cls(session, value, as_of or value.clock, tuple(fold_slices(completions, as_of)))
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema.from_json(self.value.schema)
+
+    def frames(self, select: Sequence[str], predicate: pl.Expr | None) -> Iterator[pl.DataFrame]:
+        """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side."""
+        config = self.session.config
+        rule = merge_rule(config.merge)
+        columns = kernel_columns(self.value.schema, key_column(config))
+
+        def merged(found: FileSlice) -> list[pl.DataFrame]:
+            opened = open_slice(self.session.store, found, config.merge)
+            return list(kernel.merge(opened, rule, columns, select=select, predicate=predicate))
+
+        for frames in in_threads(merged, self.slices):
+            yield from frames
+
+    def count(self) -> int:
+        """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""
+        config = self.session.config
+        rule = merge_rule(config.merge)
+        columns = kernel_columns(self.value.schema, key_column(config))
+
+        def counted(found: FileSlice) -> int:
+            if not found.logs:
+                assert found.base is not None
+                return found.base.rows
+            return kernel.count(open_slice(self.session.store, found, config.merge), rule, columns)
+
+        return sum(in_threads(counted, self.slices))
+
+
+def in_threads(work: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
+    """`work` of each item, in order, a few at a time, so that only a few results wait in memory."""
+    if len(items) <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="file-slice") as pool:
+        waiting: deque[Future[R]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

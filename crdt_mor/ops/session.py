@@ -1,0 +1,118 @@
+"""One process's view of one table: the store, the clock, and the newest value seen.
+
+Protocols start from the remembered value, which is what makes a commit cost the same on the ten-thousandth version as on
+the first. Thread-safe: the remembered value only ever moves forward, and forgetting it would only cost a listing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+from crdt_mor.clock import Environment
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.adoption import foreign_completions
+from crdt_mor.ops.projection import Projector
+from crdt_mor.ops.protocol import VERSIONS, Publisher, expire_versions, find_tail, read_segment, version_path
+from crdt_mor.ops.steps import Steps, run
+from crdt_mor.store.base import Store
+
+T = TypeVar("T")
+
+EXPIRE_EVERY = 64
+"""Old versions are deleted after this many new ones have been seen."""
+
+_SEGMENTS_CACHED = 256
+
+
+class Session:
+    """Runs protocols for one table and remembers the newest value."""
+
+    def __init__(self, store: Store, environment: Environment, config: TableConfig, expiry_ms: int) -> None:
+        self.store = store
+        self.environment = environment
+        self.config = config
+        self.expiry_ms = expiry_ms
+        self.publisher = Publisher(Projector(config))
+        self._lock = threading.Lock()
+        self._known: Timeline | None = None
+        self._expired_at = 0
+        self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive a protocol against this table's store."""
+        return run(steps, self.store, self.environment)
+
+    def remember(self, value: Timeline) -> Timeline:
+        """Note a genuine value; deletes old versions now and then."""
+        with self._lock:
+            if self._known is None or value.version > self._known.version:
+                self._known = value
+            due = value.version - self._expired_at >= EXPIRE_EVERY
+            if due:
+                self._expired_at = value.version
+        if due:
+            self.run(expire_versions(value))
+        return value
+
+    def genesis(self) -> Timeline:
+        """The value before the first event; adopting Hudi's commits brings their schema."""
+        schema = self.config.created_schema()
+        return Timeline.genesis(schema.to_json() if schema else "[]")
+
+    def known(self) -> Timeline:
+        """The newest value that this session has seen."""
+        return self._known or self.tail()
+
+    def tail(self) -> Timeline:
+        """The newest value there is."""
+        return self.remember(self.run(find_tail(self._known)))
+
+    def open(self) -> Timeline:
+        """The newest value of a table that is being opened, with what Hudi wrote since adopted in memory."""
+        if not self.store.list(VERSIONS):
+            self.store.put(version_path(0), self.genesis().encode())
+        return self.view(self.tail())
+
+    def view(self, value: Timeline) -> Timeline:
+        """`value` with the instants that Hudi wrote beside it, in memory only; `begin` adopts them for good."""
+        found = self.run(foreign_completions(self.publisher.projector, value))
+        if not found.completions:
+            return value
+        return value.adopt(value.nonce, 0, found.completions, found.schema)
+
+    def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
+        """The completions of a value, those of the `needed` segments included, in completion order."""
+        result: list[Completion] = []
+        for segment in value.segments:
+            if needed(segment):
+                result += self._segment(segment)
+        return sorted([*result, *value.completions], key=lambda c: c.completed)
+
+    def snapshot_completions(self, value: Timeline, as_of: Instant | None) -> list[Completion]:
+        """The completions that a snapshot needs: segments that compactions have superseded by then are skipped."""
+
+        def needed(segment: Segment) -> bool:
+            if as_of is None:
+                return segment.superseded is None
+            return segment.first <= as_of and (segment.superseded is None or as_of < segment.superseded)
+
+        return self.completions(value, needed)
+
+    def _segment(self, segment: Segment) -> tuple[Completion, ...]:
+        found = self._segments.get(segment.name)
+        if found is None:
+            found = self._segments[segment.name] = self.run(read_segment(segment))
+            if len(self._segments) > _SEGMENTS_CACHED:
+                self._segments.popitem(last=False)
+        return found
+
+    def begin(self) -> tuple[Timeline, Pending]:
+        """A new pending write."""
+        value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
+        return self.remember(value), begun

@@ -1,0 +1,108 @@
+"""Staging: rows and deletes of one instant become one log file per touched file group.
+
+    [delete block: plain deletes][delete block: ordered tombstones][data block per set of given columns]
+
+Files appear whole under their final names and are invisible until the instant completes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.format.base import write_parquet
+from crdt_mor.format.log import delete_block, parquet_block
+from crdt_mor.format.properties import partition_metadata
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.names import LogFileName, join_path
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.timeline import DataFile
+from crdt_mor.store.base import Store
+
+KEY = "_hoodie_record_key"
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """Record keys to delete. `ordering`: the tombstones' ordering values; None for plain deletes."""
+
+    instant: Instant
+    keys: pa.Array
+    ordering: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in stored types, meta columns included. `partial`: the columns are not all the table has."""
+
+    instant: Instant
+    rows: pa.Table
+    partial: bool = False
+
+
+def log_file(
+    config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
+) -> tuple[bytes, DataFile]:
+    """The bytes of a log file, and what the commit says of it."""
+    full = avro_with_meta(schema, config.name)
+    blocks = []
+    for part in parts:
+        if isinstance(part, Deletes):
+            blocks.append(delete_block(part.instant, full, part.keys, partition, part.ordering))
+            continue
+        text = full
+        if part.partial:
+            text = avro_with_meta(_only(schema, part.rows.column_names), config.name)
+        blocks.append(parquet_block(part.instant, text, write_parquet(part.rows, metadata={}), partial=part.partial))
+    data = b"".join(blocks)
+    rows = sum(part.rows.num_rows for part in parts if isinstance(part, Rows))
+    deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
+    return data, DataFile(join_path(partition, str(name)), len(data), rows, deletes)
+
+
+@lru_cache(maxsize=256)
+def avro_with_meta(schema: TableSchema, table: str) -> str:
+    """The Avro JSON of a log block's rows."""
+    return schema.avro_with_meta(table)
+
+
+def _only(schema: TableSchema, names: Sequence[str]) -> TableSchema:
+    return TableSchema(pa.schema([column for column in schema.declared if column.name in names]))
+
+
+def with_meta(rows: pl.DataFrame, instant: Instant, partition: str, file_id: str, bucket: int) -> pl.DataFrame:
+    """Rows that hold their record key, with all five meta columns in front."""
+    numbers = pl.int_range(pl.len()).cast(pl.String)
+    return rows.select(
+        pl.lit(instant).alias("_hoodie_commit_time"),
+        (pl.lit(f"{instant}_{bucket}_") + numbers).alias("_hoodie_commit_seqno"),
+        pl.col(KEY),
+        pl.lit(partition).alias("_hoodie_partition_path"),
+        pl.lit(file_id).alias("_hoodie_file_name"),
+        pl.exclude(META_COLUMNS),
+    )
+
+
+def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
+    """A frame as Arrow, in exactly the types that files hold."""
+    types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
+    target = pa.schema([pa.field(name, types.get(name, pa.string())) for name in frame.columns])
+    return frame.to_arrow(compat_level=pl.CompatLevel.newest()).cast(target)
+
+
+def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
+    """A series as Arrow, in the type that files hold."""
+    return series.to_arrow(compat_level=pl.CompatLevel.newest()).cast(kind)
+
+
+def ensure_partition(store: Store, partition: str, instant: Instant) -> None:
+    """Hudi finds partitions by this file; the first writer's stays."""
+    path = join_path(partition, PARTITION_METADATA)
+    if store.stat(path) is None:
+        store.put(path, partition_metadata(instant, len(partition.split("/")) if partition else 0))

@@ -1,0 +1,146 @@
+"""Store operations as values, so that a protocol can be written without doing any I/O.
+
+A protocol is a generator that yields operations and is sent their results. `run` drives one against a real store;
+the exhaustive tests drive the same generators through every interleaving, with a crash possible at each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from crdt_mor.clock import Environment
+from crdt_mor.errors import CommitUnknownError
+from crdt_mor.store.base import Stat, Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """-> bytes | None"""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """-> bool | None: created, exists already, or unknown (the reply was lost)."""
+
+    path: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """-> Stat | None"""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """-> list[Stat], directly in the folder, by path."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """-> list[Stat], the data files of the table, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """-> None; removing what is not there is fine."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """-> None; what others have put in the folder now survives a power cut."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """-> int, wall clock in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNow:
+    """-> int, the store's own clock in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nonce:
+    """-> str, a text that nobody has used before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """-> None, after a moment that grows with `attempt`, with jitter."""
+
+    attempt: int
+
+
+Step = Read | Put | Exists | List | Walk | Delete | Settle | Now | StoreNow | Nonce | Pause
+Steps = Generator[Step, Any, T]
+"""A protocol that ends in a `T`."""
+
+PAUSE_MAX_S = 0.25
+_PAUSE_S = 0.001
+
+
+def run(steps: Steps[T], store: Store, environment: Environment) -> T:
+    """Drive a protocol against a store to its end."""
+    reply: object = None
+    try:
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply = perform(step, store, environment)
+    finally:
+        steps.close()
+
+
+def perform(step: Step, store: Store, environment: Environment) -> object:
+    """Do one operation and return its result."""
+    match step:
+        case Read(path):
+            return store.read(path)
+        case Put(path, data):
+            try:
+                return store.put(path, data)
+            except CommitUnknownError:
+                return None
+        case Exists(path):
+            return store.stat(path)
+        case List(folder):
+            return store.list(folder)
+        case Walk():
+            return store.walk("")
+        case Delete(path):
+            return store.delete(path)
+        case Settle(folder):
+            return store.settle(folder)
+        case Now():
+            return environment.now_ms()
+        case StoreNow():
+            return store.now_ms()
+        case Nonce():
+            return environment.nonce()
+        case Pause(attempt):
+            return environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
+
+
+__all__ = [
+    "Delete", "Exists", "List", "Nonce", "Now", "Pause", "Put", "Read", "Settle", "Stat", "Step", "Steps", "StoreNow", "Walk",
+    "perform", "run",
+]  # fmt: skip

@@ -1,0 +1,247 @@
+"""A write, from statements to one commit.
+
+    1. begin     the instant is pending; the transaction holds this very timeline to its end
+    2. collect   statements are checked, cast to stored types, keyed and hashed to buckets; nothing is stored yet
+    3. stage     per touched file group: precombine, encode, one log file, appearing whole
+    4. complete  one put makes all of it visible
+
+Whatever fails before 4 rolls the write back and leaves nothing; what dies before 4 is garbage that nobody sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError, WriterExpiredError
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.keys import buckets
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.timeline import DataFile, Pending, Timeline
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.heartbeat import beating
+from crdt_mor.ops.protocol import find_tail
+from crdt_mor.ops.read import in_threads, merge_rule
+from crdt_mor.ops.session import Session
+from crdt_mor.ops.stage import (
+    KEY,
+    Deletes,
+    Rows,
+    ensure_partition,
+    log_file,
+    stored_array,
+    stored_table,
+    with_meta,
+)
+
+Operation = Literal["INSERT", "UPSERT", "DELETE"]
+SchemaMode = Literal["strict", "merge"]
+Group = tuple[str, int]
+
+_PARTITION = "__partition"
+_BUCKET = "__bucket"
+
+
+@dataclass
+class Write:
+    """One write under way. Not thread-safe; the session below it is."""
+
+    session: Session
+    value: Timeline
+    begun: Pending
+    token: tuple[str, int] | None = None
+    _schema: TableSchema = field(init=False)
+    _operations: set[Operation] = field(default_factory=set)
+    _statements: dict[Group, list[RowsWrite | DeleteWrite]] = field(default_factory=dict)
+    _staged: list[str] = field(default_factory=list)
+    _alive: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self._schema = TableSchema.from_json(self.value.schema)
+        self._alive.enter_context(beating(self.session.store, self.begun.requested, self.session.expiry_ms))
+
+    @classmethod
+    def begin(cls, session: Session, token: tuple[str, int] | None) -> Write:
+        """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
+        require_bucketed(session.config)
+        value, begun = session.begin()
+        write = cls(session, value, begun, token)
+        if value.foreign_group is not None:
+            write.roll_back()
+            raise foreign_group(value.foreign_group)
+        return write
+
+    @property
+    def config(self) -> TableConfig:
+        return self.session.config
+
+    # --- statements ---------------------------------------------------------------------------------------------
+
+    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode) -> None:
+        """Add rows. `mode="merge"` grows the table's schema first, in an event of its own."""
+        if mode == "merge":
+            self._grow(data.schema)
+        rows = self._schema.normalise(data)
+        self._check_columns(rows)
+        keys = self._keyed(rows)
+        if operation == "INSERT":
+            _refuse_repeats(keys)
+        frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
+        given = tuple(rows.column_names) if self.config.merge.kind == "payload" else None
+        self._operations.add(operation)
+        self._add(frame, lambda part: RowsWrite(part, given))
+
+    def delete(self, data: pa.Table, plain: bool) -> None:
+        """Delete by key. Where a column orders, tombstones carry its value, unless they are `plain`."""
+        config = self.config
+        ordering = config.merge.ordering if config.merge.kind == "ordering" and not plain else None
+        needed = [*dict.fromkeys([*config.key.fields, *config.key.partition_fields, *([ordering] if ordering else [])])]
+        absent = [name for name in needed if name not in data.column_names]
+        if absent:
+            hint = "; pass plain=True to delete whatever came before this commit" if absent == [ordering] else ""
+            raise InvalidInputError(f"a delete needs the columns {needed}{hint}. missing={absent}")
+        rows = self._schema.normalise(data.select(needed))
+        if ordering and rows[ordering].null_count:
+            raise InvalidInputError(f"the ordering value of a delete must not be null. column={ordering!r}")
+        frame = self._keyed(rows)
+        if ordering:
+            frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
+        self._operations.add("DELETE")
+        self._add(frame, DeleteWrite)
+
+    def _grow(self, schema: pa.Schema) -> None:
+        if self._schema.grow(schema) == self._schema:
+            return
+        grown = self.session.remember(self.session.run(lifecycle.grow(self.session.publisher, self.value, schema)))
+        self._schema = TableSchema.from_json(grown.schema)
+
+    def _check_columns(self, rows: pa.Table) -> None:
+        key = self.config.key
+        ordering = self.config.merge.ordering if self.config.merge.kind == "ordering" else None
+        required = [*key.fields, *key.partition_fields]
+        if self.config.merge.kind != "payload":
+            required = self._schema.declared.names
+        absent = [name for name in required if name not in rows.column_names]
+        if absent:
+            raise SchemaMismatchError(
+                "every column must be given: two jobs that read, change and rewrite whole rows silently undo one "
+                "another. To write some columns only, create the table with merge=PartialUpdate(). "
+                f"missing={absent}"
+                if self.config.merge.kind != "payload"
+                else f"a partial update still needs the key and partition columns. missing={absent}"
+            )
+        if ordering and rows[ordering].null_count:
+            raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
+
+    def _keyed(self, rows: pa.Table) -> pl.DataFrame:
+        """Record key, partition and bucket of each row."""
+        config = self.config
+        assert config.buckets is not None
+        keys = config.key.record_keys(rows)
+        return pl.DataFrame(
+            {
+                KEY: pl.from_arrow(keys),
+                _PARTITION: pl.from_arrow(config.key.partition_paths(rows)),
+                _BUCKET: buckets(keys, config.key, config.buckets),
+            }
+        )
+
+    def _add(self, frame: pl.DataFrame, statement: Callable[[pl.DataFrame], RowsWrite | DeleteWrite]) -> None:
+        parts = frame.partition_by(_PARTITION, _BUCKET, as_dict=True, include_key=False, maintain_order=True)
+        for (partition, bucket), part in parts.items():
+            self._statements.setdefault((str(partition), int(bucket)), []).append(statement(part))
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def commit(self) -> lifecycle.Committed:
+        """Stage everything and make it visible; on any failure nothing is left."""
+        try:
+            files = list(in_threads(self._stage, sorted(self._statements.items())))
+            committed = self.session.run(
+                lifecycle.complete(self.session.publisher, self.value, self.begun, self._operation(), files, self.token)
+            )
+        except BaseException:
+            self.roll_back()
+            raise
+        self._alive.close()
+        self.session.remember(committed.value)
+        return committed
+
+    def roll_back(self) -> None:
+        """Give the write up and remove what it staged."""
+        self._alive.close()
+        self.session.run(lifecycle.give_up(self.session.publisher, self.value, self.begun.requested, self._staged))
+
+    def _operation(self) -> Operation:
+        return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
+
+    def _stage(self, item: tuple[Group, Sequence[RowsWrite | DeleteWrite]]) -> DataFile:
+        (partition, bucket), statements = item
+        instant, file_id = self.begun.requested, bucket_file_id(bucket)
+        combined = precombine(statements, merge_rule(self.config.merge))
+        parts: list[Deletes | Rows] = []
+        if self.config.merge.kind == "latest" and combined.deletes.height:
+            # In the default table Hudi compares by requested time, so a tombstone says its own.
+            times = pa.repeat(pa.scalar(instant), combined.deletes.height)
+            parts.append(Deletes(instant, stored_array(combined.deletes[KEY], pa.string()), times))
+        elif combined.deletes.height:
+            parts.append(Deletes(instant, stored_array(combined.deletes[KEY], pa.string())))
+        if combined.tombstones.height:
+            kind = self._schema.stored.field(self.config.merge.ordering).type
+            ordering = stored_array(combined.tombstones["ordering"], kind)
+            parts.append(Deletes(instant, stored_array(combined.tombstones[KEY], pa.string()), ordering))
+        whole = set(self._schema.declared.names)
+        for given, rows in combined.rows:
+            frame = with_meta(rows, instant, partition, file_id, bucket)
+            parts.append(Rows(instant, stored_table(frame, self._schema), given is not None and set(given) != whole))
+        data, file = log_file(self.config, self._schema, partition, LogFileName(file_id, instant), parts)
+        self._require_pending()
+        ensure_partition(self.session.store, partition, instant)
+        self._staged.append(file.path)
+        self.session.store.put(file.path, data)
+        return file
+
+    def _require_pending(self) -> None:
+        """A writer that was given up must not leave files behind whoever swept."""
+        tail = self.session.remember(self.session.run(find_tail(self.value)))
+        if tail.find_pending(self.begun.requested) is None:
+            raise WriterExpiredError(
+                "this write was silent for longer than the expiry and was rolled back by another job; nothing of it is "
+                f"visible. Write again. requested={self.begun.requested}"
+            )
+
+
+def _refuse_repeats(keys: pl.DataFrame) -> None:
+    repeated = keys.filter(pl.struct(_PARTITION, KEY).is_duplicated())
+    if repeated.height:
+        raise InvalidInputError(
+            f"a key stands twice in an append; use upsert, where the last one wins. key={repeated[KEY][0]!r}"
+        )
+
+
+def require_bucketed(config: TableConfig) -> None:
+    """Raise for tables that cannot be written because keys cannot be mapped to file groups."""
+    if config.table_type != "MERGE_ON_READ":
+        raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
+    if config.buckets is None:
+        raise InvalidInputError(
+            "this table does not say how many buckets its index has, so a new key could be put where no other writer "
+            "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
+            "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+        )
+
+
+def foreign_group(file_id: str) -> InvalidInputError:
+    """The refusal to write a table in which keys may live outside the bucket index."""
+    return InvalidInputError(
+        "another engine wrote to file groups that this table's bucket index did not make, so a key could live twice. "
+        "Tell that writer hoodie.index.type=BUCKET with this table's bucket count, and copy the rows to a new table: "
+        f"Table.create(...).append(Table.open(...).scan()). file_id={file_id}"
+    )

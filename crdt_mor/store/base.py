@@ -1,0 +1,71 @@
+"""What a store must offer: whole objects at paths, and put-if-absent.
+
+A store knows bytes and paths, nothing of Hudi. Paths are relative to the table's root and use `/`. The one primitive
+that the protocol rests on is `put`: it creates the object whole or not at all, and of several puts of one path exactly
+one creates it. Losing that race is a value (`False`), not an error. A store that cannot tell whether its put landed
+(a lost reply) raises `CommitUnknownError`; the protocol then reads back.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Size in bytes and modification time, in milliseconds of the store's own clock."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+class Store(Protocol):
+    """Objects by path. Every method raises `StorageUnavailableError` when the store fails."""
+
+    def read(self, path: str) -> bytes | None:
+        """The whole object; None if there is none."""
+        ...
+
+    def put(self, path: str, data: bytes) -> bool:
+        """Create the object, durably and whole, if there is none: True. False if there is one already."""
+        ...
+
+    def stat(self, path: str) -> Stat | None:
+        """Size and age of an object; None if there is none."""
+        ...
+
+    def list(self, folder: str) -> list[Stat]:
+        """The objects directly in `folder`, by path; empty if there is no such folder."""
+        ...
+
+    def walk(self, folder: str) -> builtins.list[Stat]:
+        """The objects anywhere below `folder` ("" for all), by path. `.hoodie` is left out unless `folder` is in it."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove the object; removing what is not there is fine."""
+        ...
+
+    def touch(self, path: str) -> None:
+        """Set the modification time of an empty object to now, creating it if need be. Not durable: for heartbeats."""
+        ...
+
+    def settle(self, folder: str) -> None:
+        """Make what was put in `folder` or deleted from it, by anyone, last through a power cut.
+
+        `put` does this for its own object. Whoever acts on an object that another process put, or relies on a deletion,
+        settles the folder first.
+        """
+        ...
+
+    def now_ms(self) -> int:
+        """The store's own clock, the one that `modified_ms` is read from."""
+        ...
+
+    def url(self, path: str) -> str:
+        """An address that Arrow and polars can open for reading."""
+        ...

@@ -1,0 +1,314 @@
+r"""A store on a local disk, where files appear whole.
+
+`put` writes a temporary file under `.hoodie/.temp`, fsyncs it, links it to its name and fsyncs the folder. `link(2)` is
+the put-if-absent: it makes the name with the whole content or fails since the name is taken, and the kernel lets one of
+many callers win. (`O_EXCL` and then writing would show readers half a file; renaming would overwrite.)
+
+    look -> write temp -> look -> fsync temp -> link -> fsync folder -> unlink temp
+    \_____________ nothing was published ______________/ \__ unknown __/
+
+What fails before the link left nothing behind and raises `StorageUnavailableError`. If the folder cannot be fsynced
+after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. A reply that got lost
+(network disks repeat a link that had worked) shows in the link count of the temporary file.
+
+A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
+"""
+
+from __future__ import annotations
+
+import builtins  # inside the class, `list` is the store's
+import errno
+import os
+import stat as mode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.store.base import Stat
+from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+
+TEMP_FOLDER = ".hoodie/.temp"
+TEMP_PREFIX = "put-"
+"""Hudi keeps its markers in the same folder; only files that start like this are ours."""
+
+TEMP_EXPIRY_MS = 24 * 3600 * 1000
+"""A put takes seconds. Should one be frozen for a day, its link finds no file, and it starts again."""
+
+_CLOCK = f"{TEMP_FOLDER}/clock"
+_NAMES_TRIED = 100
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
+
+
+class LocalStore:
+    """Objects as files below `root`, which is made by the first put. Safe to share between threads and processes."""
+
+    def __init__(self, root: str | os.PathLike[str], nonce: Callable[[], str] | None = None) -> None:
+        self.root = Path(os.path.abspath(root))
+        self._nonce = nonce or SystemEnvironment().nonce
+        self._durable_folders: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    def read(self, path: str) -> bytes | None:
+        """The whole object; None if there is none."""
+        with _answering("read", path):
+            try:
+                with open(self._at(path), "rb") as file:
+                    return file.read()
+            except (*_NOT_THERE, IsADirectoryError):
+                return None
+
+    def put(self, path: str, data: bytes) -> bool:
+        """Create the object, durably and whole, if there is none: True. False if there is one already."""
+        target = self._at(path)
+        if os.path.lexists(target):
+            return False
+        with _answering("put", path):
+            try:
+                return self._put(path, target, data)
+            except FileNotFoundError:  # a folder, or our temporary file, was removed under us: nothing was linked
+                self._durable_folders.clear()
+                return self._put(path, target, data)
+
+    def stat(self, path: str) -> Stat | None:
+        """Size and age of an object; None if there is none."""
+        with _answering("stat", path):
+            try:
+                found = os.stat(self._at(path))
+            except _NOT_THERE:
+                return None
+        return _stat(path, found) if mode.S_ISREG(found.st_mode) else None
+
+    def list(self, folder: str) -> builtins.list[Stat]:
+        """The objects directly in `folder`, by path; empty if there is no such folder."""
+        files, _ = self._scan(folder_path(folder))
+        return sorted(files, key=lambda stat: stat.path)
+
+    def walk(self, folder: str) -> builtins.list[Stat]:
+        """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
+        folder = folder_path(folder)
+        found: list[Stat] = []
+        todo = [folder]
+        while todo:
+            files, folders = self._scan(todo.pop())
+            found += files
+            todo += folders if in_hoodie(folder) else [name for name in folders if not in_hoodie(name)]
+        return sorted(found, key=lambda stat: stat.path)
+
+    def delete(self, path: str) -> None:
+        """Remove the object; removing what is not there is fine. `settle` makes it last through a power cut."""
+        with _answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
+            os.unlink(self._at(path))
+
+    def touch(self, path: str) -> None:
+        """Set the modification time of an empty object to now, creating it if need be. Not durable."""
+        with _answering("touch", path):
+            self._touch(path)
+
+    def settle(self, folder: str) -> None:
+        """Make what is in `folder` now, and what is gone from it, last through a power cut: whoever acts on an object
+        that another process put does this first, since that process may have died before it could."""
+        with _answering("settle", folder), suppress(*_NOT_THERE):
+            _fsync_path(self._folder(folder_path(folder)))
+
+    def now_ms(self) -> int:
+        """The clock of the file system, which need not be this machine's."""
+        with _answering("now", _CLOCK):
+            return _stat(_CLOCK, self._touch(_CLOCK)).modified_ms
+
+    def url(self, path: str) -> str:
+        """The file's absolute path. Escape nothing, but open it without glob patterns: partitions may hold `[`."""
+        return self._at(path)
+
+    def sweep_temp(self, older_than_ms: int = TEMP_EXPIRY_MS) -> builtins.list[str]:
+        """Remove temporary files of puts that died, at least this old; their paths."""
+        files = [stat for stat in self.list(TEMP_FOLDER) if stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}")]
+        if not files:
+            return []
+        newest = self.now_ms() - older_than_ms
+        dead = [stat.path for stat in files if stat.modified_ms <= newest]
+        for path in dead:
+            self.delete(path)
+        return dead
+
+    def _put(self, path: str, target: str, data: bytes) -> bool:
+        """The steps of a put. An `OSError` says that nothing was published."""
+        folder = path.rpartition("/")[0]
+        self._make_durable(TEMP_FOLDER)
+        self._make_durable(folder)
+        temp = self._write_temp(data)
+        try:
+            if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
+                return False
+            _fsync_path(temp)
+            if not self._link(temp, target, path):
+                return False
+            self._publish(folder, path)
+            return True
+        finally:
+            with suppress(OSError):
+                os.unlink(temp)
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self.root, object_path(path))
+
+    def _folder(self, folder: str) -> str:
+        return os.path.join(self.root, folder) if folder else str(self.root)
+
+    def _write_temp(self, data: bytes) -> str:
+        """A new file with `data` under a name nobody else uses; on failure no file."""
+        temp, file = self._open_temp()
+        try:
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+            finally:
+                os.close(file)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temp)
+            raise
+        return temp
+
+    def _open_temp(self) -> tuple[str, int]:
+        for _ in range(_NAMES_TRIED):
+            temp = os.path.join(self.root, TEMP_FOLDER, TEMP_PREFIX + self._nonce())
+            with suppress(FileExistsError):
+                return temp, os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        raise FileExistsError(errno.EEXIST, "every name for a temporary file is taken")
+
+    def _link(self, temp: str, target: str, path: str) -> bool:
+        """Give the temporary file its name: True. False if the name is taken by somebody else."""
+        try:
+            os.link(temp, target)
+        except OSError as error:
+            if _links(temp, path, error) > 1:
+                return True
+            if error.errno == errno.EEXIST:
+                return False
+            if error.errno in _NO_LINKS:
+                raise UnsupportedFeatureError(
+                    "this file system has no hard links, which commits rest on; nothing was published. Put the table "
+                    f"on a local disk that has them (ext4, xfs, btrfs, apfs). root={self.root} path={path}"
+                ) from error
+            raise
+        return True
+
+    def _publish(self, folder: str, path: str) -> None:
+        try:
+            _fsync_path(self._folder(folder))
+        except OSError as error:
+            raise CommitUnknownError(
+                "the file was linked but its folder could not be made durable, so it may be gone after a power cut. "
+                f"Read it back before trying again. path={path} cause={_cause(error)}"
+            ) from error
+
+    def _make_durable(self, folder: str) -> None:
+        """Make `folder` and the ones above it, and fsync the folder that each stands in, unless this store has before.
+
+        Folders that exist are fsynced too, once: their maker may have died before it could.
+        """
+        if folder in self._durable_folders:
+            return
+        if not folder:
+            self._make_root()
+        else:
+            above = folder.rpartition("/")[0]
+            self._make_durable(above)
+            with suppress(FileExistsError):
+                os.mkdir(self._folder(folder))
+            _fsync_path(self._folder(above))
+        self._durable_folders.add(folder)
+        if folder == TEMP_FOLDER:
+            with suppress(StorageUnavailableError):  # somebody else's rubbish that we may not remove stops no put
+                self.sweep_temp()
+
+    def _make_root(self) -> None:
+        missing = [self.root]
+        while not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for folder in reversed(missing):
+            with suppress(FileExistsError):
+                folder.mkdir()
+            with suppress(PermissionError):  # above the root it may not be ours to open, and was not ours to make
+                _fsync_path(str(folder.parent))
+
+    def _touch(self, path: str) -> os.stat_result:
+        target = self._at(path)
+        try:
+            file = os.open(target, os.O_WRONLY | os.O_CREAT, 0o666)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            file = os.open(target, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            os.utime(file)  # no times given: the file system's own clock, as in the times of its other files
+            return os.fstat(file)
+        finally:
+            os.close(file)
+
+    def _scan(self, folder: str) -> tuple[builtins.list[Stat], builtins.list[str]]:
+        """Files and folders directly in `folder`; what vanishes during the scan is left out."""
+        files: list[Stat] = []
+        folders: list[str] = []
+        start = f"{folder}/" if folder else ""
+        with _answering("list", folder), suppress(*_NOT_THERE), os.scandir(self._folder(folder)) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(start + entry.name)
+                    continue
+                with suppress(FileNotFoundError):
+                    found = entry.stat()
+                    if mode.S_ISREG(found.st_mode):
+                        files.append(_stat(start + entry.name, found))
+        return files, folders
+
+
+@contextmanager
+def _answering(what: str, path: str) -> Iterator[None]:
+    """The operating system's errors, as what the caller would do about them."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInputError(f"the file system does not take names this long. path={path}") from error
+        full = error.errno in _DISK_FULL
+        what_now = "disk full; nothing was published. Free some space" if full else (
+            "the disk refused; nothing was published. See the cause"
+        )  # fmt: skip
+        raise StorageUnavailableError(f"{what_now} and try again. {what}={path} cause={_cause(error)}") from error
+
+
+def _links(temp: str, path: str, error: OSError) -> int:
+    """How many names the temporary file has: two if a link that reported failure had worked after all."""
+    try:
+        return os.stat(temp).st_nlink
+    except FileNotFoundError:  # swept while we were frozen, so the link had no file to give a name to
+        return 0
+    except OSError:
+        raise CommitUnknownError(
+            "the disk failed while the file got its name, and cannot tell whether it did. Read it back before trying "
+            f"again. path={path} cause={_cause(error)}"
+        ) from error
+
+
+def _fsync_path(path: str) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _stat(path: str, found: os.stat_result) -> Stat:
+    return Stat(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _cause(error: OSError) -> str:
+    code = errno.errorcode.get(error.errno, "?") if error.errno else "?"
+    return f"{code} ({error.strerror or error})"

@@ -1,0 +1,90 @@
+"""A store in a dictionary, for tests and simulations: the same promises as a disk, none of its delays.
+
+One lock makes every operation one step, so a put is whole or not there, and of several puts of a path one wins.
+Engines cannot open its objects by address: read the bytes instead.
+"""
+
+from __future__ import annotations
+
+import builtins  # inside the class, `list` is the store's
+import threading
+from collections.abc import Callable
+
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.store.base import Stat
+from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+
+
+class MemoryStore:
+    """Objects by path, in memory. Safe to share between threads; `now_ms` is the store's own clock."""
+
+    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
+        self._clock = now_ms or SystemEnvironment().now_ms
+        self._lock = threading.Lock()
+        self._objects: dict[str, tuple[bytes, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._objects)} objects)"
+
+    def read(self, path: str) -> bytes | None:
+        """The whole object; None if there is none."""
+        with self._lock:
+            found = self._objects.get(object_path(path))
+        return None if found is None else found[0]
+
+    def put(self, path: str, data: bytes) -> bool:
+        """Create the object if there is none: True. False if there is one already."""
+        content = bytes(data)
+        with self._lock:
+            fresh = (content, self._clock())
+            return self._objects.setdefault(object_path(path), fresh) is fresh
+
+    def stat(self, path: str) -> Stat | None:
+        """Size and age of an object; None if there is none."""
+        with self._lock:
+            found = self._objects.get(object_path(path))
+        return None if found is None else Stat(path, len(found[0]), found[1])
+
+    def list(self, folder: str) -> builtins.list[Stat]:
+        """The objects directly in `folder`, by path."""
+        start = _start(folder_path(folder))
+        return [stat for stat in self._below(start) if "/" not in stat.path[len(start) :]]
+
+    def walk(self, folder: str) -> builtins.list[Stat]:
+        """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
+        folder = folder_path(folder)
+        found = self._below(_start(folder))
+        return found if in_hoodie(folder) else [stat for stat in found if not in_hoodie(stat.path)]
+
+    def delete(self, path: str) -> None:
+        """Remove the object; removing what is not there is fine."""
+        with self._lock:
+            self._objects.pop(object_path(path), None)
+
+    def touch(self, path: str) -> None:
+        """Set the modification time of an object to now, creating it empty if need be."""
+        with self._lock:
+            content, _ = self._objects.get(object_path(path), (b"", 0))
+            self._objects[path] = (content, self._clock())
+
+    def settle(self, folder: str) -> None:
+        """Nothing to wait for: memory keeps what it has until it keeps nothing."""
+        folder_path(folder)
+
+    def now_ms(self) -> int:
+        """The store's own clock."""
+        return self._clock()
+
+    def url(self, path: str) -> str:
+        """No address leads into memory."""
+        raise UnsupportedFeatureError(f"an object in memory has no address; read its bytes instead. path={path}")
+
+    def _below(self, start: str) -> builtins.list[Stat]:
+        with self._lock:
+            found = [Stat(path, len(data), at) for path, (data, at) in self._objects.items() if path.startswith(start)]
+        return sorted(found, key=lambda stat: stat.path)
+
+
+def _start(folder: str) -> str:
+    return f"{folder}/" if folder else ""

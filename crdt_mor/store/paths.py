@@ -1,0 +1,25 @@
+"""The one rule for paths inside a store: relative, `/` between the parts, and never out of the root again."""
+
+from __future__ import annotations
+
+from crdt_mor.errors import InvalidInputError
+
+_STEPS = frozenset({"", ".", ".."})
+
+
+def object_path(path: str) -> str:
+    """`path` unchanged, if it can name an object."""
+    if "\0" in path or not _STEPS.isdisjoint(path.split("/")):
+        raise InvalidInputError(f"a path in a store is relative, without empty, '.' or '..' parts. path={path!r}")
+    return path
+
+
+def folder_path(folder: str) -> str:
+    """`folder` without a slash at its end; "" is the root."""
+    folder = folder.removesuffix("/")
+    return object_path(folder) if folder else ""
+
+
+def in_hoodie(folder: str) -> bool:
+    """Whether `folder` is Hudi's own folder or lies inside of it."""
+    return folder == ".hoodie" or folder.startswith(".hoodie/")

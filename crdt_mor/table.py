@@ -1,0 +1,438 @@
+"""A table: create or open it, write to it from any number of processes, read it.
+
+`Table` delegates: the protocol is in `ops`, rows are merged in `merge`. There is no lock, no coordinator and no retry
+loop to write: two writers of one key both succeed, and the table's merge decides what readers see.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.errors import (
+    FutureSnapshotError,
+    InvalidInputError,
+    SchemaMismatchError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from crdt_mor.format import properties
+from crdt_mor.inspect import Inspect
+from crdt_mor.maintenance import Maintenance
+from crdt_mor.merge.payload import Payload
+from crdt_mor.model.config import MergeSpec, TableConfig
+from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse, to_datetime
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.schema import TableSchema, read_arrow
+from crdt_mor.model.timeline import Completion, Timeline, Token
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.protocol import find_completion
+from crdt_mor.ops.read import Snapshot
+from crdt_mor.ops.session import Session
+from crdt_mor.ops.write import SchemaMode, Write, require_bucketed
+from crdt_mor.scan import Scan
+from crdt_mor.store.base import Store
+from crdt_mor.store.open import open_store
+
+PROPERTIES = ".hoodie/hoodie.properties"
+WRITER_EXPIRY = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A write that is done: what, when, and the version of the timeline that shows it first.
+
+    `requested_at` orders it among other writes of the same keys; `completed_at` is when readers began to see it.
+    `repeated`: the token had been used, and this is the commit that it became then.
+    """
+
+    version: int
+    requested_at: Instant
+    completed_at: Instant
+    rows: int
+    deletes: int
+    repeated: bool = False
+
+
+AsOf = Commit | int | str | datetime
+"""A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
+
+
+class Table:
+    """A merge-on-read table. Make one with `Table.create` or `Table.open`."""
+
+    def __init__(self, session: Session, uri: str) -> None:
+        self._session = session
+        self.uri = uri
+        self._opened = session.open()
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: pa.Schema,
+        *,
+        key: str | Sequence[str],
+        ordering: str | None = None,
+        partition_by: str | Sequence[str] = (),
+        hive_style: bool = True,
+        buckets: int = 4,
+        merge: Payload | None = None,
+        name: str | None = None,
+        exist_ok: bool = False,
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Create a table.
+
+        key: the column or columns that name a row; unique within its partition.
+        ordering: the greatest value of this column wins, instead of the latest commit.
+        partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
+        buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
+        merge: a payload, e.g. `PartialUpdate()`; by default the latest commit's row wins.
+        exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
+
+        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).
+        """
+        environment = environment or SystemEnvironment()
+        store = open_store(uri, environment)
+        key_spec = KeySpec(_names(key), _names(partition_by), hive_style and bool(partition_by))
+        asked = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
+        wanted = asked.to_properties(TableSchema.of(schema))
+        config = TableConfig.from_properties(wanted, str(uri))
+        comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
+        if not store.put(PROPERTIES, properties.encode_table(wanted, comments)):
+            found = _read_config(store, str(uri))
+            if not exist_ok:
+                raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
+            _require_same(config, found, str(uri))
+            config = found
+        return cls(Session(store, environment, config, _ms(writer_expiry)), str(uri))
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Open a table that we or Hudi made.
+
+        writer_expiry: a write that has been silent for longer may be rolled back by this process.
+        Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`.
+        """
+        environment = environment or SystemEnvironment()
+        store = open_store(uri, environment)
+        return cls(Session(store, environment, _read_config(store, str(uri)), _ms(writer_expiry)), str(uri))
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are now, in the types that they were declared in."""
+        return TableSchema.from_json(self._sealed().schema).declared
+
+    @property
+    def config(self) -> TableConfig:
+        """Key, partitioning, buckets and merge of the table."""
+        return self._session.config
+
+    @property
+    def version(self) -> int:
+        """The newest version of the timeline."""
+        return self._sealed().version
+
+    @property
+    def inspect(self) -> Inspect:
+        """The timeline and the files, as Arrow tables."""
+        return Inspect(self._session)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Compaction; safe beside writers and readers."""
+        return Maintenance(self._session)
+
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r}, key={list(self.config.key.fields)}, merge={self.config.merge})"
+
+    # --- write ----------------------------------------------------------------------------------------------------
+
+    def append(self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None) -> Commit:
+        """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
+        return self._once(token, lambda tx: tx.append(data, schema_mode=schema_mode))
+
+    def upsert(self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None) -> Commit:
+        """Insert or update rows by key.
+
+        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, a scan of another table.
+        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact.
+        token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
+        """
+        return self._once(token, lambda tx: tx.upsert(data, schema_mode=schema_mode))
+
+    def delete(
+        self,
+        data: object = None,
+        *,
+        keys: Sequence[object] | None = None,
+        filter: pl.Expr | str | None = None,
+        plain: bool = False,
+        token: tuple[str, int] | None = None,
+    ) -> Commit:
+        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
+
+        keys: key values, or tuples of them for several key columns; only where the key names the partition as well.
+        filter: decided on the snapshot that the transaction begins with.
+        plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
+        """
+        return self._once(token, lambda tx: tx.delete(data, keys=keys, filter=filter, plain=plain))
+
+    def transaction(self, *, token: tuple[str, int] | None = None) -> Transaction:
+        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
+        return Transaction(self, token)
+
+    def _once(self, token: tuple[str, int] | None, statement: object) -> Commit:
+        with self.transaction(token=token) as tx:
+            if tx.commit is None:
+                statement(tx)  # type: ignore[operator]
+        assert tx.commit is not None
+        return tx.commit
+
+    # --- read -----------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pl.Expr | str | None = None,
+        as_of: AsOf | None = None,
+        meta: bool = False,
+    ) -> Scan:
+        """A snapshot, sealed now: merged rows, each key at most once in its partition.
+
+        columns: user columns, all by default. filter: a polars expression or SQL text.
+        as_of: a `Commit`, a version, a completion time or a datetime; its answer never changes later.
+        meta: Hudi's five columns in front.
+        """
+        value = self._session.view(self._session.tail()) if self._opened.version == 0 else self._sealed()
+        return Scan(Snapshot.seal(self._session, value, self._moment(value, as_of)), columns, filter, meta)
+
+    def refresh(self) -> None:
+        """Look for commits that Hudi itself wrote since the table was opened."""
+        self._opened = self._session.open()
+
+    def _sealed(self) -> Timeline:
+        """The newest value, with what Hudi wrote before this table was opened or refreshed."""
+        tail = self._session.tail()
+        if tail.version > self._opened.version:
+            self._opened = self._session.view(tail)
+        return self._opened
+
+    def _moment(self, value: Timeline, as_of: AsOf | None) -> Instant | None:
+        if as_of is None:
+            return None
+        if isinstance(as_of, int):
+            if as_of > value.version:
+                raise FutureSnapshotError(f"no such version yet. as_of={as_of} newest={value.version}")
+            seen = [c.completed for c in self._session.completions(value) if c.version <= as_of]
+            return max(seen, default=EPOCH)
+        if isinstance(as_of, Commit):
+            moment = as_of.completed_at
+        elif isinstance(as_of, datetime):
+            moment = from_datetime(as_of)
+        else:
+            moment = parse(as_of)
+        if moment > value.clock:
+            raise FutureSnapshotError(
+                "what this moment will show is not decided yet; ask for one that is not after the table's clock. "
+                f"as_of={moment} clock={value.clock}"
+            )
+        return moment
+
+
+class Transaction:
+    """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
+
+    Left normally the block commits, left by an exception it rolls back. After the block, `commit` is the commit; with a
+    token that was used before it is set from the start, and the statements do nothing.
+    """
+
+    def __init__(self, table: Table, token: tuple[str, int] | None) -> None:
+        if token is not None and (len(token) != 2 or not isinstance(token[0], str) or not isinstance(token[1], int)):
+            raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
+        self._table = table
+        self._session = table._session
+        self._token = token
+        self._write: Write | None = None
+        self.commit: Commit | None = None
+
+    def __enter__(self) -> Self:
+        require_bucketed(self._session.config)
+        if self._token is not None:
+            tail = self._session.tail()
+            if lifecycle.used_token(tail, self._token) is not None:
+                self.commit = self._commit(lifecycle.check_token(tail, self._token), tail, repeated=True)
+                return self
+        self._write = Write.begin(self._session, self._token)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        write, self._write = self._write, None
+        if write is None:
+            return
+        if kind is not None:
+            write.roll_back()
+            return
+        done = write.commit()
+        self.commit = self._commit(done.completion, done.value, done.repeated)
+
+    def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
+        """As `Table.append`, in this commit."""
+        if (write := self._open()) is not None:
+            write.upsert(read_arrow(data), "INSERT", _mode(schema_mode))
+
+    def upsert(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
+        """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
+        if (write := self._open()) is not None:
+            write.upsert(read_arrow(data), "UPSERT", _mode(schema_mode))
+
+    def delete(
+        self,
+        data: object = None,
+        *,
+        keys: Sequence[object] | None = None,
+        filter: pl.Expr | str | None = None,
+        plain: bool = False,
+    ) -> None:
+        """As `Table.delete`, in this commit."""
+        if (write := self._open()) is None:
+            return
+        if sum(given is not None for given in (data, keys, filter)) != 1:
+            raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
+        if data is not None:
+            write.delete(read_arrow(data), plain)
+        elif keys is not None:
+            write.delete(self._keys_table(keys), plain)
+        else:
+            write.delete(self._matching(filter), plain)
+
+    def scan(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False) -> Scan:
+        """The snapshot that the transaction began with; not its own writes."""
+        write = self._open()
+        if write is None:
+            return self._table.scan(columns=columns, filter=filter, meta=meta)
+        return Scan(Snapshot.seal(self._session, write.value), columns, filter, meta)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Write | None:
+        if self._write is None and self.commit is None:
+            raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
+        return self._write
+
+    def _commit(self, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:
+        completion = done
+        if isinstance(done, Token):
+            found = self._session.run(find_completion(done.requested, value))
+            assert found is not None, "a token names a commit"
+            completion = found
+        assert isinstance(completion, Completion)
+        return Commit(
+            completion.version, completion.requested, completion.completed, completion.rows, completion.deletes, repeated
+        )
+
+    def _keys_table(self, keys: Sequence[object]) -> pa.Table:
+        key = self._session.config.key
+        if not set(key.partition_fields) <= set(key.fields):
+            raise InvalidInputError(
+                "a bare key does not say which partition it is in; delete by a frame with the key and partition "
+                f"columns. partition_by={list(key.partition_fields)}"
+            )
+        rows = [k if isinstance(k, tuple) else (k,) for k in keys]
+        wrong = [row for row in rows if len(row) != len(key.fields)]
+        if wrong:
+            raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
+        schema = TableSchema.from_json(self._sealed_value().schema).declared
+        columns = {name: pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(key.fields)}
+        return pa.table(columns)
+
+    def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
+        config = self._session.config
+        needed = [*config.key.fields, *config.key.partition_fields]
+        if config.merge.kind == "ordering" and config.merge.ordering:
+            needed.append(config.merge.ordering)
+        return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+    def _sealed_value(self) -> Timeline:
+        assert self._write is not None
+        return self._write.value
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _ms(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)
+
+
+def _mode(mode: SchemaMode) -> SchemaMode:
+    if mode not in ("strict", "merge"):
+        raise InvalidInputError(f'schema_mode is "strict" or "merge". got={mode!r}')
+    return mode
+
+
+def _default_name(uri: str | os.PathLike[str]) -> str:
+    base = os.path.basename(str(uri).rstrip("/")) or "table"
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
+
+
+def _merge_spec(merge: Payload | Mapping[str, Payload] | None, ordering: str | None) -> MergeSpec:
+    if merge is None:
+        return MergeSpec("ordering", ordering=ordering) if ordering else MergeSpec("latest")
+    if not isinstance(merge, Payload):
+        raise InvalidInputError(f"merge takes a payload, e.g. payloads.PartialUpdate(). got={merge!r}")
+    if ordering:
+        raise InvalidInputError("a payload says itself how versions are ordered: give merge or ordering, not both")
+    return MergeSpec("payload", payload=merge.name, parameters=tuple(sorted(merge.parameters().items())))
+
+
+def _read_config(store: Store, uri: str) -> TableConfig:
+    data = store.read(PROPERTIES)
+    if data is None:
+        raise TableNotFoundError(f"there is no table here; create it with Table.create. path={uri}")
+    return TableConfig.from_properties(properties.decode_table(data, PROPERTIES), uri)
+
+
+def _require_same(asked: TableConfig, found: TableConfig, uri: str) -> None:
+    pairs = {
+        "key": (asked.key, found.key),
+        "merge": (asked.merge, found.merge),
+        "buckets": (asked.buckets, found.buckets),
+    }
+    for what, (mine, theirs) in pairs.items():
+        if mine != theirs:
+            raise TableExistsError(f"there is a table already, with another {what}. path={uri} asked={mine} found={theirs}")
+    mine, theirs = asked.created_schema(), found.created_schema()
+    if mine != theirs:
+        raise SchemaMismatchError(
+            "there is a table already, with another schema; open it, and write with schema_mode=\"merge\" to grow it. "
+            f"path={uri} asked={mine and mine.to_json()} found={theirs and theirs.to_json()}"
+        )
+
+
+__all__ = ["AsOf", "Commit", "Table", "Transaction", "to_datetime"]

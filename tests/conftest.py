@@ -1,0 +1,22 @@
+"""What every test may use: a store of either kind, and a hypothesis profile that a busy machine does not fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from crdt_mor.store.base import Store
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.memory import MemoryStore
+
+# Deadlines measure the machine, not the code; a failing example is printed so that it can be pasted into a test.
+settings.register_profile("crdt_mor", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("crdt_mor")
+
+
+@pytest.fixture(params=["memory", "local"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty store of each kind."""
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "table")

@@ -1,0 +1,209 @@
+"""Parquet files: what Hudi's readers need is in them, what breaks hudi-rs is not."""
+
+from __future__ import annotations
+
+import decimal
+import io
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format.base import _repeating, base_metadata, read_footer, write_parquet
+from crdt_mor.model.instant import Instant
+from tests.format.hudi_files import hudi_files, needs_hudi_files
+
+T = Instant("20260101000000000")
+STORED = pa.schema(
+    {
+        "flag": pa.bool_(),
+        "i": pa.int32(),
+        "l": pa.int64(),
+        "f": pa.float32(),
+        "d": pa.float64(),
+        "s": pa.string(),
+        "b": pa.binary(),
+        "day": pa.date32(),
+        "t": pa.timestamp("us", tz="UTC"),
+        "dec": pa.decimal128(15, 2),
+        "big": pa.decimal128(38, 10),
+        "a": pa.list_(pa.int32()),
+        "n": pa.struct({"x": pa.int32(), "y": pa.string()}),
+        "m": pa.map_(pa.string(), pa.int64()),
+        "deep": pa.list_(pa.struct({"z": pa.list_(pa.string())})),
+    }
+)
+ROWS = [
+    {
+        "flag": True,
+        "i": -(2**31),
+        "l": 2**63 - 1,
+        "f": 0.5,
+        "d": -1e300,
+        "s": "ä€😀",
+        "b": b"\0\xff",
+        "day": date(1, 1, 1),
+        "t": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
+        "dec": decimal.Decimal("-12.34"),
+        "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
+        "a": [1, None],
+        "n": {"x": None, "y": ""},
+        "m": [("k", 1), ("", None)],
+        "deep": [{"z": ["a"]}, None, {"z": []}],
+    },
+    dict.fromkeys(STORED.names),
+]
+TABLE = pa.Table.from_pylist(ROWS, STORED)
+
+
+def parquet_schema(data: bytes) -> str:
+    return str(pq.ParquetFile(pa.BufferReader(data)).schema)
+
+
+def test_every_stored_type_comes_back_in_pyarrow_and_in_polars() -> None:
+    data = write_parquet(TABLE, metadata={})
+    assert pq.read_table(pa.BufferReader(data)).to_pylist() == ROWS
+    frame = pl.read_parquet(io.BytesIO(data))
+    assert frame["dec"].to_list() == [decimal.Decimal("-12.34"), None]
+    assert frame["t"].dtype == pl.Datetime("us", "UTC")
+    assert frame["deep"].to_list() == [[{"z": ["a"]}, None, {"z": []}], None]
+
+
+def test_types_stand_in_parquet_as_spark_and_hudi_rs_expect_them() -> None:
+    schema = parquet_schema(write_parquet(TABLE, metadata={}))
+    for line in (
+        "optional int64 field_id=-1 t (Timestamp(isAdjustedToUTC=true, timeUnit=microseconds",
+        "optional fixed_len_byte_array(7) field_id=-1 dec (Decimal(precision=15, scale=2))",
+        "optional fixed_len_byte_array(16) field_id=-1 big (Decimal(precision=38, scale=10))",
+        "optional int32 field_id=-1 day (Date)",
+        "repeated group field_id=-1 list {",
+        "optional int32 field_id=-1 element;",
+        "repeated group field_id=-1 key_value {",
+        "required binary field_id=-1 key (String);",
+    ):
+        assert line in schema
+
+
+def test_no_arrow_schema_is_stored_as_hudi_rs_would_trip_over_it() -> None:
+    data = write_parquet(TABLE.replace_schema_metadata({"pandas": "{}"}), metadata={"a": "b"})
+    assert set(pq.read_metadata(pa.BufferReader(data)).metadata) == {b"a"}
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.large_string(),
+        pa.string_view(),
+        pa.int8(),
+        pa.uint32(),
+        pa.float16(),
+        pa.timestamp("us"),
+        pa.timestamp("ns", "UTC"),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.list_(pa.large_string()),
+        pa.large_list(pa.int32()),
+        pa.map_(pa.int32(), pa.int32()),
+        pa.struct({"x": pa.binary_view()}),
+        pa.struct([]),
+        pa.decimal256(50, 2),
+        pa.null(),
+    ],
+    ids=str,
+)
+def test_a_type_that_is_not_stored_is_our_mistake(type_: pa.DataType) -> None:
+    with pytest.raises(AssertionError, match="not a stored type: x is"):
+        write_parquet(pa.table({"x": pa.nulls(0, type_)}), metadata={})
+
+
+def test_row_groups_are_small_enough_to_read_in_parallel() -> None:
+    table = pa.table({"x": pa.array(range(200_000), pa.int64())})
+    groups = pq.read_metadata(pa.BufferReader(write_parquet(table, metadata={})))
+    assert [groups.row_group(index).num_rows for index in range(groups.num_row_groups)] == [131_072, 68_928]
+    small = pq.read_metadata(pa.BufferReader(write_parquet(table, metadata={}, row_group_rows=150_000)))
+    assert small.num_row_groups == 2
+
+
+def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
+    rows = 10_000
+    table = pa.table(
+        {
+            "_hoodie_commit_time": [str(index) for index in range(rows)],
+            "_hoodie_commit_seqno": ["same"] * rows,
+            "_hoodie_record_key": ["same"] * rows,
+            "city": [f"city{index % 20}" for index in range(rows)],
+            "country": [f"country{index // 1000}" for index in range(rows)],
+            "id": [f"id{index}" for index in range(rows)],
+            "empty": pa.nulls(rows, pa.string()),
+            "flag": [True] * rows,
+            "list": [[1]] * rows,
+        }
+    )
+    assert _repeating(table) == ["_hoodie_commit_time", "city", "country", "empty"]
+
+
+def test_rows_can_be_skipped_by_key_and_time() -> None:
+    data = write_parquet(pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_commit_seqno": ["1", "2"]}), metadata={})
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    assert (group.column(0).statistics.min, group.column(0).statistics.max) == ("a", "b")
+    assert group.column(0).has_column_index
+    assert group.column(1).statistics is None
+
+
+def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
+    metadata = base_metadata(min_record_key="a", max_record_key="z", avro_schema="{}", latest_requested=T)
+    data = write_parquet(TABLE, metadata=metadata)
+    path = tmp_path / "base.parquet"
+    path.write_bytes(data)
+    for source in (data, memoryview(data), path, str(path)):
+        footer = read_footer(source)
+        assert (footer.rows, footer.latest_requested, footer.metadata) == (2, T, metadata)
+        assert footer.schema.names == STORED.names
+    assert metadata == {
+        "hoodie_min_record_key": "a",
+        "hoodie_max_record_key": "z",
+        "parquet.avro.schema": "{}",
+        "crdt_mor.latest_requested": T,
+    }
+
+
+def test_a_base_file_without_rows_has_no_least_key() -> None:
+    metadata = base_metadata(min_record_key=None, max_record_key=None, avro_schema="{}", latest_requested=None)
+    footer = read_footer(write_parquet(TABLE.slice(0, 0), metadata=metadata))
+    assert (footer.rows, footer.latest_requested, footer.metadata) == (0, None, {"parquet.avro.schema": "{}"})
+
+
+def test_equal_tables_are_equal_bytes_however_they_are_chunked() -> None:
+    chunked = pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1)])
+    assert write_parquet(chunked, metadata={"a": "b"}) == write_parquet(TABLE, metadata={"a": "b"})
+
+
+def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    good = write_parquet(TABLE, metadata={})
+    for data in (b"", b"PAR1", good[:-1], good[:200], b"\0" * 100, good[:-40] + b"\xff" * 32 + good[-8:]):
+        with pytest.raises(FormatError, match=r"path=p/base\.parquet"):
+            read_footer(data, name="p/base.parquet")
+    path = tmp_path / "base.parquet"
+    path.write_bytes(good[:-1])
+    with pytest.raises(FormatError, match=str(path)):
+        read_footer(path)
+
+
+def test_a_missing_file_is_not_a_damaged_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_footer(tmp_path / "nothing.parquet")
+
+
+@needs_hudi_files
+def test_the_footers_of_hudis_base_files_are_read() -> None:
+    seen = 0
+    for name, data in hudi_files(r"^[^/]+/(?!\.hoodie)([^/]+/)?[^/.][^/]*\.parquet$"):
+        footer = read_footer(data, name=name)
+        assert footer.metadata["hoodie_min_record_key"] <= footer.metadata["hoodie_max_record_key"]
+        assert footer.latest_requested is None
+        assert footer.schema.names[0] == "_hoodie_commit_time"
+        seen += 1
+    assert seen > 10

@@ -1,0 +1,197 @@
+"""The kernel against the oracle, over random histories: overlapping writers, stragglers, plans executed late.
+
+Each history is a list of events with a clock of its own; after every few events the table is read through the kernel
+(base, carried blocks, logs) and compared with the plain fold of all commits. That covers at once: every rule, late
+logs, deletes, tombstones, partial sets, older and narrower files, precombine, and both forms of compaction.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from random import Random
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.kernel import (
+    DeleteWrite,
+    RowsWrite,
+    compact_all,
+    compact_stable,
+    count,
+    merge,
+    precombine,
+    touched,
+)
+from crdt_mor.merge.rule import MergeRule
+from tests.merge.reference import Write, fold
+
+STORED: dict[str, pl.DataType] = {
+    "k": pl.Int64(), "v": pl.Int64(), "a": pl.Float64(), "b": pl.String(), "late": pl.Int64(),
+}  # fmt: skip
+USER = list(STORED)
+KEYS = ["1", "2", "3", "10"]
+RULES = {
+    "latest": MergeRule(),
+    "ordering": MergeRule("ordering", ordering="v"),
+    "partial": MergeRule("partial"),
+    "partial, keep": MergeRule("partial", nulls="keep"),
+}
+Block = DataBlock | DeleteBlock
+
+
+def parquet(frame: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    frame.write_parquet(out, row_group_size=2)
+    return out.getvalue()
+
+
+def stamp(clock: int) -> str:
+    return f"{clock:017d}"
+
+
+@dataclass
+class History:
+    """A table of one file slice, and everything that ever happened to it."""
+
+    random: Random
+    rule: MergeRule
+    stable_form: bool
+    columns: Columns
+    clock: int = 0
+    pending: dict[int, tuple[list[Block], list[Write]]] = field(default_factory=dict)
+    done: list[tuple[int, list[Block]]] = field(default_factory=list)
+    writes: list[Write] = field(default_factory=list)
+    plan: tuple[int, list[int], Slice] | None = None
+    base: bytes | None = None
+    base_latest: str | None = None
+    barrier: int = -1
+    carried: list[Block] = field(default_factory=list)
+
+    def step(self) -> None:
+        self.clock += 2
+        r, x = self.random, self.random.random()
+        if x < 0.45:
+            self.pending[self.clock] = self.transaction()
+        elif x < 0.8 and self.pending:
+            blocks, writes = self.pending.pop(r.choice(list(self.pending)))
+            self.done.append((self.clock, blocks))
+            self.writes += writes
+        elif x < 0.9 and self.plan is None:
+            self.plan = (self.clock - 1, sorted(self.pending), self.slice())
+        elif self.plan is not None:
+            self.compact(*self.plan)
+            self.plan = None
+
+    def transaction(self) -> tuple[list[Block], list[Write]]:
+        """One to three statements, as log blocks and for the oracle."""
+        time, r = stamp(self.clock), self.random
+        writes: list[Write] = []
+        statements: list[RowsWrite | DeleteWrite] = []
+        for _ in range(r.choice([1, 1, 2, 3])):
+            keys = [r.choice(KEYS) for _ in range(r.randint(1, 3))]
+            if r.random() < 0.3:
+                statements.append(self.delete(keys, time, writes))
+            else:
+                statements.append(self.upsert(keys, time, writes))
+        folded = precombine(statements, self.rule)
+        assert all(f[RECORD_KEY].is_unique().all() for f in (folded.deletes, folded.tombstones))
+        blocks: list[Block] = [DeleteBlock(time, f) for f in (folded.deletes, folded.tombstones) if f.height]
+        for part in folded.rows:
+            rows = part.rows
+            narrow = rows.with_columns(pl.col(c).cast(pl.Int32) for c in ("v", "a") if c in rows.columns)
+            held = r.choice([rows, narrow, rows.select(reversed(rows.columns))])
+            blocks.append(DataBlock(time, r.choice([parquet(held), memoryview(parquet(held)), held]), part.given))
+        return blocks, writes
+
+    def delete(self, keys: list[str], time: str, writes: list[Write]) -> DeleteWrite:
+        frame = pl.DataFrame({RECORD_KEY: keys})
+        if self.rule.kind != "ordering" or self.random.random() < 0.5:
+            writes += [Write(f"{time}.{len(writes):03d}", k, "delete") for k in dict.fromkeys(keys)]
+            return DeleteWrite(frame)
+        orders = [self.random.randint(0, 3) for _ in keys]
+        for k, o in zip(keys, orders, strict=True):
+            writes.append(Write(f"{time}.{len(writes):03d}", k, "tombstone", (("v", o),)))
+        return DeleteWrite(frame.with_columns(pl.Series("ordering", orders, pl.Int64)))
+
+    def upsert(self, keys: list[str], time: str, writes: list[Write]) -> RowsWrite:
+        r = self.random
+        given = [c for c in USER if c == "k" or r.random() < 0.5] if self.rule.kind == "partial" else list(USER)
+        if self.clock < 20 and "late" in given:
+            given.remove("late")
+        rows = []
+        for k in keys:
+            row = {"k": int(k), "v": r.choice([None, 0, 1, 2, 3]), "a": float(r.randint(0, 9)), "late": len(writes)}
+            row["b"] = r.choice([None, f"{k}@{self.clock}"])
+            rows.append({c: row[c] for c in given})
+            writes.append(Write(f"{time}.{len(writes):03d}", k, "row", tuple(rows[-1].items())))
+        frame = pl.DataFrame(rows, schema={c: STORED[c] for c in given})
+        meta = [pl.lit(time).alias(COMMIT_TIME), pl.lit("s").alias("_hoodie_commit_seqno")]
+        meta += [pl.col("k").cast(pl.String).alias(RECORD_KEY), pl.lit("").alias("_hoodie_partition_path")]
+        return RowsWrite(frame.select(*meta, pl.lit("f").alias("_hoodie_file_name"), *given))
+
+    def slice(self) -> Slice:
+        logs = [b for completed, blocks in self.done if completed > self.barrier for b in blocks]
+        blocks = sorted([*self.carried, *logs], key=lambda b: b.instant)
+        return Slice(self.base, self.base_latest, tuple(blocks))
+
+    def compact(self, barrier: int, pending: list[int], files: Slice) -> None:
+        stable = stamp(pending[0]) if pending else None
+        if self.rule.kind == "latest" and not self.stable_form:
+            rows, graves = compact_all(files, self.rule, self.columns, stable)
+            self.carried = [DeleteBlock(stamp(barrier), graves)] if graves.height else []
+            assert stable is not None or not self.carried
+        else:
+            rows, self.carried = compact_stable(files, self.rule, self.columns, [stamp(p) for p in pending])
+            self.check_carry(len(pending))
+        assert rows.columns == [*META_COLUMNS, *USER]
+        assert rows[RECORD_KEY].to_list() == sorted(set(rows[RECORD_KEY]))
+        latest = rows[COMMIT_TIME].max()
+        self.base, self.base_latest = parquet(rows), self.random.choice([None, str(latest or stamp(0))])
+        self.barrier = barrier
+
+    def check_carry(self, gaps: int) -> None:
+        """A carry does not grow with the number of commits, only with that of pending writers."""
+        rows = [b for b in self.carried if isinstance(b, DataBlock)]
+        assert sum(b.rows.height for b in rows if isinstance(b.rows, pl.DataFrame)) <= gaps * len(KEYS)
+        instants = [b.instant for b in self.carried]
+        assert instants == sorted(instants)
+
+    def check(self) -> None:
+        files, r = self.slice(), self.random
+        want = fold(self.writes, self.rule, USER)
+        select = r.choice([[RECORD_KEY, COMMIT_TIME, *USER], [RECORD_KEY, "b"], ["b", RECORD_KEY, "late"]])
+        expect = sorted(([{RECORD_KEY: k, **row}[c] for c in select] for k, row in want.items()), key=repr)
+        expect = [[v[:17] if c == COMMIT_TIME else v for c, v in zip(select, row, strict=True)] for row in expect]
+        frames = merge(files, self.rule, self.columns, select=select)
+        types = self.columns.schema
+        assert all(f.schema == {c: types[c] for c in select} for f in frames)
+        assert sorted((list(row) for f in frames for row in f.rows()), key=repr) == sorted(expect, key=repr)
+        assert count(files, self.rule, self.columns) == len(want)
+        some = merge(files, self.rule, self.columns, select=["k"], predicate=pl.col("a") > 4)
+        got = sorted(k for f in some for k in f["k"])
+        assert got == sorted(int(k) for k, row in want.items() if isinstance(row["a"], float) and row["a"] > 4)
+        seen = {w.key for w in self.writes}
+        assert set(touched(files.blocks, self.columns)) <= seen
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("key_column", [None, "k"])
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**9), stable_form=st.booleans(), promote=st.booleans())
+def test_any_history_reads_as_the_fold_of_its_commits(
+    rule: str, key_column: str | None, seed: int, stable_form: bool, promote: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if promote:
+            patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
+        history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column))
+        for i in range(history.random.randint(10, 45)):
+            history.step()
+            if i % 5 == 4:
+                history.check()
+        history.check()

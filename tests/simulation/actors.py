@@ -1,0 +1,91 @@
+"""Who lives in the small world: writers, a cleaner and a reader, all made of the real protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+from crdt_mor.errors import WriterExpiredError
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.timeline import DataFile, Timeline
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.projection import Projector
+from crdt_mor.ops.protocol import Publisher, find_tail, version_path
+from crdt_mor.ops.steps import Put
+from tests.simulation.small_world import Actor, FakeProjector, Pick, Saw, begun_paths
+
+PUBLISHER = Publisher(cast(Projector, FakeProjector()))
+GENESIS = Timeline.genesis("")
+
+Run = Generator[Any, Any, Any]
+
+
+def data_path(requested: Instant) -> str:
+    return str(LogFileName(bucket_file_id(0), requested))
+
+
+def writer() -> Run:
+    """One commit of one file."""
+    try:
+        value, begun = yield from lifecycle.begin(PUBLISHER, GENESIS, 1 << 60)
+    except WriterExpiredError:
+        return ("expired", None)
+    return (yield from finish(value, begun))
+
+
+def finish(value: Timeline, begun: lifecycle.Pending) -> Run:
+    """A write from its begin on: stage, after a look whether it is still pending, and complete."""
+    requested = begun.requested
+    tail = yield from find_tail(value)
+    if tail.find_pending(requested) is None:
+        return ("expired", requested)
+    file = DataFile(data_path(requested), 1, 1)
+    if not (yield Put(file.path, b"rows")):
+        yield from lifecycle.give_up(PUBLISHER, value, requested, [file.path])
+        return ("expired", requested)
+    try:
+        yield from lifecycle.complete(PUBLISHER, value, begun, "UPSERT", [file], None)
+    except WriterExpiredError:
+        return ("expired", requested)
+    return ("acknowledged", requested)
+
+
+def cleaner() -> Run:
+    """Gives up whatever is pending, at any time, one after the other."""
+    while True:
+        yield from _clean_one()
+
+
+def _clean_one() -> Run:
+    tail, requested = yield Pick()
+    yield from lifecycle.give_up(PUBLISHER, tail, requested, None)
+
+
+def reader() -> Run:
+    """Reads incrementally, for ever."""
+    known = None
+    while True:
+        known = yield from _poll(known)
+
+
+def _poll(known: Timeline | None) -> Run:
+    tail = yield from find_tail(known)
+    yield Saw(known, tail)
+    return tail
+
+
+def begun_world(count: int) -> tuple[dict[str, bytes], Timeline]:
+    """Objects of a table in which `count` writes have begun and nobody has done anything since."""
+    value = GENESIS
+    objects = {version_path(0): value.encode()}
+    for i in range(count):
+        value = value.begin(f"begun{i}", 0)
+        objects[version_path(value.version)] = value.encode()
+        objects |= dict.fromkeys(begun_paths(value.pending[-1].requested), b"")
+    return objects, value
+
+
+def begun_writer(value: Timeline, i: int) -> Actor:
+    """A writer that has begun already, as the `i`th pending write of `value`."""
+    return Actor(f"w{i}", lambda: finish(value, value.pending[i]))

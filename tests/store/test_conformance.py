@@ -1,0 +1,162 @@
+"""What every store must do. Each test runs over both; the last compares them step by step."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.store.base import Store
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.memory import MemoryStore
+
+
+def paths(stats: list[object]) -> list[str]:
+    return [stat.path for stat in stats]  # type: ignore[attr-defined]
+
+
+def test_a_put_object_reads_back_whole(store: Store) -> None:
+    content = bytes(range(256)) * 5000
+    assert store.put("a/b/c.bin", content) is True
+    assert store.read("a/b/c.bin") == content
+
+
+def test_an_empty_object_is_an_object(store: Store) -> None:
+    assert store.put("empty", b"") is True
+    assert store.read("empty") == b""
+    assert store.put("empty", b"x") is False
+
+
+def test_the_second_put_of_a_path_loses_and_changes_nothing(store: Store) -> None:
+    assert store.put("slot", b"first")
+    before = store.stat("slot")
+    assert store.put("slot", b"second") is False
+    assert store.read("slot") == b"first"
+    assert store.stat("slot") == before
+
+
+def test_a_put_takes_any_bytes_and_keeps_its_own(store: Store) -> None:
+    content = bytearray(b"abc")
+    assert store.put("x", memoryview(content))  # type: ignore[arg-type]
+    content[0] = 0
+    assert store.read("x") == b"abc"
+
+
+def test_what_is_not_there_is_none(store: Store) -> None:
+    store.put("folder/file", b"x")
+    for path in ("nothing", "folder", "folder/nothing", "folder/file/below"):
+        assert store.read(path) is None
+        assert store.stat(path) is None
+
+
+def test_a_deleted_path_is_free_again(store: Store) -> None:
+    store.put("a/x", b"1")
+    store.delete("a/x")
+    store.delete("a/x")
+    store.delete("never/was")
+    assert store.read("a/x") is None
+    assert store.put("a/x", b"2") is True
+
+
+def test_stat_tells_size_and_age_by_the_store_s_own_clock(store: Store) -> None:
+    before = store.now_ms()
+    store.put("x", b"12345")
+    found = store.stat("x")
+    assert found is not None
+    assert (found.path, found.size) == ("x", 5)
+    assert before <= found.modified_ms <= store.now_ms()
+
+
+def test_list_shows_one_folder_sorted_and_not_what_is_below(store: Store) -> None:
+    for path in ("f/b", "f/a", "f/.hidden", "f/deep/c", "fa", "other/x"):
+        store.put(path, b"")
+    assert paths(store.list("f")) == ["f/.hidden", "f/a", "f/b"]
+    assert paths(store.list("f/")) == ["f/.hidden", "f/a", "f/b"]
+    assert paths(store.list("")) == ["fa"]
+    assert store.list("no/such") == []
+
+
+def test_walk_shows_all_below_but_hoodie_only_when_asked(store: Store) -> None:
+    for path in ("a/1", "a/b/2", ".hoodie/p", ".hoodie/timeline/t", "a/.hoodie/kept", ".hoodies/kept"):
+        store.put(path, b"")
+    assert paths(store.walk("")) == [".hoodies/kept", "a/.hoodie/kept", "a/1", "a/b/2"]
+    assert paths(store.walk("a")) == ["a/.hoodie/kept", "a/1", "a/b/2"]
+    assert {".hoodie/p", ".hoodie/timeline/t"} <= set(paths(store.walk(".hoodie")))
+    assert paths(store.walk(".hoodie/timeline")) == [".hoodie/timeline/t"]
+    assert store.walk("no/such") == []
+
+
+def test_touch_makes_an_empty_object_and_then_moves_its_time_only(store: Store) -> None:
+    store.touch("beat/1")
+    first = store.stat("beat/1")
+    store.touch("beat/1")
+    second = store.stat("beat/1")
+    assert first is not None
+    assert second is not None
+    assert first.size == second.size == 0
+    assert first.modified_ms <= second.modified_ms <= store.now_ms()
+    store.put("full", b"kept")
+    store.touch("full")
+    assert store.read("full") == b"kept"
+
+
+def test_settling_a_folder_that_is_not_there_is_fine(store: Store) -> None:
+    store.settle("no/such/folder")
+    store.put("a/x", b"1")
+    store.settle("a")
+    store.settle("")
+
+
+@pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a//b", "a/./b", "a/", "a\0b"])
+def test_no_path_leads_out_of_the_store(store: Store, path: str) -> None:
+    with pytest.raises(InvalidInputError, match="relative"):
+        store.put(path, b"")
+    with pytest.raises(InvalidInputError, match="relative"):
+        store.read(path)
+
+
+def test_of_many_threads_one_wins_and_all_read_the_winner(store: Store) -> None:
+    for slot in range(20):
+        wins: list[int] = []
+        seen: set[bytes | None] = set()
+        start = threading.Barrier(6)
+
+        def run(number: int, slot: int = slot, wins: list[int] = wins, seen: set[bytes | None] = seen,
+                start: threading.Barrier = start) -> None:  # fmt: skip
+            start.wait()
+            if store.put(f"slots/{slot}", b"%d" % number):
+                wins.append(number)
+            seen.add(store.read(f"slots/{slot}"))
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(wins) == 1
+        assert seen == {b"%d" % wins[0]}
+
+
+PATHS = st.sampled_from(["a/1", "a/2", "a/b/3", ".hoodie/x/4", "5"])
+FOLDERS = st.sampled_from(["", "a", "a/b", ".hoodie/x", "c"])
+STEPS = st.one_of(
+    st.tuples(st.just("put"), PATHS, st.binary(max_size=4)),
+    st.tuples(st.sampled_from(["read", "delete", "touch"]), PATHS),
+    st.tuples(st.sampled_from(["list", "walk"]), FOLDERS),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, max_size=25))
+def test_disk_and_memory_give_the_same_answers(steps: list[tuple[str, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        disk, memory = LocalStore(root), MemoryStore()
+        for name, *arguments in steps:
+            answers = [getattr(store, name)(*arguments) for store in (disk, memory)]
+            if name in {"list", "walk"}:
+                answers = [[(stat.path, stat.size) for stat in answer] for answer in answers]
+            assert answers[0] == answers[1], (name, *arguments)

@@ -1,0 +1,320 @@
+"""What only a disk can get wrong: processes that race, half files, full disks, dead writers, lost replies."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.store import local as module
+from crdt_mor.store.local import TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
+
+RACER = """
+import hashlib, json, sys
+from crdt_mor.store.local import LocalStore
+root, name, slots = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = LocalStore(root)
+body = name.encode() * 20_000
+content = hashlib.sha256(body).hexdigest().encode() + body
+print("ready", flush=True)
+sys.stdin.readline()
+won, read = [], []
+for slot in range(slots):
+    if store.put(f"slots/{slot}", content):
+        won.append(slot)
+    seen = store.read(f"slots/{slot}")
+    assert hashlib.sha256(seen[64:]).hexdigest().encode() == seen[:64], "half a file"
+    read.append(seen[64:65].decode())
+print(json.dumps([won, read]))
+"""
+
+KILLED_WRITER = """
+import os, signal, sys
+from crdt_mor.store import local
+at, root = sys.argv[1:]
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+if at == "fsync":
+    local._fsync_path = lambda path: die() if "put-" in path else None
+else:
+    os.link = die
+local.LocalStore(root).put("t/version", b"x" * 10_000)
+"""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "table")
+
+
+def temp_files(store: LocalStore) -> list[str]:
+    return [stat.path for stat in store.list(TEMP_FOLDER) if "put-" in stat.path]
+
+
+def race(root: Path, slots: int) -> None:
+    """Eight processes put the same slots in the same order; each slot has one winner, and everybody reads it whole."""
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(root), name, str(slots)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for name in "abcdefgh"
+    ]  # fmt: skip
+    answers: dict[str, tuple[list[int], list[str]]] = {}
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    for name, racer in zip("abcdefgh", racers, strict=True):
+        out, _ = racer.communicate(timeout=300)
+        assert racer.returncode == 0
+        answers[name] = json.loads(out)
+    for slot in range(slots):
+        winners = [name for name, (won, _) in answers.items() if slot in won]
+        assert len(winners) == 1, f"slot {slot} was won by {winners}"
+        assert {read[slot] for _, read in answers.values()} == set(winners)
+    assert temp_files(LocalStore(root)) == []
+
+
+def test_of_eight_processes_one_wins_each_slot_and_all_read_it_whole(tmp_path: Path) -> None:
+    race(tmp_path / "table", slots=60)
+
+
+@pytest.mark.slow
+def test_of_eight_processes_one_wins_each_of_many_slots(tmp_path: Path) -> None:
+    for round_number in range(4):
+        race(tmp_path / f"table-{round_number}", slots=1500)
+
+
+def test_a_polling_reader_never_sees_half_a_file(disk: LocalStore) -> None:
+    content = os.urandom(3_000_000)
+    before = 0
+    for number in range(12):
+        writer = threading.Thread(target=disk.put, args=(f"d/{number}", content))
+        writer.start()
+        while (seen := disk.read(f"d/{number}")) is None:
+            before += 1
+        assert seen == content
+        writer.join()
+    assert before > 0, "the reader came too late every time: it proved nothing"
+
+
+@pytest.mark.parametrize("at", ["fsync", "link"])
+def test_a_killed_writer_leaves_no_object_and_its_temp_file_is_swept(disk: LocalStore, at: str) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_WRITER, at, str(disk.root)], check=False)
+    assert killed.returncode == -9
+    assert disk.read("t/version") is None
+    (left,) = temp_files(disk)
+    assert disk.put("t/version", b"mine"), "a dead writer blocks nobody"
+    assert temp_files(disk) == [left], "too young: its writer might live"
+
+    old = (disk.now_ms() - TEMP_EXPIRY_MS - 1000) / 1000
+    os.utime(disk.root / left, (old, old))
+    LocalStore(disk.root).put("t/next", b"x")
+    assert temp_files(disk) == []
+
+
+def test_sweeping_leaves_what_hudi_keeps_in_the_folder(disk: LocalStore) -> None:
+    disk.put(f"{TEMP_FOLDER}/20250101000000000/MARKERS0", b"hudi's")
+    disk.put(f"{TEMP_FOLDER}/note", b"hudi's")
+    (disk.root / TEMP_FOLDER / "put-dead").write_bytes(b"half")
+    assert disk.sweep_temp(older_than_ms=0) == [f"{TEMP_FOLDER}/put-dead"]
+    assert disk.read(f"{TEMP_FOLDER}/20250101000000000/MARKERS0") == b"hudi's"
+    assert disk.read(f"{TEMP_FOLDER}/note") == b"hudi's"
+
+
+def test_a_put_whose_temp_file_was_swept_starts_again(disk: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    link, calls = os.link, count()
+
+    def swept_first(source: str, target: str) -> None:
+        if next(calls) == 0:
+            os.unlink(source)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", swept_first)
+    assert disk.put("a", b"1") is True
+    assert disk.read("a") == b"1"
+
+
+def test_a_table_removed_under_the_store_can_be_made_again(disk: LocalStore, tmp_path: Path) -> None:
+    disk.put("a/b", b"1")
+    disk.root.rename(tmp_path / "gone")
+    assert disk.read("a/b") is None
+    assert disk.put("a/b", b"2") is True
+    assert disk.read("a/b") == b"2"
+
+
+def test_names_of_temp_files_come_from_the_given_nonces(tmp_path: Path) -> None:
+    nonces = iter(["one", "one", "two"])
+    store = LocalStore(tmp_path, nonce=lambda: next(nonces))
+    store.put("a", b"")
+    (tmp_path / TEMP_FOLDER / "put-one").write_bytes(b"somebody else's")
+    assert store.put("b", b"mine") is True
+    assert (tmp_path / TEMP_FOLDER / "put-one").read_bytes() == b"somebody else's"
+
+
+# Failures of the disk ------------------------------------------------------------------------------------------------
+
+
+def failing(code: int, real: Callable[..., object], when: Callable[[str], bool]) -> Callable[..., object]:
+    """`real`, but an `OSError` for the paths that `when` picks (of several paths, the first counts)."""
+
+    def call(path: str, *rest: object) -> object:
+        if when(str(path)):
+            raise OSError(code, os.strerror(code))
+        return real(path, *rest)
+
+    return call
+
+
+def is_temp(path: str) -> bool:
+    return "put-" in path
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("step", ["write", "fsync", "link", "mkdir"])
+def test_a_disk_that_fails_before_the_link_leaves_nothing_behind(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str, code: int
+) -> None:
+    disk.put("t/1", b"1")
+    with monkeypatch.context() as patch:
+        if step == "write":
+            patch.setattr(os, "write", failing(code, os.write, lambda _: True))
+        elif step == "fsync":
+            patch.setattr(module, "_fsync_path", failing(code, module._fsync_path, is_temp))
+        elif step == "link":
+            patch.setattr(os, "link", failing(code, os.link, is_temp))
+        else:
+            patch.setattr(os, "mkdir", failing(code, os.mkdir, lambda path: path.endswith("new")))
+        with pytest.raises(StorageUnavailableError, match="nothing was published") as caught:
+            disk.put("new/2", b"2")
+    assert ("disk full" in str(caught.value)) == (code != errno.EIO)
+    assert "new/2" in str(caught.value)
+    assert errno.errorcode[code] in str(caught.value)
+    assert disk.read("new/2") is None
+    assert temp_files(disk) == []
+    assert disk.put("new/2", b"2") is True, "and afterwards it works"
+
+
+def test_a_folder_that_cannot_be_made_durable_after_the_link_is_an_unknown_outcome(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.put("t/1", b"1")
+    monkeypatch.setattr(module, "_fsync_path", failing(errno.EIO, module._fsync_path, lambda path: path.endswith("/t")))
+    with pytest.raises(CommitUnknownError, match="path=t/2 cause=EIO"):
+        disk.put("t/2", b"2")
+    assert temp_files(disk) == []
+
+
+def test_a_link_that_worked_but_reported_failure_is_our_success(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+    for code in (errno.EEXIST, errno.EIO):
+
+        def lost_reply(source: str, target: str, code: int = code) -> None:
+            link(source, target)
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, "link", lost_reply)
+        assert disk.put(f"t/{code}", b"ours") is True
+        assert disk.read(f"t/{code}") == b"ours"
+
+
+def test_a_disk_that_cannot_tell_whether_it_linked_is_an_unknown_outcome(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.put("t/1", b"1")
+    monkeypatch.setattr(os, "link", failing(errno.EIO, os.link, is_temp))
+    monkeypatch.setattr(os, "stat", failing(errno.EIO, os.stat, is_temp))
+    with pytest.raises(CommitUnknownError, match="Read it back"):
+        disk.put("t/2", b"2")
+
+
+def test_a_file_system_without_links_is_refused_by_name(disk: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", failing(errno.EPERM, os.link, is_temp))
+    with pytest.raises(UnsupportedFeatureError, match="hard links"):
+        disk.put("t/2", b"2")
+    monkeypatch.undo()
+    assert disk.read("t/2") is None
+    assert temp_files(disk) == []
+
+
+def test_a_failing_read_says_so(disk: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.put("t/1", b"1")
+    monkeypatch.setattr(os, "scandir", failing(errno.EIO, os.scandir, lambda _: True))
+    with pytest.raises(StorageUnavailableError, match="EIO"):
+        disk.list("t")
+
+
+def test_a_name_too_long_for_the_file_system_is_the_caller_s_mistake(disk: LocalStore) -> None:
+    with pytest.raises(InvalidInputError, match="this long"):
+        disk.put("x" * 300, b"")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 512 KiB; only root can mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("cannot mount a small disk here; the simulated full disks above cover the same steps")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_really_full_disk_leaves_nothing_behind(small_disk: Path) -> None:
+    store = LocalStore(small_disk / "table")
+    assert store.put("a/small", b"x" * 1000)
+    with pytest.raises(StorageUnavailableError, match=r"disk full; nothing was published.*ENOSPC"):
+        store.put("a/large", b"x" * 5_000_000)
+    assert store.read("a/large") is None
+    assert temp_files(store) == []
+    assert store.put("a/after", b"x" * 1000), "the failed put gave its space back"
+
+
+# Order of the steps --------------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_returns(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, link = module._fsync_path, os.link
+
+    def fsync_noted(path: str) -> None:
+        fsync(path)
+        done.append("fsync temp" if is_temp(path) else f"fsync {os.path.relpath(path, disk.root)}")
+
+    def link_noted(source: str, target: str) -> None:
+        link(source, target)
+        done.append("link")
+
+    monkeypatch.setattr(module, "_fsync_path", fsync_noted)
+    monkeypatch.setattr(os, "link", link_noted)
+    disk.put("t/deep/1", b"1")
+    assert done[-3:] == ["fsync temp", "link", "fsync t/deep"]
+    assert {"fsync ..", "fsync .", "fsync t"} <= set(done[:-3]), "new folders are durable before what is in them"
+    done.clear()
+    disk.put("t/deep/2", b"2")
+    assert done == ["fsync temp", "link", "fsync t/deep"], "folders are made durable once"
+    done.clear()
+    disk.put("t/deep/2", b"late")
+    assert done == [], "who comes late pays nothing"
+
+
+def test_an_address_opens_as_a_plain_file(disk: LocalStore) -> None:
+    disk.put("day=[2025] 100%/x", b"1")
+    assert Path(disk.url("day=[2025] 100%/x")).read_bytes() == b"1"

@@ -1,0 +1,97 @@
+"""Addresses: what they mean, and which are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.open import open_store
+
+
+def root_of(uri: str | Path) -> str:
+    store = open_store(uri, SystemEnvironment())
+    assert isinstance(store, LocalStore)
+    return str(store.root)
+
+
+@pytest.mark.parametrize(
+    ("uri", "root"),
+    [
+        ("/data/t", "/data/t"),
+        ("/data/t/", "/data/t"),
+        (Path("/data/t"), "/data/t"),
+        ("file:///data/t", "/data/t"),
+        ("file://localhost/data/t", "/data/t"),
+        ("FILE:///data/t", "/data/t"),
+        ("file:/data/t", "/data/t"),
+        ("file:///data/my%20table%23", "/data/my table#"),
+        ("/data/my%20table", "/data/my%20table"),
+    ],
+)
+def test_an_address_of_a_local_folder(uri: str | Path, root: str) -> None:
+    assert root_of(uri) == root
+
+
+def test_a_relative_path_is_fixed_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = open_store("a:b/t", SystemEnvironment())
+    monkeypatch.chdir("/")
+    store.put("x", b"1")
+    assert (tmp_path / "a:b" / "t" / "x").read_bytes() == b"1"
+
+
+def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert root_of("~/t") == "/home/ada/t"
+
+
+@pytest.mark.parametrize("uri", ["s3://lake/t", "gs://lake/t", "abfss://c@a.dfs/t", "hdfs://n:8020/t", "memory://t"])
+def test_another_scheme_is_refused_by_name_with_what_works(uri: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=rf"file:///path\. scheme={uri.split(':', maxsplit=1)[0]} "):
+        open_store(uri, SystemEnvironment())
+
+
+@pytest.mark.parametrize("uri", ["file://data/t", "file://host"])
+def test_a_file_address_on_another_machine_is_refused(uri: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="three slashes"):
+        open_store(uri, SystemEnvironment())
+
+
+def test_a_file_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("x")
+    with pytest.raises(InvalidInputError, match="this is a file"):
+        open_store(tmp_path / "rows.csv", SystemEnvironment())
+
+
+@pytest.mark.parametrize("uri", ["", "a\0b"])
+def test_no_address_at_all_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidInputError):
+        open_store(uri, SystemEnvironment())
+
+
+def test_opening_makes_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t", SystemEnvironment())
+    assert store.read("x") is None
+    assert store.list("") == []
+    assert store.walk("") == []
+    assert not (tmp_path / "t").exists()
+
+
+def test_memory_has_no_addresses_but_says_what_to_do() -> None:
+    with pytest.raises(UnsupportedFeatureError, match="read its bytes"):
+        MemoryStore().url("x")
+
+
+def test_memory_takes_its_clock_from_the_test() -> None:
+    times = iter([5, 7])
+    store = MemoryStore(lambda: next(times))
+    store.put("x", b"")
+    found = store.stat("x")
+    assert found is not None
+    assert found.modified_ms == 5
+    assert store.now_ms() == 7

@@ -1,0 +1,119 @@
+"""Imports point one way. The table below is the rule; a failure prints the line that would have to change."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
+ENGINE = BELOW_OPS | {"ops", "scan", "table"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "clock": {"errors"},
+    "model": {"errors"},
+    "merge": {"errors", "model"},  # columns and keys; neither files nor the timeline
+    "format": {"errors", "model"},  # bytes and values; no paths
+    "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
+    "ops": BELOW_OPS,  # only here the three meet
+    "scan": BELOW_OPS | {"ops"},
+    "table": BELOW_OPS | {"ops", "scan"},
+    "crdt_mor": ENGINE,  # the front door
+    "testing": ENGINE | {"crdt_mor"},
+    "cli": ENGINE | {"crdt_mor"},
+    "payloads": {"crdt_mor", "merge"},
+    "readers": {"crdt_mor"},  # if a reader needs more, the public API lacks something
+}
+
+LIBRARIES: dict[str, set[str]] = {
+    "errors": set(),
+    "clock": set(),
+    "model": {"numpy", "pyarrow"},
+    "merge": {"numpy", "polars", "pyarrow"},
+    "format": {"fastavro", "numpy", "polars", "pyarrow"},
+    "store": set(),
+    "ops": {"numpy", "polars", "pyarrow"},
+    "scan": {"numpy", "polars", "pyarrow"},
+    "table": {"numpy", "polars", "pyarrow"},
+    "crdt_mor": set(),
+    "testing": {"hypothesis", "numpy", "polars", "pyarrow"},
+    "cli": {"click", "polars", "pyarrow", "rich", "typer"},
+    "payloads": {"numpy", "polars", "pyarrow"},
+    "readers": {"numpy", "polars", "pyarrow", "pyspark"},
+}
+
+OURS = {"crdt_mor", "payloads", "readers", "tests", "benches"}
+CHANCE = {"random", "secrets", "time", "uuid"}
+STANDARD_LIBRARY = sys.stdlib_module_names
+
+FILES = sorted(file for name in ("crdt_mor", "payloads", "readers") for file in (ROOT / name).rglob("*.py"))
+
+
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def unit_of(module: str) -> str:
+    """The row of the table that a module belongs to."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "crdt_mor" and len(parts) > 1 else parts[0]
+
+
+def modules_imported(file: Path) -> Iterator[str]:
+    """Every module that a file imports, at its top, inside functions and for type checking only."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name_of(file)} imports relatively; write the full name"
+            assert node.module is not None
+            for alias in node.names:
+                inner = ROOT.joinpath(*node.module.split("."), alias.name)
+                is_module = inner.with_suffix(".py").exists() or inner.is_dir()
+                yield f"{node.module}.{alias.name}" if is_module else node.module
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_imports_point_one_way(file: Path) -> None:
+    unit = unit_of(name_of(file))
+    assert unit in MAY_IMPORT, f"say in MAY_IMPORT what {unit!r} may import"
+    for module in modules_imported(file):
+        target = unit_of(module)
+        if module.split(".")[0] in OURS and target != unit:
+            assert target in MAY_IMPORT[unit], f"{name_of(file)} imports {module}: {unit!r} may not import {target!r}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_libraries_stay_in_their_layer(file: Path) -> None:
+    unit = unit_of(name_of(file))
+    for module in modules_imported(file):
+        library = module.split(".")[0]
+        if library in OURS or library in STANDARD_LIBRARY:
+            continue
+        assert library in LIBRARIES[unit], f"{name_of(file)} imports {library}, which {unit!r} does without"
+        if library == "pyspark":
+            assert file.name.startswith("spark"), f"{name_of(file)} imports pyspark, which only readers.spark may"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
+    found = {module.split(".")[0] for module in modules_imported(file)} & CHANCE
+    assert name_of(file) == "crdt_mor.clock" or not found, f"take {found} from crdt_mor.clock.Environment"
+
+
+def test_the_table_has_no_cycle() -> None:
+    """Units can be put in a row in which each imports only what stands before it."""
+    row: list[str] = []
+    todo = dict(MAY_IMPORT)
+    while todo:
+        ready = sorted(unit for unit, below in todo.items() if below <= set(row))
+        assert ready, f"these import each other in a circle: {sorted(todo)}"
+        row += ready
+        for unit in ready:
+            del todo[unit]
