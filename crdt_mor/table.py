@@ -115,7 +115,9 @@ class Table:
                 raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
             _require_same(config, found, str(uri))
             config = found
-        return cls(Session(store, environment, config, _ms(writer_expiry)), str(uri))
+        session = Session(store, environment, config, _ms(writer_expiry))
+        session.start()
+        return cls(session, str(uri))
 
     @classmethod
     def open(
@@ -223,7 +225,7 @@ class Table:
         as_of: a `Commit`, a version, a completion time or a datetime; its answer never changes later.
         meta: Hudi's five columns in front.
         """
-        value = self._session.view(self._session.tail()) if self._opened.version == 0 else self._sealed()
+        value = self._sealed()
         return Scan(Snapshot.seal(self._session, value, self._moment(value, as_of)), columns, filter, meta)
 
     def refresh(self) -> None:

@@ -238,14 +238,14 @@ def _decode_alike(body: memoryview) -> pa.Table | None:
     count, start = avro.decode_long(body, 0)
     if count <= 0:
         return None
-    position = start
-    for _ in ("key", "partition"):
-        branch, position = avro.decode_long(body, position)
-        if branch:
-            size, position = avro.decode_long(body, position)
-            position += size
-    branch, _ = avro.decode_long(body, position)
+    partition_at = _after_text(body, start)
+    branch_at = _after_text(body, partition_at)
+    branch, value_at = avro.decode_long(body, branch_at)
     if not 0 <= branch < _ARRAY_BRANCH:
+        return None
+    # All deletes of a block are in one partition, so this must stand behind each key. Looking for it first spares
+    # polars, which panics with a note on stderr, most of the blocks that it cannot read.
+    if bytes(body).count(body[partition_at:value_at]) < count:
         return None
     wrapper = _WRAPPERS[branch]
     # The closing 0 of the array is the sentinel's null key.
@@ -262,6 +262,15 @@ def _decode_alike(body: memoryview) -> pa.Table | None:
         return None
     keys = rows["record_key"].to_arrow().cast(pa.string())
     return pa.table({"record_key": keys, "ordering": _ordering(rows, wrapper)})
+
+
+def _after_text(body: memoryview, position: int) -> int:
+    """The offset behind a union of null and string."""
+    branch, position = avro.decode_long(body, position)
+    if branch == 0:
+        return position
+    size, position = avro.decode_long(body, position)
+    return position + size
 
 
 def _container_header(wrapper: _Wrapper) -> bytes:

@@ -17,7 +17,7 @@ from crdt_mor.model.names import TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.projection import OWN_KEY, Projector, completed_name
-from crdt_mor.ops.protocol import read_segment
+from crdt_mor.ops.protocol import OWN_FOLDER, read_segment
 from crdt_mor.ops.steps import List, Read, Stat, Steps
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
@@ -67,6 +67,11 @@ def foreign_completions(projector: Projector, value: Timeline) -> Steps[Foreign]
             if data is None:
                 continue
             metadata = decode_commit(data, path, replace=name.action == "replacecommit")
+            if OWN_KEY in metadata.extra and value.version == 0:
+                raise FormatError(
+                    "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
+                    f"from a backup. folder={OWN_FOLDER} instant={name.requested}"
+                )
             if OWN_KEY in metadata.extra:
                 continue
             if metadata.extra.get("schema"):

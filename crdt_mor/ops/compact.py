@@ -43,6 +43,7 @@ PLANS = f"{OWN_FOLDER}/plans"
 def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     """Plan and schedule in one transition; None if there is nothing to compact. Gives up expired writers first."""
     publisher, merge = session.publisher, session.config.merge
+    session.start()
     made: list[CompactionPlan] = []
 
     def steps() -> Steps[Timeline]:

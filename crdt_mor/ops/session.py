@@ -70,14 +70,19 @@ class Session:
         return self._known or self.tail()
 
     def tail(self) -> Timeline:
-        """The newest value there is."""
+        """The newest value there is; the genesis of a table that only Hudi has written to so far."""
+        if self._known is None and not self.store.list(VERSIONS):
+            return self.genesis()
         return self.remember(self.run(find_tail(self._known)))
 
     def open(self) -> Timeline:
         """The newest value of a table that is being opened, with what Hudi wrote since adopted in memory."""
-        if not self.store.list(VERSIONS):
-            self.store.put(version_path(0), self.genesis().encode())
         return self.view(self.tail())
+
+    def start(self) -> None:
+        """Make sure that there is a first version to follow; anyone may write it, it is a function of the table."""
+        if self._known is None and not self.store.list(VERSIONS):
+            self.store.put(version_path(0), self.genesis().encode())
 
     def view(self, value: Timeline) -> Timeline:
         """`value` with the instants that Hudi wrote beside it, in memory only; `begin` adopts them for good."""
@@ -114,5 +119,6 @@ class Session:
 
     def begin(self) -> tuple[Timeline, Pending]:
         """A new pending write."""
+        self.start()
         value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
         return self.remember(value), begun
