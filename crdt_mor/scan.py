@@ -44,7 +44,9 @@ class Scan:
         if self._filter is not None:
             unknown = [n for n in self._filter.meta.root_names() if n not in known and n not in META_COLUMNS]
             if unknown:
-                raise InvalidInputError(f"the filter names columns that the table has not; it has {known}. unknown={unknown}")
+                raise InvalidInputError(
+                    f"the filter names columns that the table has not; it has {known}. unknown={unknown}"
+                )
 
     @property
     def as_of(self) -> Instant:
@@ -131,5 +133,7 @@ class Scan:
 
 def _same_in_polars(schema: TableSchema, name: str) -> bool:
     """Whether a column needs no restoring: its declared and its stored type are one type to polars."""
-    declared, stored = (pl.DataFrame(pl.from_arrow(pa.schema([s.field(name)]).empty_table())) for s in (schema.declared, schema.stored))
+    declared, stored = (
+        pl.DataFrame(pl.from_arrow(pa.schema([s.field(name)]).empty_table())) for s in (schema.declared, schema.stored)
+    )
     return bool(declared.schema == stored.schema)

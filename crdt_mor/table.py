@@ -168,11 +168,15 @@ class Table:
 
     # --- write ----------------------------------------------------------------------------------------------------
 
-    def append(self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None) -> Commit:
+    def append(
+        self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None
+    ) -> Commit:
         """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
         return self._once(token, lambda tx: tx.append(data, schema_mode=schema_mode))
 
-    def upsert(self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None) -> Commit:
+    def upsert(
+        self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None
+    ) -> Commit:
         """Insert or update rows by key.
 
         data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, a scan of another table.
@@ -200,7 +204,7 @@ class Table:
 
     def transaction(self, *, token: tuple[str, int] | None = None) -> Transaction:
         """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
-        return Transaction(self, token)
+        return Transaction(self._session, token)
 
     def _once(self, token: tuple[str, int] | None, statement: object) -> Commit:
         with self.transaction(token=token) as tx:
@@ -268,12 +272,11 @@ class Transaction:
     token that was used before it is set from the start, and the statements do nothing.
     """
 
-    def __init__(self, table: Table, token: tuple[str, int] | None) -> None:
-        if token is not None and (len(token) != 2 or not isinstance(token[0], str) or not isinstance(token[1], int)):
-            raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
-        self._table = table
-        self._session = table._session
+    def __init__(self, session: Session, token: tuple[str, int] | None) -> None:
+        _check_token(token)
+        self._session = session
         self._token = token
+        self._value: Timeline | None = None
         self._write: Write | None = None
         self.commit: Commit | None = None
 
@@ -283,8 +286,10 @@ class Transaction:
             tail = self._session.tail()
             if lifecycle.used_token(tail, self._token) is not None:
                 self.commit = self._commit(lifecycle.check_token(tail, self._token), tail, repeated=True)
+                self._value = tail
                 return self
         self._write = Write.begin(self._session, self._token)
+        self._value = self._write.value
         return self
 
     def __exit__(
@@ -329,12 +334,13 @@ class Transaction:
         else:
             write.delete(self._matching(filter), plain)
 
-    def scan(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False) -> Scan:
+    def scan(
+        self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
+    ) -> Scan:
         """The snapshot that the transaction began with; not its own writes."""
-        write = self._open()
-        if write is None:
-            return self._table.scan(columns=columns, filter=filter, meta=meta)
-        return Scan(Snapshot.seal(self._session, write.value), columns, filter, meta)
+        self._open()
+        assert self._value is not None
+        return Scan(Snapshot.seal(self._session, self._value), columns, filter, meta)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -351,7 +357,12 @@ class Transaction:
             completion = found
         assert isinstance(completion, Completion)
         return Commit(
-            completion.version, completion.requested, completion.completed, completion.rows, completion.deletes, repeated
+            completion.version,
+            completion.requested,
+            completion.completed,
+            completion.rows,
+            completion.deletes,
+            repeated,
         )
 
     def _keys_table(self, keys: Sequence[object]) -> pa.Table:
@@ -365,8 +376,11 @@ class Transaction:
         wrong = [row for row in rows if len(row) != len(key.fields)]
         if wrong:
             raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
-        schema = TableSchema.from_json(self._sealed_value().schema).declared
-        columns = {name: pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(key.fields)}
+        assert self._value is not None
+        schema = TableSchema.from_json(self._value.schema).declared
+        columns = {
+            name: pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(key.fields)
+        }
         return pa.table(columns)
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
@@ -375,10 +389,6 @@ class Transaction:
         if config.merge.kind == "ordering" and config.merge.ordering:
             needed.append(config.merge.ordering)
         return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
-
-    def _sealed_value(self) -> Timeline:
-        assert self._write is not None
-        return self._write.value
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -390,6 +400,13 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _ms(duration: timedelta) -> int:
     return int(duration.total_seconds() * 1000)
+
+
+def _check_token(token: object) -> None:
+    match token:
+        case None | (str(), int()):
+            return
+    raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
 
 
 def _mode(mode: SchemaMode) -> SchemaMode:
@@ -428,11 +445,13 @@ def _require_same(asked: TableConfig, found: TableConfig, uri: str) -> None:
     }
     for what, (mine, theirs) in pairs.items():
         if mine != theirs:
-            raise TableExistsError(f"there is a table already, with another {what}. path={uri} asked={mine} found={theirs}")
+            raise TableExistsError(
+                f"there is a table already, with another {what}. path={uri} asked={mine} found={theirs}"
+            )
     mine, theirs = asked.created_schema(), found.created_schema()
     if mine != theirs:
         raise SchemaMismatchError(
-            "there is a table already, with another schema; open it, and write with schema_mode=\"merge\" to grow it. "
+            'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
             f"path={uri} asked={mine and mine.to_json()} found={theirs and theirs.to_json()}"
         )
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
-ENGINE = BELOW_OPS | {"ops", "scan", "table"}
+ENGINE = BELOW_OPS | {"ops", "scan", "inspect", "maintenance", "table"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -23,7 +23,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
     "ops": BELOW_OPS,  # only here the three meet
     "scan": BELOW_OPS | {"ops"},
-    "table": BELOW_OPS | {"ops", "scan"},
+    "inspect": BELOW_OPS | {"ops"},
+    "maintenance": BELOW_OPS | {"ops"},
+    "table": BELOW_OPS | {"ops", "scan", "inspect", "maintenance"},
     "crdt_mor": ENGINE,  # the front door
     "testing": ENGINE | {"crdt_mor"},
     "cli": ENGINE | {"crdt_mor"},
@@ -39,7 +41,9 @@ LIBRARIES: dict[str, set[str]] = {
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
     "store": set(),
     "ops": {"numpy", "polars", "pyarrow"},
-    "scan": {"numpy", "polars", "pyarrow"},
+    "scan": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
+    "inspect": {"pyarrow"},
+    "maintenance": set(),
     "table": {"numpy", "polars", "pyarrow"},
     "crdt_mor": set(),
     "testing": {"hypothesis", "numpy", "polars", "pyarrow"},

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
+from crdt_mor.model.avro import parse_record
 
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
@@ -51,7 +52,9 @@ def decode(content: memoryview, schema: str, stored: pa.Schema | None, path: str
     try:
         table = _decode_columns(writer, count, body, columns) if writer.columnar else None
         if table is None:
-            table = _decode_rows(writer, count, body, stored)
+            table = _decode_rows(writer, count, body, stored or pa.schema(parse_record(schema)))
+    except UnsupportedFeatureError as error:
+        raise UnsupportedFeatureError(f"{error} {where}") from error
     except Exception as error:  # both decoders raise whatever the bytes lead them to
         raise FormatError(f"damaged Avro log block: {error!r}. {where}") from error
     return table if stored is None else _conform(table, stored, where)
@@ -117,13 +120,11 @@ def _fixed_bytes(chunk: pa.Array) -> memoryview:
     return memoryview(chunk.buffers()[1])[start : start + 4 * len(chunk)]
 
 
-def _decode_rows(writer: _Writer, count: int, body: memoryview, stored: pa.Schema | None) -> pa.Table:
+def _decode_rows(writer: _Writer, count: int, body: memoryview, stored: pa.Schema) -> pa.Table:
     container = avro.encode_container(writer.header, count, body)
     rows = cast("list[dict[str, object]]", list(fastavro.reader(io.BytesIO(container))))
     lengths = pa.chunked_array([pa.array([row.pop(_LENGTH) for row in rows], pa.binary(4))])
     _check_lengths(lengths, count, len(body))
-    if stored is None:
-        return pa.Table.from_pylist(rows)
     present = pa.schema([item for item in stored if item.name in writer.names])
     return pa.Table.from_pylist(rows, present)
 

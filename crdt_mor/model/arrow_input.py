@@ -43,7 +43,9 @@ def read_arrow(data: object) -> pa.Table:
 def _from_pandas(frame: object) -> pa.Table:
     """A named index is a column like any other; one without a name only counts rows."""
     try:
-        table = pa.Table.from_pandas(frame)
+        named = any(name is not None for name in getattr(getattr(frame, "index", None), "names", ()))
+        table = pa.Table.from_pandas(frame, preserve_index=named)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InvalidInputError(f"a column mixes types: give it one. {error}") from error
-    return table.drop_columns([name for name in table.column_names if name.startswith(_UNNAMED_INDEX)])
+    nameless = [name for name in table.column_names if name.startswith(_UNNAMED_INDEX)]
+    return table.drop_columns(nameless).replace_schema_metadata(None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -105,9 +106,9 @@ class _Parser:
         inner, _ = self._remember(record, namespace)
         fields = []
         raw = record["fields"]
-        assert isinstance(raw, list)
-        for field in raw:
-            assert isinstance(field, dict)
+        if not (isinstance(raw, list) and all(isinstance(field, dict) for field in raw)):
+            raise TypeError("fields are not a list of objects")
+        for field in cast("list[dict[str, Json]]", raw):
             path = f"{column}.{field['name']}" if column else str(field["name"])
             kind, nullable = self.union(field["type"], path, inner)
             fields.append(pa.field(str(field["name"]), kind, nullable))
@@ -144,7 +145,8 @@ class _Parser:
             return self.complex(named, column, namespace)
         if isinstance(kind, list):
             return self.union(kind, column, namespace)[0]
-        assert isinstance(kind, dict)
+        if not isinstance(kind, dict):
+            raise TypeError(f"no type: {kind!r}")
         return self.complex(kind, column, namespace)
 
     def complex(self, kind: Mapping[str, Json], column: str, namespace: str) -> pa.DataType:
@@ -179,7 +181,8 @@ class _Parser:
 
 
 def _int(value: Json) -> int:
-    assert isinstance(value, int)
+    if not isinstance(value, int):
+        raise TypeError(f"no number: {value!r}")
     return value
 
 

@@ -6,6 +6,8 @@ name it. Knows columns, not tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -14,6 +16,7 @@ from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.model.types import is_list, stored_type
 
 _DIGITS_OF_INT64 = 19
+_UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
@@ -22,16 +25,24 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
         row = pc.index(data.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
     target = stored_type(column.type, column.name)
-    if data.type == target and str(data.type) == str(target):
+    if _same(data.type, target) and (_same(column.type, target) or _is_text(column.type)):
         return data
     _refuse_other_kind(data.type, column)
+    plain = _plain(data)
+    steps = _steps(plain.type, column.type, target)
     try:
-        return _cast(data, target)
+        try:
+            return _cast(plain, steps)
+        except pa.ArrowInvalid:
+            if not pt.is_nested(plain.type):
+                raise
+            # A slice of a nested column still holds the values outside of it, and Arrow casts those as well.
+            return _cast(_compact(plain), steps)
     except (pa.ArrowInvalid, OverflowError) as error:
-        row = _first_failure(data, target)
+        row = _first_failure(plain, steps)
         raise SchemaMismatchError(
             "the column cannot hold this value unchanged: cast or round it yourself. "
-            f"column={column.name} row={row} value={_show(data, row)} type={data.type} column_type={column.type}"
+            f"column={column.name} row={row} value={_show(plain, row)} type={data.type} column_type={column.type}"
         ) from error
     except pa.ArrowNotImplementedError as error:
         raise _mismatch(data.type, column) from error
@@ -39,7 +50,7 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
     """A stored column (or a string view of one) in its declared type."""
-    if data.type == declared and str(data.type) == str(declared):
+    if _same(data.type, declared):
         return data
     if not pt.is_dictionary(declared):
         return data.cast(declared)
@@ -52,11 +63,18 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
 
 def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
     """Whether every value of the type `batch` has a place in the declared type, so that the column need not grow."""
+    batch = batch.value_type if pt.is_dictionary(batch) else batch
+    declared = declared.value_type if pt.is_dictionary(declared) else declared
+    if pt.is_integer(batch) and pt.is_integer(declared):
+        return _holds(declared, batch)
+    if pt.is_floating(batch) and pt.is_floating(declared):
+        return bool(batch.bit_width <= declared.bit_width)
+    if pt.is_timestamp(batch) and pt.is_timestamp(declared):
+        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+    if pt.is_fixed_size_binary(declared) or pt.is_nested(declared):
+        return bool(batch == declared)
     ours, theirs = stored_type(declared, ""), stored_type(batch, "")
-    if ours == theirs:
-        return batch == declared or not (pt.is_integer(ours) and pt.is_integer(declared)) or _holds(declared, batch)
-    wider = {(pa.int32(), pa.int64()), (pa.int32(), pa.float64()), (pa.float32(), pa.float64())}
-    return (theirs, ours) in wider
+    return bool(ours == theirs or (theirs == pa.int32() and ours == pa.float64()))
 
 
 def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
@@ -104,15 +122,20 @@ def _meets(kind: pa.DataType, declared: pa.DataType) -> bool:
 
 def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
     if pt.is_map(declared):
-        keys_meet = pt.is_map(kind) and _meets(kind.key_type, declared.key_type)
+        keys_meet = pt.is_map(kind) and _meets(kind.key_type, declared.key_type) and not _is_view(kind.item_type)
         return keys_meet and _meets(kind.item_type, declared.item_type)
     if pt.is_struct(declared):
         return (
             pt.is_struct(kind)
             and [field.name for field in kind] == [field.name for field in declared]
+            and not any(_is_view(field.type) for field in kind)
             and all(_meets(mine.type, theirs.type) for mine, theirs in zip(kind, declared, strict=True))
         )
-    return is_list(kind) and _meets(kind.value_type, declared.value_type)
+    return is_list(kind) and not _is_view(kind.value_type) and _meets(kind.value_type, declared.value_type)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pt.is_list_view(kind) or pt.is_large_list_view(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -122,10 +145,61 @@ def _is_number(kind: pa.DataType) -> bool:
 # --- casting ----------------------------------------------------------------------------------------------------------
 
 
-def _cast(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """A safe cast, with the two checks that Arrow leaves out."""
+def _same(left: pa.DataType, right: pa.DataType) -> bool:
+    return bool(left == right and str(left) == str(right))  # equality alone does not look at names inside lists
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Types of strings and bytes that hold the same values as the stored one."""
+    return bool(stored_type(kind, "") in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(_values_of(kind)))
+
+
+def _values_of(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pt.is_dictionary(kind) else kind
+
+
+def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
+    """By way of the declared type, where it is the narrower one: 300 in an int8 column would not come back."""
+    declared = _values_of(declared)
+    if _is_text(declared):
+        return [target]
+    if pt.is_fixed_size_binary(declared) and kind != declared:
+        return [pa.binary(), declared, target]
+    return [declared, target]
+
+
+def _plain(data: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a dictionary, and list views as lists: Arrow cannot cast all of the former, nor the latter rightly."""
     if pt.is_dictionary(data.type):
-        data = data.cast(data.type.value_type)
+        return pa.chunked_array([c.dictionary.take(c.indices) for c in data.chunks], data.type.value_type)
+    if pt.is_list_view(data.type) or pt.is_large_list_view(data.type):
+        item = data.type.value_field
+        kind = pa.list_(item) if pt.is_list_view(data.type) else pa.large_list(item)
+        return pa.chunked_array([_list_of_view(chunk, kind) for chunk in data.chunks], kind)
+    return data
+
+
+def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(view), 0)
+    offsets = pa.concat_arrays([pa.array([0], lengths.type), pc.cumulative_sum(lengths)])
+    build = pa.ListArray if pt.is_list(kind) else pa.LargeListArray
+    return build.from_arrays(offsets, view.flatten(), type=kind, mask=view.is_null())
+
+
+def _compact(data: pa.ChunkedArray) -> pa.ChunkedArray:
+    return data.take(pa.array(range(len(data)), pa.int64()))
+
+
+def _cast(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> pa.ChunkedArray:
+    for target in steps:
+        data = _cast_once(data, target)
+    return data
+
+
+def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """A safe cast, with the checks that Arrow leaves out."""
+    if _same(data.type, target):
+        return data
     if pt.is_integer(data.type) and pt.is_decimal(target):
         # Arrow wants room for every integer first, then the decimal may shrink.
         data = data.cast(pa.decimal128(min(38, _DIGITS_OF_INT64 + 1 + target.scale), target.scale))
@@ -139,13 +213,14 @@ def _cast(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return result
 
 
-def _first_failure(data: pa.ChunkedArray, target: pa.DataType) -> int:
+def _first_failure(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> int:
     """The first row whose value cannot be cast: the shortest prefix that fails ends in it."""
     good, bad = 0, len(data)
     while good + 1 < bad:
         middle = (good + bad) // 2
         try:
-            _cast(data.slice(good, middle - good), target)
+            part = data.slice(good, middle - good)
+            _cast(_compact(part) if pt.is_nested(part.type) else part, steps)
             good = middle
         except (pa.ArrowInvalid, OverflowError):
             bad = middle
@@ -155,6 +230,6 @@ def _first_failure(data: pa.ChunkedArray, target: pa.DataType) -> int:
 def _show(data: pa.ChunkedArray, row: int) -> str:
     try:
         text = repr(data[row].as_py())
-    except (ValueError, OverflowError):  # outside of Python's own range, nanoseconds say
-        text = str(data[row])
+    except (ValueError, OverflowError):  # a time outside of Python's own range, or with nanoseconds
+        text = str(data.slice(row, 1).cast(pa.int64())[0].as_py())
     return text if len(text) <= 80 else text[:77] + "..."

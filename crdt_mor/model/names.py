@@ -23,7 +23,9 @@ _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<ins
 _LOG = re.compile(
     r"\.(?P<file_id>[A-Za-z0-9-]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(_(?P<token>[A-Za-z0-9-]+))?(?P<cdc>\.cdc)?\Z"
 )
-_TIMELINE = re.compile(r"(?P<requested>\d{14,17})(_(?P<completed>\d{14,17}))?\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z")
+_TIMELINE = re.compile(
+    r"(?P<requested>\d{14,17})(_(?P<completed>\d{14,17}))?\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z"
+)
 
 
 def bucket_file_id(bucket: int) -> str:
@@ -81,7 +83,7 @@ TimelineState = Literal["requested", "inflight", "completed"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineFileName:
-    """Name of a file in Hudi's timeline directory. `action` is the one in the name: a completed compaction is `commit`."""
+    """Name of a file in Hudi's timeline directory, with the action as it stands there (a compaction ends as `commit`)."""
 
     requested: Instant
     action: str

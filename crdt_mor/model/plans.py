@@ -108,7 +108,8 @@ def plan_compaction(
     chosen = [
         GroupInput(s.partition, s.file_id, s.base, s.logs)
         for s in sorted(slices, key=lambda s: s.group)
-        if s.group not in taken and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and _can_rest(s, merge)))
+        if s.group not in taken
+        and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and _can_rest(s, merge)))
     ]
     if not chosen:
         return None

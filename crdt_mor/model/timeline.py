@@ -187,7 +187,8 @@ class Timeline:
 
     def find_begun(self, nonce: str) -> Pending | RolledBack | None:
         """The instant that a begin with this nonce made, unless it is completed or forgotten."""
-        return next((p for p in (*self.pending, *self.rolled_back) if p.nonce == nonce), None)
+        begun: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
+        return next((p for p in begun if p.nonce == nonce), None)
 
     def find_plan(self, barrier: Instant) -> Plan | None:
         return next((p for p in self.plans if p.barrier == barrier), None)
@@ -372,7 +373,7 @@ class Timeline:
                 schema=found["schema"],
                 swept=found["swept"],
                 pending=tuple(Pending(*p) for p in found["pending"]),
-                plans=tuple(Plan(*p[:4], groups=tuple((a, b) for a, b in p[4])) for p in found["plans"]),
+                plans=tuple(_plan(*p) for p in found["plans"]),
                 rolled_back=tuple(RolledBack(*r) for r in found["rolled_back"]),
                 completions=tuple(_completion(c) for c in found["completions"]),
                 segments=tuple(Segment(*s) for s in found["segments"]),
@@ -385,7 +386,8 @@ class Timeline:
 
 def encode_segment(completions: Sequence[Completion]) -> bytes:
     """The bytes of a segment."""
-    return json.dumps({"format": FORMAT, "completions": [_completion_json(c) for c in completions]}, separators=(",", ":")).encode()
+    found = {"format": FORMAT, "completions": [_completion_json(c) for c in completions]}
+    return json.dumps(found, separators=(",", ":")).encode()
 
 
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
@@ -403,12 +405,12 @@ def _completion_json(c: Completion) -> list[object]:
 
 def _completion(found: list[Any]) -> Completion:
     *head, files, replaced, adopted = found
-    return Completion(
-        *head,
-        files=tuple(DataFile(*f) for f in files),
-        replaced=tuple((a, b) for a, b in replaced),
-        adopted=bool(adopted),
-    )
+    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), tuple((a, b) for a, b in replaced), bool(adopted)]
+    return Completion(*plain)
+
+
+def _plan(barrier: Instant, nonce: str, version: int, path: str, groups: list[tuple[str, str]]) -> Plan:
+    return Plan(barrier, nonce, version, path, tuple((partition, file_id) for partition, file_id in groups))
 
 
 def superseded_at(completions: Sequence[Completion]) -> dict[Instant, Instant | None]:

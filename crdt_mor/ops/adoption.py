@@ -18,7 +18,8 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.projection import OWN_KEY, Projector, completed_name
 from crdt_mor.ops.protocol import OWN_FOLDER, read_segment
-from crdt_mor.ops.steps import List, Read, Stat, Steps
+from crdt_mor.ops.steps import List, Read, Steps
+from crdt_mor.store.base import Stat
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
 
@@ -89,7 +90,10 @@ def _completion(name: TimelineFileName, metadata: CommitMetadata | None) -> Comp
                 if not stat.path:
                     raise FormatError(f"a write stat without a path. file={name}")
                 paths = [join_path(partition, log) for log in stat.log_files or ()] or [stat.path]
-                files += [DataFile(p, stat.file_size_in_bytes or 0, stat.num_writes or 0, stat.num_deletes or 0) for p in paths]
+                files += [
+                    DataFile(p, stat.file_size_in_bytes or 0, stat.num_writes or 0, stat.num_deletes or 0)
+                    for p in paths
+                ]
         replaced = [(partition, group) for partition, groups in metadata.replaced.items() for group in groups]
     return Completion(
         name.requested,

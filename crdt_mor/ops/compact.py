@@ -169,8 +169,8 @@ def _put_base(
     latest = rows["_hoodie_commit_time"].max() if rows.height else None
     table = rows.with_columns(pl.lit(str(name)).alias("_hoodie_file_name")).select(*META_COLUMNS, *schema.stored.names)
     metadata = base_metadata(
-        min_record_key=table[KEY].first(),
-        max_record_key=table[KEY].last(),
+        min_record_key=str(table[KEY].first()) if table.height else None,
+        max_record_key=str(table[KEY].last()) if table.height else None,
         avro_schema=avro_with_meta(schema, session.config.name),
         latest_requested=Instant(str(latest)) if latest else EPOCH,
     )

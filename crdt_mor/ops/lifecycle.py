@@ -15,13 +15,14 @@ import pyarrow as pa
 from crdt_mor.errors import TokenOrderError, WriterExpiredError
 from crdt_mor.format.commit import decode_commit
 from crdt_mor.model.instant import Instant, to_ms
-from crdt_mor.model.names import BaseFileName, LogFileName, TimelineFileName
+from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, TimelineFileName, bucket_of_file_id
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
 from crdt_mor.ops.adoption import foreign_completions, known_instants
 from crdt_mor.ops.projection import OWN_KEY
-from crdt_mor.ops.protocol import Derive, Publisher, find_completion, find_tail, version_path
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Read, Stat, Steps, StoreNow, Walk
+from crdt_mor.ops.protocol import Publisher, find_completion, find_tail, version_path
+from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Read, Steps, StoreNow, Walk
+from crdt_mor.store.base import Stat
 
 HEARTBEATS = ".hoodie/.heartbeat"
 SWEEP_EVERY_MS = 60_000
@@ -44,7 +45,7 @@ def begin(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[
     value = yield from publisher.publish(derive, tail)
     begun = value.find_begun(nonce)
     if not isinstance(begun, Pending):
-        raise _expired(begun.requested if begun else None)
+        raise expired(begun.requested if begun else None)
     return value, begun
 
 
@@ -83,7 +84,7 @@ def complete(
     if value.find_pending(requested) is not None:
         yield from give_up(publisher, value, requested, [file.path for file in files])
         return Committed(check_token(value, token), value, repeated=True)
-    raise _expired(requested)
+    raise expired(requested)
 
 
 def used_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
@@ -95,7 +96,8 @@ def used_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
 def check_token(value: Timeline, token: tuple[str, int] | None) -> Token:
     """The earlier commit of this very token; raises `TokenOrderError` if the application is past it."""
     last = used_token(value, token)
-    assert last is not None and token is not None
+    assert last is not None
+    assert token is not None
     if token[1] < last.number:
         raise TokenOrderError(
             "this token's number is below the last one of its application, so it is either a repeat of an older write "
@@ -116,7 +118,8 @@ def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: I
     value = yield from publisher.publish(derive, known)
     if value.find_rolled_back(requested) is not None:
         if staged is None:
-            staged = [file.path for file in (yield Walk()) if instant_of(file.path) == requested]
+            found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
+            staged = [path for path, name in found if name is not None and name.instant == requested]
         for path in staged:
             yield Delete(path)
         for state in ("requested", "inflight"):
@@ -138,11 +141,10 @@ def grow(publisher: Publisher, known: Timeline, batch: pa.Schema) -> Steps[Timel
     return (yield from publisher.publish(derive, known))
 
 
-def instant_of(path: str) -> Instant | None:
-    """The instant in the name of a data file."""
+def data_file_name(path: str) -> BaseFileName | LogFileName | None:
+    """The parsed name of a data file; None for other files."""
     name = path.rpartition("/")[2]
-    parsed = LogFileName.parse(name) if name.startswith(".") else BaseFileName.parse(name)
-    return parsed.instant if parsed else None
+    return LogFileName.parse(name) if name.startswith(".") else BaseFileName.parse(name)
 
 
 # --- upkeep that writers and planners do in passing -------------------------------------------------------------------
@@ -187,58 +189,67 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
     A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
     still later leaves files of an instant that nobody knows; those are recognised by that and deleted as well.
     """
-    names: list[Stat] = yield List(publisher.projector.folder)
-    files: list[Stat] = yield Walk()
-    known_by_value = yield from known_instants(known)
     given_up = {r.requested for r in known.rolled_back}
-    in_timeline: dict[Instant, list[tuple[str, TimelineFileName]]] = {}
-    for stat in names:
-        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
-        if name is not None:
-            in_timeline.setdefault(name.requested, []).append((stat.path, name))
-    garbage: set[Instant] = set()
-    for instant in in_timeline.keys() | {i for f in files if (i := instant_of(f.path)) is not None}:
-        if instant in known_by_value or instant >= known.clock:
-            continue
-        if instant in given_up or instant not in in_timeline or (yield from _is_ours(in_timeline[instant])):
-            garbage.add(instant)
-    for path in [f.path for f in files if instant_of(f.path) in garbage]:
-        yield Delete(path)
-    for instant in garbage:
-        for path, _ in sorted(in_timeline.get(instant, []), reverse=True):
-            yield Delete(path)
+    garbage: set[Instant] = yield from _sweep_files(publisher, known, given_up)
     for beat in (yield List(HEARTBEATS)):
-        if known.find_pending(Instant(beat.path.rpartition("/")[2])) is None and beat.path < heartbeat_path(known.clock):
+        requested = Instant(beat.path.rpartition("/")[2])
+        if known.find_pending(requested) is None and requested < known.clock:
             yield Delete(beat.path)
-    clean = given_up - garbage
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        if tail.swept > known.swept:
-            return None
-        return tail.sweep(nonce, wall_ms, clean)
+        return tail.sweep(nonce, wall_ms, given_up - garbage) if tail.swept == known.swept else None
         yield
 
     return (yield from publisher.publish(derive, known))
 
 
-def _is_ours(found: Sequence[tuple[str, TimelineFileName]]) -> Steps[bool]:
+def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) -> Steps[set[Instant]]:
+    """Delete data and timeline files that are certainly garbage; the instants that had any."""
+    named: dict[Instant, list[TimelineFileName]] = {}
+    for stat in (yield List(publisher.projector.folder)):
+        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
+        if name is not None:
+            named.setdefault(name.requested, []).append(name)
+    alive: set[Instant] = yield from known_instants(known)
+    garbage: set[Instant] = set()
+    for instant, names in named.items():
+        if (
+            instant not in alive
+            and instant < known.clock
+            and (instant in given_up or (yield from _is_stale(publisher, names)))
+        ):
+            garbage.add(instant)
+            for name in sorted(names, key=str, reverse=True):
+                yield Delete(publisher.projector.path(name))
+    for file in (yield Walk()):
+        found = data_file_name(file.path)
+        if found is None or found.instant in alive or found.instant >= known.clock:
+            continue
+        orphan = (
+            found.instant not in named and found.token == WRITE_TOKEN and bucket_of_file_id(found.file_id) is not None
+        )
+        if found.instant in given_up or found.instant in garbage or orphan:
+            garbage.add(found.instant)
+            yield Delete(file.path)
+    return garbage
+
+
+def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
     """Whether a pending instant in Hudi's directory that the value does not know was once projected by us."""
-    for path, name in found:
+    if any(name.state == "completed" for name in names):
+        return False
+    for name in names:
         if name.state == "inflight":
+            path = publisher.projector.path(name)
             data = yield Read(path)
             return bool(data) and OWN_KEY in decode_commit(data, path).extra
     return False
 
 
-def _expired(requested: Instant | None) -> WriterExpiredError:
+def expired(requested: Instant | None) -> WriterExpiredError:
+    """The error of a writer that finds itself given up."""
     return WriterExpiredError(
-        "this write was silent for longer than the expiry and was rolled back by another job; nothing of it is visible. "
-        f"Write again. requested={requested}"
+        "this write was silent for longer than the expiry and was rolled back by another job; nothing of it is "
+        f"visible. Write again. requested={requested}"
     )
-
-
-__all__ = [
-    "Committed", "Derive", "adopt", "begin", "check_token", "complete", "give_up", "grow", "heartbeat_path", "instant_of", "sweep", "tend",
-    "used_token",
-]  # fmt: skip

@@ -9,8 +9,8 @@ The rules that make it correct. Leaving out any one of them makes `tests/simulat
 
   1. One terminal event per instant: `complete` and `roll_back` derive only from a value in which it is pending.
   2. Help before you publish: version n is projected before n+1 is put, so Hudi's directory never has a hole.
-  3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded, version
-     n must still be there, else the object may be a ghost below the tail (old versions are deleted oldest first).
+  3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded,
+     version n must still be there, else the object may be a ghost below the tail (deletion is oldest first).
   4. Acknowledge last, after one's own projection.
 
 An event that finds itself settled in the tail derives nothing (`None`), so whoever is unsure just starts again.

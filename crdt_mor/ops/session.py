@@ -1,7 +1,7 @@
 """One process's view of one table: the store, the clock, and the newest value seen.
 
-Protocols start from the remembered value, which is what makes a commit cost the same on the ten-thousandth version as on
-the first. Thread-safe: the remembered value only ever moves forward, and forgetting it would only cost a listing.
+Protocols start from the remembered value, which is what makes a commit cost the same on the ten-thousandth version as
+on the first. Thread-safe: the remembered value only ever moves forward, and forgetting it would only cost a listing.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import CommitUnknownError
-from crdt_mor.store.base import Stat, Store
+from crdt_mor.store.base import Store
 
 T = TypeVar("T")
 
@@ -113,34 +113,35 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
 def perform(step: Step, store: Store, environment: Environment) -> object:
     """Do one operation and return its result."""
     match step:
-        case Read(path):
-            return store.read(path)
         case Put(path, data):
             try:
                 return store.put(path, data)
             except CommitUnknownError:
                 return None
+        case Delete(path):
+            store.delete(path)
+        case Settle(folder):
+            store.settle(folder)
+        case Pause(attempt):
+            environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
+        case _:
+            return _look(step, store, environment)
+    return None
+
+
+def _look(step: Read | Exists | List | Walk | Now | StoreNow | Nonce, store: Store, environment: Environment) -> object:
+    match step:
+        case Read(path):
+            return store.read(path)
         case Exists(path):
             return store.stat(path)
         case List(folder):
             return store.list(folder)
         case Walk():
             return store.walk("")
-        case Delete(path):
-            return store.delete(path)
-        case Settle(folder):
-            return store.settle(folder)
         case Now():
             return environment.now_ms()
         case StoreNow():
             return store.now_ms()
         case Nonce():
             return environment.nonce()
-        case Pause(attempt):
-            return environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
-
-
-__all__ = [
-    "Delete", "Exists", "List", "Nonce", "Now", "Pause", "Put", "Read", "Settle", "Stat", "Step", "Steps", "StoreNow", "Walk",
-    "perform", "run",
-]  # fmt: skip

@@ -18,7 +18,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import InvalidInputError, SchemaMismatchError, WriterExpiredError
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import buckets
@@ -212,10 +212,7 @@ class Write:
         """A writer that was given up must not leave files behind whoever swept."""
         tail = self.session.remember(self.session.run(find_tail(self.value)))
         if tail.find_pending(self.begun.requested) is None:
-            raise WriterExpiredError(
-                "this write was silent for longer than the expiry and was rolled back by another job; nothing of it is "
-                f"visible. Write again. requested={self.begun.requested}"
-            )
+            raise lifecycle.expired(self.begun.requested)
 
 
 def _refuse_repeats(keys: pl.DataFrame) -> None:

@@ -9,7 +9,6 @@ one creates it. Losing that race is a value (`False`), not an error. A store tha
 from __future__ import annotations
 
 import builtins
-
 from dataclasses import dataclass
 from typing import Protocol
 

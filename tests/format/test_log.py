@@ -420,6 +420,16 @@ def test_maps_and_wide_unions_are_read_row_by_row(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_without_a_schema_maps_stay_maps_and_wide_unions_are_refused_by_name() -> None:
+    maps = record(nullable("m", {"type": "map", "values": "long"}))
+    table = decode_avro(avro_block(maps, [{"m": {"a": 1}}]), None)
+    assert table.schema == pa.schema({"m": pa.map_(pa.string(), pa.int64())})
+    assert table.to_pylist() == [{"m": [("a", 1)]}]
+    wide = record({"name": "u", "type": ["null", "int", "string"], "default": None})
+    with pytest.raises(UnsupportedFeatureError, match=r"u.*path=p/"):
+        decode_avro(avro_block(wide, [{"u": 5}]), None)
+
+
 def test_a_column_that_does_not_fit_the_table_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedFeatureError, match=r"column=l .*expected=int32"):
         decode_avro(avro_block(WIDE, [ROW]), pa.schema({"l": pa.int32()}))

@@ -57,7 +57,7 @@ def _limits(kind: pa.DataType) -> list[object]:
         return [-top, top, float("inf"), -0.0]
     if ty.is_decimal(kind):
         top = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
-        return [-top, top]
+        return [top.copy_negate(), top]
     if ty.is_fixed_size_binary(kind):
         return [b"\0\0\0\0", b"\xff\xff\xff\xff"]
     if ty.is_dictionary(kind):
@@ -127,9 +127,10 @@ def test_every_type_of_the_page_goes_both_ways(declared: str, stored: str, avro:
     read = schema.restore(_written_and_read(normal))
     expected = kind if back == "same" else _type(back)
     assert read.schema.field("c").type == expected == schema.declared.field("c").type
-    assert str(read.column("c")) == str(data.column("c").cast(expected)) or (
-        read.column("c").to_pylist() == data.column("c").to_pylist()
-    )
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_struct(kind):
+        assert str(read.column("c")) == str(data.column("c"))  # beyond Python's own years
+    else:
+        assert read.column("c").to_pylist() == data.column("c").to_pylist()
     assert TableSchema.from_json(schema.to_json()) == schema
     # What Hudi is told means the same stored type.
     assert TableSchema.from_avro(schema.avro("t")).stored == schema.stored
@@ -330,7 +331,8 @@ def test_data_that_means_the_same_is_taken(column: pa.DataType, data: pa.Array) 
     schema = one(column)
     normal = schema.normalise(pa.table({"c": data}))
     assert normal.schema == schema.stored
-    assert str(schema.restore(normal).column("c").to_pylist()) == str(data.to_pylist())
+    back = schema.restore(normal).column("c").to_pylist()
+    assert back == data.to_pylist() or str(back) == str([None if v is None else float(v) for v in data.to_pylist()])
 
 
 def test_the_first_bad_row_is_found_across_chunks() -> None:
