@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +23,15 @@ settings.load_profile("crdt_mor")
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """An empty store of each kind."""
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "table")
+
+
+@pytest.fixture
+def fast_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where the machine has one: for tests of many small commits, not of the disk."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        yield tmp_path
+        return
+    path = Path(tempfile.mkdtemp(prefix="crdt-mor-", dir=memory))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

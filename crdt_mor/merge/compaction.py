@@ -23,7 +23,7 @@ from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, D
 from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, scan
 from crdt_mor.merge.fold import collapse
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.snapshot import merge, promote, resolve, untouched
+from crdt_mor.merge.snapshot import merge, promote, resolve
 
 Carry = list[DataBlock | DeleteBlock]
 
@@ -67,7 +67,7 @@ def _fold(files: Slice, rule: MergeRule, columns: Columns, *, timed: bool) -> tu
     every = columns.select_all()
     files = promote(files, columns, RECORD_KEY)
     found = resolve(files, rule, columns, RECORD_KEY, every, timed=timed)
-    rest = untouched(files, columns, RECORD_KEY, found.drop, every, None)
+    rest = found.untouched(every)
     rows = [found.live_rows().select(every), *([rest] if rest is not None else [])]
     return _sorted(pl.concat(rows)), found.dead
 

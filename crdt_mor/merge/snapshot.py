@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.merge.base import Base, Decoded, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
@@ -64,9 +65,8 @@ def _merge(
     if rule.kind == "partial":
         merged, rest = _merge_partial(files, rule, columns, key, need, predicate)
     else:
-        found = resolve(files, rule, columns, key, need)
-        merged = found.live_rows()
-        rest = untouched(files, columns, key, found.drop, select, predicate)
+        found = resolve(files, rule, columns, key, need, predicate)
+        merged, rest = found.live_rows(), found.untouched(need)
     if predicate is not None:
         merged = merged.filter(predicate)
     frames = [merged.select(select), *([rest.select(select)] if rest is not None else [])]
@@ -108,6 +108,7 @@ class Resolved:
     rows: pl.DataFrame
     live: pl.Series
     dead: pl.DataFrame
+    base: Base | None
 
     def live_rows(self) -> pl.DataFrame:
         """The winning rows of the logs."""
@@ -115,26 +116,40 @@ class Resolved:
         keep[self.live.to_numpy()] = True
         return self.rows.filter(pl.Series(keep))
 
+    def untouched(self, select: Sequence[str]) -> pl.DataFrame | None:
+        """Step 3: the rows of the base that stand."""
+        return None if self.base is None else self.base.without(self.drop, select)
+
 
 def resolve(
-    files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str], *, timed: bool = False
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: Sequence[str],
+    predicate: pl.Expr | None = None,
+    *,
+    timed: bool = False,
 ) -> Resolved:
     """Steps 1 and 2, for `latest` and `ordering`."""
     assert rule.kind != "partial"
     late = _is_late(files)
     found = gather(files.blocks, rule, columns, key, need, timed=timed or late)
     best = winners(found.lines, rule)
-    drop = best[KEY] if rule.kind == "latest" else found.lines[KEY].unique()
-    compete = late or (rule.kind == "ordering" and files.base_latest != NO_SAY)
-    if files.base is not None and best.height and compete:
-        lost = _base_wins(files, rule, columns, key, found, best, late)
-        if len(lost):
-            best = best.filter(~pl.col(KEY).is_in(lost.implode()))
-            drop = drop.filter(~drop.is_in(lost.implode()))
-    if late and rule.kind == "ordering" and files.base is not None:
-        drop = _spare_newer(files, columns, key, found, best, drop)
+    ordered = rule.kind == "ordering"
+    drop = found.lines[KEY].unique() if ordered else best[KEY]
+    base: Base | None = None if files.base is None else Scanned(files.base, columns, key, predicate)
+    compete = late or (ordered and files.base_latest != NO_SAY)
+    if isinstance(base, Scanned) and found.lines.height and compete:
+        if ordered and predicate is None:
+            assert rule.ordering is not None
+            base = base.decode(drop, distinct(need, [rule.ordering], [COMMIT_TIME] if late else []))
+        lost = _base_wins(base, rule, found, best, late)
+        best = best.join(lost.to_frame(KEY), on=KEY, how="anti", maintain_order="left")
+        spared = _spared(base, found, best) if late and ordered else lost.clear()
+        drop = drop.to_frame(KEY).join(pl.concat([lost, spared]).to_frame(KEY), on=KEY, how="anti")[KEY]
     is_row = best[KIND] == ROW
-    return Resolved(drop, found.rows, best.filter(is_row)[AT], best.filter(~is_row))
+    return Resolved(drop, found.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
 
 def _is_late(files: Slice) -> bool:
@@ -168,20 +183,12 @@ def _latest_in(base: str | bytes) -> str | None:
     return max((str(s.max) for s in found), default="")
 
 
-def _base_rows(base: str | bytes, columns: Columns, key: str, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
-    hit = scan_parquet(base, columns).filter(pl.col(key).is_in(keys.implode()))
-    return hit.select(pl.col(key).alias(KEY), *need).collect()
-
-
-def _base_wins(
-    files: Slice, rule: MergeRule, columns: Columns, key: str, found: Contributions, best: pl.DataFrame, late: bool
-) -> pl.Series:
+def _base_wins(base: Base, rule: MergeRule, found: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
     """The keys whose base row beats the winner of the logs."""
-    assert files.base is not None
     need = [pl.col(rule.ordering).alias(_BASE_ORDER)] if rule.ordering else []
     need += [pl.col(COMMIT_TIME).alias(_BASE_TIME)] if late else []
     challenged = best.select(KEY, KIND, *([TIME] if late else []), *([ORDER] if rule.ordering else []))
-    rows = _base_rows(files.base, columns, key, best[KEY], need).join(challenged, on=KEY, how="inner")
+    rows = base.rows(best[KEY], need).join(challenged, on=KEY, how="inner")
     newer = pl.lit(False)
     if late:
         # At one requested time the delete comes first, and a row meets only itself.
@@ -201,33 +208,11 @@ def _base_wins(
     return cuts.filter(pl.col(_CUT).is_null() | (pl.col(_BASE_TIME) >= pl.col(_CUT)))[KEY]
 
 
-def _spare_newer(
-    files: Slice, columns: Columns, key: str, found: Contributions, best: pl.DataFrame, drop: pl.Series
-) -> pl.Series:
-    """A late plain delete with no version after it removes older base rows only."""
+def _spared(base: Base, found: Contributions, best: pl.DataFrame) -> pl.Series:
+    """Keys of base rows that are newer than a late plain delete with no version after it."""
     alone = cleared(found.lines).join(best, on=KEY, how="anti").select(KEY, TIME)
-    if not alone.height:
-        return drop
-    assert files.base is not None
-    rows = _base_rows(files.base, columns, key, alone[KEY], [pl.col(COMMIT_TIME).alias(_BASE_TIME)])
-    spared = rows.join(alone, on=KEY, how="inner").filter(pl.col(_BASE_TIME) >= pl.col(TIME))[KEY]
-    return drop.filter(~drop.is_in(spared.implode())) if len(spared) else drop
-
-
-def untouched(
-    files: Slice, columns: Columns, key: str, drop: pl.Series, select: Sequence[str], predicate: pl.Expr | None
-) -> pl.DataFrame | None:
-    """Step 3: the base rows of all keys but `drop`."""
-    if files.base is None:
-        return None
-    base = scan_parquet(files.base, columns)
-    if not len(drop):
-        return (base if predicate is None else base.filter(predicate)).select(select).collect()
-    if predicate is None:
-        return base.filter(~pl.col(key).is_in(drop.implode())).select(select).collect()
-    # The predicate alone in the scan, where statistics serve it; then the keys, of what is left.
-    rows = base.filter(predicate).select(distinct(select, [key])).collect()
-    return rows.filter(~rows[key].is_in(drop.implode())).select(select)
+    rows = base.rows(alone[KEY], [pl.col(COMMIT_TIME).alias(_BASE_TIME)])
+    return rows.join(alone, on=KEY, how="inner").filter(pl.col(_BASE_TIME) >= pl.col(TIME))[KEY]
 
 
 def _merge_partial(
@@ -237,41 +222,23 @@ def _merge_partial(
     found = gather(files.blocks, rule, columns, key, need)
     after = alive(found.lines)
     folded = patches(found, after, rule, key)
-    drop = found.lines[KEY].unique() if after.height != found.lines.height else folded.keys
     if files.base is None:
         return _overlay(found, folded, need, None, None), None
-    complete = files.base_latest == NO_SAY or all((folded.row_of(c) >= 0).all() for c in need)
-    if complete:
-        return _overlay(found, folded, need, None, None), untouched(files, columns, key, drop, need, predicate)
-    base, rest = _split_base(files, columns, key, drop, need, predicate)
-    under = _under(folded, base[key], cleared(found.lines)[KEY])
-    return _overlay(found, folded, need, base, under), rest
-
-
-def _split_base(
-    files: Slice, columns: Columns, key: str, drop: pl.Series, need: list[str], predicate: pl.Expr | None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The base rows of the keys in `drop`, and the others (those that satisfy the predicate)."""
-    assert files.base is not None
-    every = distinct(need, [key])
-    base = scan_parquet(files.base, columns)
-    if predicate is not None:
-        hit = base.filter(pl.col(key).is_in(drop.implode())).select(every).collect()
-        rest = untouched(files, columns, key, drop, every, predicate)
-        assert rest is not None
-        return hit, rest
-    rows = base.select(every).collect()
-    mask = rows[key].is_in(drop.implode())
-    return rows.filter(mask), rows.filter(~mask)
-
-
-def _under(folded: Patches, base_keys: pl.Series, reset: pl.Series) -> np.ndarray:
-    """For every patched key the base row below it; -1 if there is none, or a delete lies between."""
-    rows = base_keys.alias(KEY).to_frame().with_row_index("under")
-    if len(reset):
-        rows = rows.filter(~pl.col(KEY).is_in(reset.implode()))
-    joined = folded.keys.to_frame().join(rows, on=KEY, how="left", maintain_order="left")
-    return joined["under"].cast(pl.Int64).fill_null(-1).to_numpy()
+    drop = found.lines[KEY].unique() if after.height != found.lines.height else folded.keys
+    scanned = Scanned(files.base, columns, key, predicate)
+    if files.base_latest == NO_SAY or all((folded.row_of(c) >= 0).all() for c in need):
+        return _overlay(found, folded, need, None, None), scanned.without(drop, need)
+    if predicate is None:
+        base = scanned.decode(drop, need)
+        rest = base.without(drop, need)
+    else:
+        rows = scanned.rows(drop, [pl.col(c) for c in need])
+        base, rest = Decoded.of(rows, KEY, drop), scanned.without(drop, need)
+    under = base.under(folded.keys)
+    reset = cleared(found.lines)
+    if reset.height:
+        under = np.where(folded.keys.is_in(reset[KEY].implode()).to_numpy(), -1, under)
+    return _overlay(found, folded, need, base.frame, under), rest
 
 
 def _overlay(

@@ -21,14 +21,14 @@ _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     """A column of a batch in the stored type of the declared `column`; the error names column, row and value."""
-    if not column.nullable and data.null_count:
-        row = pc.index(data.is_null(), True).as_py()
+    plain = _plain(data)
+    if not column.nullable and plain.null_count:
+        row = pc.index(plain.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
     target = stored_type(column.type, column.name)
     if _same(data.type, target) and (_same(column.type, target) or _is_text(column.type)):
         return data
     _refuse_other_kind(data.type, column)
-    plain = _plain(data)
     steps = _steps(plain.type, column.type, target)
     try:
         try:
@@ -154,6 +154,10 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(stored_type(kind, "") in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(_values_of(kind)))
 
 
+def _is_scalar_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
+
+
 def _values_of(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pt.is_dictionary(kind) else kind
 
@@ -169,9 +173,11 @@ def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> lis
 
 
 def _plain(data: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary, and list views as lists: Arrow cannot cast all of the former, nor the latter rightly."""
+    """The values of a dictionary, and list views as lists: Arrow casts not all of the former, the latter wrongly."""
     if pt.is_dictionary(data.type):
-        return pa.chunked_array([c.dictionary.take(c.indices) for c in data.chunks], data.type.value_type)
+        kind = data.type.value_type
+        kind = stored_type(kind, "") if _is_scalar_text(kind) else kind  # Arrow has no `take` for string views
+        return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in data.chunks], kind)
     if pt.is_list_view(data.type) or pt.is_large_list_view(data.type):
         item = data.type.value_field
         kind = pa.list_(item) if pt.is_list_view(data.type) else pa.large_list(item)

@@ -44,7 +44,7 @@ def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool
         result, odd = _composite_hashes(units, offsets, fields)
     else:
         result = np.uint32(31) + _string_hashes(units, offsets)
-        odd = _odd_rows(keys, fields[0])
+        odd = _odd_rows(keys, fields[0]) if (units == _COMMA).any() else np.empty(0, np.intp)
     for row in odd:
         result[row] = list_hash(hudi_values(keys[row].as_py(), fields))
     return result
@@ -53,8 +53,6 @@ def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool
 def _odd_rows(keys: pa.StringArray, field: str) -> npt.NDArray[np.intp]:
     """Single keys inside which Hudi would look for values: those with a comma and the field's name with a colon."""
     named = pc.match_substring(keys, f"{field}:")
-    if not pc.any(named).as_py():
-        return np.empty(0, np.intp)
     return np.flatnonzero(pc.and_(named, pc.match_substring(keys, ",")).to_numpy(zero_copy_only=False))
 
 
@@ -83,7 +81,7 @@ def _string_hashes(units: _Units, offsets: _Offsets) -> Hashes:
 
 def _horner(rows: _Units) -> Hashes:
     result = np.zeros(rows.shape[0], np.uint32)
-    for column in rows.T:
+    for column in rows.T.astype(np.uint32):
         result *= np.uint32(31)
         result += column
     return result
@@ -139,6 +137,7 @@ def _composite_hashes(units: _Units, offsets: _Offsets, fields: tuple[str, ...])
         ends = offsets[rows + 1] if last else commas[first_comma[rows] + index]
         colon = colons[first_colon[rows] + index]
         good &= (colon == begins + len(name)) & (colon < ends)
+        good &= _hashes_from(sums, begins, np.maximum(colon, begins)) == np.uint32(string_hash(name))
         starts = np.minimum(colon + 1, ends)
         folded = folded * np.uint32(31) + _value_hashes(units, sums, starts, ends)
         begins = ends + 1

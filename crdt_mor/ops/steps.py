@@ -30,6 +30,7 @@ class Put:
 
     path: str
     data: bytes
+    durable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,9 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """-> None; what others have put in the folder now survives a power cut."""
+    """-> None; the object, which somebody else may have put, now survives a power cut."""
 
-    folder: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +114,15 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
 def perform(step: Step, store: Store, environment: Environment) -> object:
     """Do one operation and return its result."""
     match step:
-        case Put(path, data):
+        case Put(path, data, durable):
             try:
-                return store.put(path, data)
+                return store.put(path, data, durable=durable)
             except CommitUnknownError:
                 return None
         case Delete(path):
             store.delete(path)
-        case Settle(folder):
-            store.settle(folder)
+        case Settle(path):
+            store.settle(path)
         case Pause(attempt):
             environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
         case _:

@@ -120,7 +120,9 @@ class Write:
         if self._schema.grow(schema) == self._schema:
             return
         grown = self.session.remember(self.session.run(lifecycle.grow(self.session.publisher, self.value, schema)))
-        self._schema = TableSchema.from_json(grown.schema)
+        # Columns that others have added since this write began are not asked for: nobody aborts because of others.
+        known = dict.fromkeys([*self._schema.declared.names, *schema.names])
+        self._schema = TableSchema.from_json(grown.schema).select(known)
 
     def _check_columns(self, rows: pa.Table) -> None:
         key = self.config.key

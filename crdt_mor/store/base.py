@@ -29,8 +29,11 @@ class Store(Protocol):
         """The whole object; None if there is none."""
         ...
 
-    def put(self, path: str, data: bytes) -> bool:
-        """Create the object, durably and whole, if there is none: True. False if there is one already."""
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        """Create the object, durably and whole, if there is none: True. False if there is one already.
+
+        `durable=False` is for hints: whole for every reader, but a power cut may lose or empty it.
+        """
         ...
 
     def stat(self, path: str) -> Stat | None:
@@ -53,11 +56,11 @@ class Store(Protocol):
         """Set the modification time of an empty object to now, creating it if need be. Not durable: for heartbeats."""
         ...
 
-    def settle(self, folder: str) -> None:
-        """Make what was put in `folder` or deleted from it, by anyone, last through a power cut.
+    def settle(self, path: str) -> None:
+        """Make an object that another process put last through a power cut, if it is there.
 
-        `put` does this for its own object. Whoever acts on an object that another process put, or relies on a deletion,
-        settles the folder first.
+        `put` does this for its own object, but its process may have died before it could: whoever acts on an object
+        that it did not put itself settles it first.
         """
         ...
 

@@ -38,6 +38,7 @@ TEMP_EXPIRY_MS = 24 * 3600 * 1000
 
 _CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
+_DURABLE_FILES_NOTED = 64
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
@@ -50,6 +51,7 @@ class LocalStore:
         self.root = Path(os.path.abspath(root))
         self._nonce = nonce or SystemEnvironment().nonce
         self._durable_folders: set[str] = set()
+        self._durable_files: dict[str, None] = {}
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -63,17 +65,17 @@ class LocalStore:
             except (*_NOT_THERE, IsADirectoryError):
                 return None
 
-    def put(self, path: str, data: bytes) -> bool:
-        """Create the object, durably and whole, if there is none: True. False if there is one already."""
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        """Create the object, whole and as a rule durably, if there is none: True. False if there is one already."""
         target = self._at(path)
         if os.path.lexists(target):
             return False
         with _answering("put", path):
             try:
-                return self._put(path, target, data)
+                return self._put(path, target, data, durable)
             except FileNotFoundError:  # a folder, or our temporary file, was removed under us: nothing was linked
                 self._durable_folders.clear()
-                return self._put(path, target, data)
+                return self._put(path, target, data, durable)
 
     def stat(self, path: str) -> Stat | None:
         """Size and age of an object; None if there is none."""
@@ -101,7 +103,7 @@ class LocalStore:
         return sorted(found, key=lambda stat: stat.path)
 
     def delete(self, path: str) -> None:
-        """Remove the object; removing what is not there is fine. `settle` makes it last through a power cut."""
+        """Remove the object; removing what is not there is fine. After a power cut it may be back."""
         with _answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             os.unlink(self._at(path))
 
@@ -110,11 +112,13 @@ class LocalStore:
         with _answering("touch", path):
             self._touch(path)
 
-    def settle(self, folder: str) -> None:
-        """Make what is in `folder` now, and what is gone from it, last through a power cut: whoever acts on an object
-        that another process put does this first, since that process may have died before it could."""
-        with _answering("settle", folder), suppress(*_NOT_THERE):
-            _fsync_path(self._folder(folder_path(folder)))
+    def settle(self, path: str) -> None:
+        """Make an object last through a power cut; nothing to do for one that this store made durable itself."""
+        if path in self._durable_files:
+            return
+        with _answering("settle", path), suppress(*_NOT_THERE):
+            _fsync_path(os.path.dirname(self._at(path)))
+            self._note_durable(path)
 
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""
@@ -136,7 +140,13 @@ class LocalStore:
             self.delete(path)
         return dead
 
-    def _put(self, path: str, target: str, data: bytes) -> bool:
+    def _note_durable(self, path: str) -> None:
+        self._durable_files[path] = None
+        while len(self._durable_files) > _DURABLE_FILES_NOTED:
+            with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
+                del self._durable_files[next(iter(self._durable_files))]
+
+    def _put(self, path: str, target: str, data: bytes, durable: bool) -> bool:
         """The steps of a put. An `OSError` says that nothing was published."""
         folder = path.rpartition("/")[0]
         self._make_durable(TEMP_FOLDER)
@@ -145,10 +155,13 @@ class LocalStore:
         try:
             if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
                 return False
-            _fsync_path(temp)
+            if durable:
+                _fsync_path(temp)
             if not self._link(temp, target, path):
                 return False
-            self._publish(folder, path)
+            if durable:
+                self._publish(folder, path)
+                self._note_durable(path)
             return True
         finally:
             with suppress(OSError):

@@ -33,7 +33,7 @@ class MemoryStore:
             found = self._objects.get(object_path(path))
         return None if found is None else found[0]
 
-    def put(self, path: str, data: bytes) -> bool:
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Create the object if there is none: True. False if there is one already."""
         content = bytes(data)
         with self._lock:
@@ -68,9 +68,9 @@ class MemoryStore:
             content, _ = self._objects.get(object_path(path), (b"", 0))
             self._objects[path] = (content, self._clock())
 
-    def settle(self, folder: str) -> None:
+    def settle(self, path: str) -> None:
         """Nothing to wait for: memory keeps what it has until it keeps nothing."""
-        folder_path(folder)
+        object_path(path)
 
     def now_ms(self) -> int:
         """The store's own clock."""

@@ -181,7 +181,7 @@ class History:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("key_column", [None, "k"])
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**9), stable_form=st.booleans(), promote=st.booleans())
 def test_any_history_reads_as_the_fold_of_its_commits(
     rule: str, key_column: str | None, seed: int, stable_form: bool, promote: bool

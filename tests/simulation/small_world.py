@@ -24,9 +24,10 @@ and `tests/simulation/test_small_world.py` checks on whole runs that equal keys 
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
 from typing import Any
@@ -36,8 +37,9 @@ from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.ops.protocol import VERSIONS, version_path
 from crdt_mor.ops.steps import (
-    Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Stat, Step, Steps, StoreNow, Walk,
+    Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Step, Steps, StoreNow, Walk,
 )  # fmt: skip
+from crdt_mor.store.base import Stat
 
 HUDI = ".hoodie/timeline"
 Objects = tuple[tuple[str, Hashable], ...]
@@ -159,6 +161,15 @@ class Local:
     moves: dict[Hashable, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What an actor does next in a given store: reads, each with the local state after it, and then one change of the
+    store (several `ends`: a put may be hit by a fault, a cleaner may choose)."""
+
+    ends: tuple[tuple[int, int], ...]
+    reads: tuple[tuple[Any, int], ...]
+
+
 # --- the search -------------------------------------------------------------------------------------------------------
 
 
@@ -173,19 +184,27 @@ class World:
         faults: int = 0,
         deletions: bool = True,
         faulty: Callable[[Put], bool] = lambda put: True,
+        reads_wait: bool = True,
         check_leftovers: bool = False,
     ) -> None:
         self.actors = actors
         self.deletions = deletions
         self.faulty = faulty
+        self.reads_wait = reads_wait
         self.check_leftovers = check_leftovers
         self._stores: list[Objects] = []
         self._store_ids: dict[Objects, int] = {}
         log = tuple(sorted(data for path, data in objects.items() if path.startswith(VERSIONS)))
         self.first = self._store({**objects, LOG: log, FAULTS: faults, FLYING: None})
-        self._moves: list[dict[int, tuple[tuple[int, int], ...]]] = [{} for _ in actors]
+        self._blocks: list[dict[int, Block]] = [{} for _ in actors]
+        self._overtaken: list[dict[tuple[int, int, int], tuple[int, ...]]] = [{} for _ in actors]
         self._changes: dict[int, tuple[int, ...]] = {}
-        self.states = 0
+        self.parents: dict[int, int] = {}
+
+    @property
+    def stores(self) -> set[Objects]:
+        """Every store that was met."""
+        return set(self._stores)
 
     def _store(self, objects: dict[str, Hashable]) -> int:
         key = tuple(sorted(objects.items(), key=lambda item: item[0]))
@@ -196,79 +215,90 @@ class World:
             check_store(objects)
         return found
 
-    def search(self, limit: int | None = None, depth: int | None = None) -> int:
-        """Visit every state that can be reached; returns how many there are. Raises `Violation` with the trace."""
-        start = (self.first, *(self._enter(actor, ()) for actor in self.actors))
-        parents: dict[int, int] = {}
-        code = _pack(start)
-        parents[code] = -1
+    def search(self, limit: int | None = None) -> int:
+        """Visit every state that can be reached; returns how many. Raises `Violation` with the steps that lead there."""
+        code = _pack((self.first, *(self._enter(actor, ()) for actor in self.actors)))
+        parents = self.parents = {code: -1}
         frontier = deque([code])
-        ends: list[int] = []
-        count = len(self.actors)
-        moves, changes = self._moves, self._changes
-        masks = [~(_MASK << (_BITS * (i + 1)) | _MASK) for i in range(count)]
-        levels, left = 0, 1
-        while frontier:
+        while frontier and (limit is None or len(parents) <= limit):
             code = frontier.popleft()
-            store = code & _MASK
-            rest = code >> _BITS
-            moved = False
             try:
-                for i in range(count):
-                    local = rest & _MASK
-                    rest >>= _BITS
-                    key = store << _BITS | local
-                    found = moves[i].get(key)
-                    if found is None:
-                        found = moves[i][key] = self._step(self.actors[i], store, local)
-                    for to_store, to_local in found:
-                        moved = True
-                        to = code & masks[i] | to_local << (_BITS * (i + 1)) | to_store
-                        if to not in parents:
-                            parents[to] = code
-                            frontier.append(to)
-                found_stores = changes.get(store)
-                if found_stores is None:
-                    found_stores = changes[store] = self._change(store)
-                for to_store in found_stores:
-                    to = code & ~_MASK | to_store
+                for to in self._successors(code):
                     if to not in parents:
                         parents[to] = code
                         frontier.append(to)
-                if self.check_leftovers and not moved:
-                    check_end(dict(self._stores[store]))
             except Violation as violation:
-                raise Violation(f"{violation}\n" + self.trace(parents, code)) from violation
-            left -= 1
-            if left == 0:
-                levels, left = levels + 1, len(frontier)
-                if depth is not None and levels >= depth:
-                    break
-            if limit is not None and len(parents) > limit:
-                break
-        self.states = len(parents)
-        self.parents = parents
-        return self.states
+                raise Violation(f"{violation}\n{self._trace(code)}") from violation
+        return len(parents)
+
+    def _successors(self, code: int) -> Iterator[int]:
+        store = code & _MASK
+        locals_ = _unpack(code, len(self.actors))
+        over = True
+        for i, local in enumerate(locals_):
+            for to_store, to_local in self._block(i, store, local).ends:
+                over = False
+                yield from self._overtaking(store, locals_, to_store, i, to_local)
+        for to_store in self._change(store):
+            yield from self._overtaking(store, locals_, to_store, -1, 0)
+        if over and self.check_leftovers:
+            check_end(dict(self._stores[store]))
+
+    def _overtaking(self, store: int, locals_: Sequence[int], to_store: int, mover: int, moved: int) -> Iterator[int]:
+        """The states after a change of the store: each other actor has read what changes before it, or has not."""
+        codes = [to_store]
+        for i, local in enumerate(locals_):
+            shift = _BITS * (i + 1)
+            if i == mover:
+                codes = [code | moved << shift for code in codes]
+                continue
+            overtaken = self._overtaken[i].get((store, to_store, local))
+            if overtaken is None:
+                overtaken = self._overtaken[i][store, to_store, local] = self._read_before(i, store, to_store, local)
+            codes = [code | option << shift for code in codes for option in overtaken]
+        yield from codes
+
+    def _read_before(self, i: int, store: int, to_store: int, local: int) -> tuple[int, ...]:
+        before, after = dict(self._stores[store]), dict(self._stores[to_store])
+        reads = self._block(i, store, local).reads
+        return tuple({local: 0} | {to_local: 0 for step, to_local in reads if _differs(step, before, after)})
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
-    def _step(self, actor: Actor, store: int, local: int) -> tuple[tuple[int, int], ...]:
-        step = actor.local[local].step
-        if step is None:
-            return ()
-        objects = dict(self._stores[store])
-        found = []
-        for reply, after in self._perform(step, objects):
-            to_store = store if after is None else self._store(after)
-            to_local = self._reply(actor, local, reply)
-            ended = actor.local[to_local]
-            if ended.step is None:
-                check_result(ended.result, dict(self._stores[to_store]))
-            while isinstance(actor.local[to_local].step, Saw):
-                check_saw(actor.local[to_local].step, objects)
-                to_local = self._reply(actor, to_local, None)
-            found.append((to_store, to_local))
-        return tuple(found)
+    def _block(self, i: int, store: int, local: int) -> Block:
+        """What an actor does in this store up to its next change of it."""
+        found = self._blocks[i].get(store << _BITS | local)
+        if found is None:
+            found = self._blocks[i][store << _BITS | local] = self._run(self.actors[i], store, local)
+        return found
+
+    def _run(self, actor: Actor, store: int, local: int) -> Block:
+        objects: dict[str, Any] = dict(self._stores[store])
+        reads: list[tuple[Step | Pick, int]] = []
+        ends: list[tuple[int, int]] = []
+        met = {local}
+        waiting = [local]
+        while waiting:
+            local = waiting.pop()
+            step = actor.local[local].step
+            if step is None:
+                check_result(actor.local[local].result, objects)
+                continue
+            if isinstance(step, Saw):
+                check_saw(step, objects)
+            for reply, after in self._perform(step, objects):
+                to_local = self._reply(actor, local, reply)
+                if after is not None or not self.reads_wait:
+                    to_store = store if after is None else self._store(after)
+                    if actor.local[to_local].step is None:
+                        check_result(actor.local[to_local].result, after or objects)
+                    ends.append((to_store, to_local))
+                    continue
+                reads.append((step, to_local))
+                if to_local not in met:
+                    met.add(to_local)
+                    waiting.append(to_local)
+        return Block(tuple(ends), tuple(reads))
 
     def _perform(self, step: Step | Pick, objects: dict[str, Any]) -> list[tuple[object, dict[str, Hashable] | None]]:
         match step:
@@ -277,11 +307,13 @@ class World:
             case Exists(path):
                 return [(_stat(path) if path in objects else None, None)]
             case List(folder):
-                return [([_stat(p) for p in sorted(objects) if p.rpartition("/")[0] == folder], None)]
+                return [(_listed(objects, folder), None)]
             case Walk():
-                return [([_stat(p) for p in sorted(objects) if not p.startswith((".hoodie", "!"))], None)]
+                return [(_walked(objects), None)]
             case Delete(path):
-                return [(None, {p: data for p, data in objects.items() if p != path})]
+                return [(None, {p: data for p, data in objects.items() if p != path} if path in objects else None)]
+            case Saw():
+                return [(None, None)]
             case Pick():
                 tail = decoded(objects[LOG][-1])
                 return [((tail, p.requested), None) for p in tail.pending]
@@ -300,19 +332,20 @@ class World:
 
     def _change(self, store: int) -> tuple[int, ...]:
         """What happens to the store without any actor."""
+        if store in self._changes:
+            return self._changes[store]
         objects: dict[str, Any] = dict(self._stores[store])
         found = []
         if objects[FLYING] is not None:
             path, data = objects[FLYING]
             found.append(self._store({**(land(objects, path, data) or objects), FLYING: None}))
         if self.deletions:
-            tail = len(objects[LOG])
             genuine = [p for p in sorted(objects) if p.startswith(VERSIONS) and objects[p] in objects[LOG]]
             ghosts = [p for p in objects if p.startswith(VERSIONS) and objects[p] not in objects[LOG]]
             for path in [*ghosts, *(genuine[:1] if len(genuine) > 1 else [])]:
                 found.append(self._store({p: data for p, data in objects.items() if p != path}))
-            assert tail
-        return tuple(found)
+        self._changes[store] = tuple(found)
+        return self._changes[store]
 
     # --- replaying --------------------------------------------------------------------------------------------------
 
@@ -359,25 +392,20 @@ class World:
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
-    def trace(self, parents: dict[int, int], code: int) -> str:
+    def _trace(self, code: int) -> str:
         """The steps that led to a state, in words."""
         path = []
         while code != -1:
             path.append(code)
-            code = parents[code]
+            code = self.parents[code]
         path.reverse()
         lines = []
-        for before, after in zip(path, path[1:], strict=False):
-            a, b = _unpack(before, len(self.actors)), _unpack(after, len(self.actors))
-            for i, actor in enumerate(self.actors, 1):
-                if a[i] != b[i]:
-                    lines.append(f"  {actor.name}: {_words(actor.local[a[i]].step)}")
-                    break
-            else:
-                gone = set(dict(self._stores[a[0]])) - set(dict(self._stores[b[0]]))
-                lines.append(f"  deleted: {gone}" if gone else "  a put landed late")
-        last = _unpack(path[-1], len(self.actors))
-        lines += [f"  then {actor.name}: {_words(actor.local[i].step)}" for actor, i in zip(self.actors, last[1:], strict=True)]
+        for before, after in itertools.pairwise(path):
+            was, now = (dict(self._stores[c & _MASK]) for c in (before, after))
+            for actor, a, b in zip(self.actors, _unpack(before, len(self.actors)), _unpack(after, len(self.actors)), strict=True):
+                if a != b:
+                    lines += [f"  {actor.name}: {_words(step)}" for step in _between(actor, a, b)]
+            lines += [f"      gone: {p}" for p in was.keys() - now.keys()] + [f"      new: {p}" for p in now.keys() - was.keys()]
         return "\n".join(lines)
 
 
@@ -390,12 +418,51 @@ def _pack(parts: Sequence[int]) -> int:
 
 
 def _unpack(code: int, count: int) -> list[int]:
-    return [code >> (_BITS * i) & _MASK for i in range(count + 1)]
+    return [code >> (_BITS * (i + 1)) & _MASK for i in range(count)]
 
 
 @lru_cache(maxsize=None)
 def _stat(path: str) -> Stat:
     return Stat(path, 0, 0)
+
+
+def _between(actor: Actor, a: int, b: int) -> list[object]:
+    """The steps of an actor from one of its local states to another, as far as one history shows them."""
+    came = {a: (None, -1)}
+    waiting = deque([a])
+    while waiting and b not in came:
+        at = waiting.popleft()
+        for to in actor.local[at].moves.values():
+            if to not in came:
+                came[to] = (actor.local[at].step, at)
+                waiting.append(to)
+    steps: list[object] = []
+    while b in came and b != a:
+        step, b = came[b]
+        steps.append(step)
+    return steps[::-1]
+
+
+def _differs(step: Step | Pick | Saw, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether a step that changes nothing in `before` would not do the same in `after`."""
+    match step:
+        case List(folder):
+            return _listed(before, folder) != _listed(after, folder)
+        case Walk():
+            return _walked(before) != _walked(after)
+        case Pick():
+            return before[LOG] != after[LOG]
+        case Read(path) | Exists(path) | Put(path, _) | Delete(path):
+            return before.get(path) != after.get(path)
+    return False
+
+
+def _listed(objects: dict[str, Any], folder: str) -> list[Stat]:
+    return [_stat(path) for path in sorted(objects) if path.rpartition("/")[0] == folder]
+
+
+def _walked(objects: dict[str, Any]) -> list[Stat]:
+    return [_stat(path) for path in sorted(objects) if not path.startswith((".hoodie", "!"))]
 
 
 def _words(step: object) -> str:

@@ -104,11 +104,18 @@ def test_touch_makes_an_empty_object_and_then_moves_its_time_only(store: Store) 
     assert store.read("full") == b"kept"
 
 
-def test_settling_a_folder_that_is_not_there_is_fine(store: Store) -> None:
-    store.settle("no/such/folder")
+def test_settling_what_is_there_or_not_leaves_it_as_it_is(store: Store) -> None:
+    store.settle("no/such/object")
     store.put("a/x", b"1")
-    store.settle("a")
-    store.settle("")
+    store.settle("a/x")
+    assert store.read("a/x") == b"1"
+    assert store.stat("no/such/object") is None
+
+
+def test_what_need_not_be_durable_is_whole_and_put_once_all_the_same(store: Store) -> None:
+    assert store.put("a/hint", b"1", durable=False)
+    assert not store.put("a/hint", b"2", durable=False)
+    assert store.read("a/hint") == b"1"
 
 
 @pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a//b", "a/./b", "a/", "a\0b"])

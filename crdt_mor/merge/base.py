@@ -1,0 +1,89 @@
+"""The base of a slice, in the two ways a merge reads it.
+
+    Scanned   keys are dropped inside the Parquet scan; a predicate too. Asking for single rows is a scan of its own
+    Decoded   all rows in memory, once; where each touched key lies is found once. For merges that must look at touched
+              rows anyway (an ordering column, a partial update): one decode instead of two
+
+Both answer the same two questions: the rows of some keys, and all rows but those of some keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from crdt_mor.merge.blocks import Columns, distinct
+from crdt_mor.merge.contributions import KEY, scan
+
+PLACE = "place"
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A base file that is read as it is needed."""
+
+    source: str | bytes
+    columns: Columns
+    key: str
+    predicate: pl.Expr | None = None
+
+    def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
+        """`key` and `need` of the rows of `keys`."""
+        hit = scan(self.source, self.columns).filter(pl.col(self.key).is_in(keys.implode()))
+        return hit.select(pl.col(self.key).alias(KEY), *need).collect()
+
+    def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
+        """All rows for which the predicate holds, but those of the keys in `drop`."""
+        base = scan(self.source, self.columns)
+        if self.predicate is None:
+            rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
+            return rest.select(select).collect()
+        # The predicate alone in the scan, where statistics serve it; then the keys, of what is left.
+        found = base.filter(self.predicate)
+        if not len(drop):
+            return found.select(select).collect()
+        rows = found.select(distinct(select, [self.key])).collect()
+        return rows.filter(~rows[self.key].is_in(drop.implode())).select(select)
+
+    def decode(self, keys: pl.Series, need: Sequence[str]) -> Decoded:
+        """All rows, and where those of `keys` are."""
+        rows = scan(self.source, self.columns).select(distinct(need, [self.key])).collect()
+        return Decoded.of(rows, self.key, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`placed`: each touched key that the base has, and the position of its row."""
+
+    frame: pl.DataFrame
+    placed: pl.DataFrame
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, key: str, keys: pl.Series) -> Decoded:
+        """Find `keys` (distinct) in `frame`."""
+        places = frame.lazy().select(pl.col(key).alias(KEY)).with_row_index(PLACE)
+        return cls(frame, places.join(keys.alias(KEY).to_frame().lazy(), on=KEY, how="semi").collect())
+
+    def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
+        """`key` and `need` of the rows of `keys`, all of which were looked for."""
+        hit = self.placed.join(keys.alias(KEY).to_frame(), on=KEY, how="semi")
+        narrow = self.frame.select(need)[hit[PLACE]] if need else pl.DataFrame()
+        return narrow.with_columns(hit[KEY]).select(KEY, *narrow.columns)
+
+    def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
+        """All rows but those of the keys in `drop`, all of which were looked for."""
+        hit = self.placed.join(drop.alias(KEY).to_frame(), on=KEY, how="semi")
+        keep = np.ones(self.frame.height, dtype=bool)
+        keep[hit[PLACE].to_numpy()] = False
+        return self.frame.select(select).filter(pl.Series(keep))
+
+    def under(self, keys: pl.Series) -> np.ndarray:
+        """The position of each key's row; -1 for those that the base has not."""
+        joined = keys.alias(KEY).to_frame().join(self.placed, on=KEY, how="left", maintain_order="left")
+        return joined[PLACE].cast(pl.Int64).fill_null(-1).to_numpy()
+
+
+Base = Scanned | Decoded

@@ -1,0 +1,877 @@
+"""The shapes of tables that we write, and what Hudi's readers are to say of each.
+
+`docs/interop.md` shows the same list to users; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from crdt_mor import Table
+from crdt_mor.table import Transaction
+from payloads import PartialUpdate
+from tests.model.test_schema import SUPPORTED, _limits, _type
+
+Verdict = Literal["equal", "refused", "differs"]
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("v", pa.string())])
+
+
+class Maker:
+    """Makes one table; transactions that it opens stay open until the test is over, unless it completes them."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        self.root = root
+        self.stack = stack
+
+    def create(self, schema: pa.Schema = SCHEMA, **settings: object) -> Table:
+        settings = {"key": "id", "name": self.root.name, "buckets": 2, **settings}
+        return Table.create(self.root, schema, **settings)  # type: ignore[arg-type]
+
+    def begin(self, table: Table) -> Transaction:
+        """A write that has begun; `end` completes it, else it is still pending when others read."""
+        tx = table.transaction()
+        tx.__enter__()
+        self.stack.callback(tx.__exit__, ValueError, ValueError("the test is over"), None)
+        return tx
+
+    @staticmethod
+    def end(tx: Transaction) -> None:
+        tx.__exit__(None, None, None)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A table, and what others say of it. `why`: the reason, where it is not our rows."""
+
+    build: Callable[[Maker], Table]
+    hudi_rs: Verdict
+    spark: Verdict
+    why: str
+
+    @property
+    def name(self) -> str:
+        return self.build.__name__
+
+    @property
+    def title(self) -> str:
+        """The shape in words, as the page has it."""
+        assert self.build.__doc__ is not None
+        return self.build.__doc__.strip().rstrip(".")
+
+
+SHAPES: list[Shape] = []
+
+
+def shape(
+    hudi_rs: Verdict = "equal", spark: Verdict = "equal", why: str = ""
+) -> Callable[[Callable[[Maker], Table]], Callable[[Maker], Table]]:
+    """Add a shape to the list."""
+
+    def add(build: Callable[[Maker], Table]) -> Callable[[Maker], Table]:
+        SHAPES.append(Shape(build, hudi_rs, spark, why))
+        return build
+
+    return add
+
+
+def rows(names: Iterable[int], n: int, v: str = "") -> pa.Table:
+    """A batch: keys k0, k1, ..., all with `n` and `v`."""
+    names = list(names)
+    return pa.table({"id": [f"k{i}" for i in names], "n": [n] * len(names), "v": [v or f"v{n}"] * len(names)}, SCHEMA)
+
+
+def keys(*numbers: int) -> list[str]:
+    return [f"k{i}" for i in numbers]
+
+
+# --- overwrite-latest, the default ------------------------------------------------------------------------------------
+
+
+@shape()
+def empty(make: Maker) -> Table:
+    """default, nothing written."""
+    return make.create()
+
+
+@shape()
+def log_only(make: Maker) -> Table:
+    """default, log files only: appends, upserts, deletes, a key that came back."""
+    table = make.create()
+    table.append(rows(range(20), 1))
+    table.upsert(rows(range(5, 10), 2))
+    table.delete(keys=keys(0, 1, 5))
+    table.upsert(rows([1, 30], 3))
+    return table
+
+
+@shape()
+def everything_deleted(make: Maker) -> Table:
+    """default, log files only, every row deleted."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    table.delete(filter="n = 1")
+    return table
+
+
+@shape()
+def many_statements(make: Maker) -> Table:
+    """default, upserts and deletes of the same keys in one commit."""
+    table = make.create()
+    table.append(rows(range(10), 1))
+    with table.transaction() as tx:
+        tx.delete(keys=keys(0, 1, 2))
+        tx.upsert(rows([1, 20], 2))
+        tx.delete(keys=keys(20, 3))
+        tx.upsert(rows([3], 3))
+    return table
+
+
+@shape()
+def rolled_back(make: Maker) -> Table:
+    """default, a write rolled back between others."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    tx = make.begin(table)
+    tx.upsert(rows([0], 99))
+    tx.__exit__(ValueError, ValueError("no"), None)
+    table.upsert(rows([1], 2))
+    return table
+
+
+@shape()
+def pending_write(make: Maker) -> Table:
+    """default, a write pending that has begun before others."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    make.begin(table).upsert(rows([0], 99))
+    table.upsert(rows([1], 2))
+    return table
+
+
+@shape()
+def overlapping(make: Maker) -> Table:
+    """default, log files only, writes that end in another order than they began in."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    a, b = make.begin(table), make.begin(table)
+    a.upsert(rows([0, 1, 2, 3], 2))
+    b.upsert(rows([0, 1], 3))
+    b.delete(keys=keys(2))
+    make.end(b)
+    make.end(a)
+    return table
+
+
+@shape()
+def compacted(make: Maker) -> Table:
+    """default, compacted, nothing pending."""
+    table = log_only(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def compacted_and_written(make: Maker) -> Table:
+    """default, compacted, then upserts and deletes."""
+    table = compacted(make)
+    table.upsert(rows([1, 2, 40], 4))
+    table.delete(keys=keys(3, 30))
+    return table
+
+
+@shape()
+def compacted_twice(make: Maker) -> Table:
+    """default, compacted twice, then upserts."""
+    table = compacted_and_written(make)
+    table.maintenance.compact()
+    table.upsert(rows([3, 41], 5))
+    return table
+
+
+@shape()
+def compacted_empty(make: Maker) -> Table:
+    """default, compacted to base files without rows."""
+    table = everything_deleted(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def compacted_empty_and_written(make: Maker) -> Table:
+    """default, compacted to base files without rows, then upserts."""
+    table = compacted_empty(make)
+    table.upsert(rows([1, 9], 2))
+    return table
+
+
+@shape()
+def compacted_beside_a_writer(make: Maker) -> Table:
+    """default, compacted beside a pending write; tombstones carried."""
+    table = make.create()
+    table.append(rows(range(10), 1))
+    table.delete(keys=keys(9))
+    make.begin(table).upsert(rows([0, 1, 9], 99))
+    table.upsert(rows([0], 2))
+    table.delete(keys=keys(1))
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def convergence(make: Maker) -> Table:
+    """default, A begins, B upserts and deletes A's keys, compaction runs, A completes."""
+    table = make.create()
+    table.append(rows(range(10), 1))
+    a, b = make.begin(table), make.begin(table)
+    a.upsert(rows([0, 1, 2, 3, 20], 2))
+    a.delete(keys=keys(4, 5))
+    b.upsert(rows([0, 1, 4], 3))
+    b.delete(keys=keys(2, 6, 20))
+    make.end(b)
+    table.maintenance.compact()
+    make.end(a)
+    return table
+
+
+@shape()
+def convergence_compacted_again(make: Maker) -> Table:
+    """default, the same, and compacted again."""
+    table = convergence(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def two_stragglers(make: Maker) -> Table:
+    """default, two stragglers across two compactions, a write between them."""
+    table = make.create(buckets=1)
+    table.append(rows(range(10), 1))
+    first = make.begin(table)
+    table.upsert(rows([0, 1, 2], 2))
+    second = make.begin(table)
+    table.upsert(rows([1], 3))
+    table.delete(keys=keys(2, 3))
+    table.maintenance.compact()
+    second.upsert(rows([0, 1, 2, 3, 4], 5))
+    second.delete(keys=keys(5))
+    make.end(second)
+    table.delete(keys=keys(4))
+    table.maintenance.compact()
+    first.upsert(rows([0, 1, 2, 3, 4, 5, 6], 4))
+    first.delete(keys=keys(7))
+    make.end(first)
+    return table
+
+
+@shape()
+def planned(make: Maker) -> Table:
+    """default, a compaction scheduled and not executed."""
+    table = log_only(make)
+    table.maintenance.plan_compaction()
+    return table
+
+
+@shape()
+def planned_and_written(make: Maker) -> Table:
+    """default, a compaction scheduled and not executed, a straggler and another write after it."""
+    table = make.create()
+    table.append(rows(range(10), 1))
+    a = make.begin(table)
+    a.upsert(rows([0, 1, 2, 20], 2))
+    table.upsert(rows([0], 3))
+    table.delete(keys=keys(1, 20))
+    table.maintenance.plan_compaction()
+    make.end(a)
+    table.upsert(rows([5, 21], 4))
+    table.delete(keys=keys(6))
+    return table
+
+
+@shape()
+def planned_over_a_base(make: Maker) -> Table:
+    """default, compacted, written, a second compaction scheduled beside a pending write."""
+    table = compacted(make)
+    a = make.begin(table)
+    a.upsert(rows([2, 3], 4))
+    table.delete(keys=keys(2))
+    table.maintenance.plan_compaction()
+    table.upsert(rows([7], 5))
+    make.begin(table).upsert(rows([7], 99))
+    make.end(a)
+    return table
+
+
+@shape()
+def plan_cancelled(make: Maker) -> Table:
+    """default, a compaction scheduled and cancelled, written after."""
+    table = log_only(make)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    table.maintenance.cancel(plan.barrier)
+    table.upsert(rows([2], 7))
+    return table
+
+
+@shape()
+def some_groups_compacted(make: Maker) -> Table:
+    """default, only the file groups with enough log files compacted."""
+    table = make.create(buckets=4)
+    table.append(rows(range(3), 1))
+    table.upsert(rows(range(2), 2))
+    table.upsert(rows(range(1), 3))
+    table.maintenance.compact(log_files_min=3)
+    table.delete(keys=keys(1))
+    return table
+
+
+@shape()
+def many_commits(make: Maker) -> Table:
+    """default, two hundred commits."""
+    table = make.create(buckets=1)
+    table.append(rows(range(50), 0))
+    for n in range(200):
+        table.upsert(rows([n % 50], n + 1)) if n % 7 else table.delete(keys=keys(n % 50))
+    return table
+
+
+# --- partitions and keys ----------------------------------------------------------------------------------------------
+
+PLACES = pa.schema([("id", pa.string()), ("region", pa.string()), ("day", pa.date32()), ("n", pa.int64())])
+
+
+def places(names: Iterable[int], n: int) -> pa.Table:
+    names = list(names)
+    first = dt.date(2026, 1, 1)
+    return pa.table(
+        {
+            "id": [f"k{i}" for i in names],
+            "region": ["eu west" if i % 2 else "us" for i in names],
+            "day": [first + dt.timedelta(days=i % 3) for i in names],
+            "n": [n] * len(names),
+        },
+        PLACES,
+    )
+
+
+def _write_places(make: Maker, **settings: object) -> Table:
+    table = make.create(PLACES, **settings)
+    table.append(places(range(12), 1))
+    table.maintenance.compact()
+    table.upsert(places(range(4), 2))
+    table.delete(places([0, 5], 0).select(["id", "region", "day"]))
+    return table
+
+
+@shape()
+def hive_partitions(make: Maker) -> Table:
+    """default, hive style partitions, compacted and written."""
+    return _write_places(make, partition_by="region")
+
+
+@shape()
+def plain_partitions(make: Maker) -> Table:
+    """default, plain partitions, compacted and written."""
+    return _write_places(make, partition_by="region", hive_style=False)
+
+
+@shape()
+def hive_partitions_by_two(make: Maker) -> Table:
+    """default, hive style partitions by two columns, one a date, composite key text."""
+    return _write_places(make, partition_by=["region", "day"])
+
+
+@shape()
+def plain_partitions_by_two(make: Maker) -> Table:
+    """default, plain partitions by two columns, one a date."""
+    return _write_places(make, partition_by=["region", "day"], hive_style=False)
+
+
+@shape()
+def hive_partitions_by_date(make: Maker) -> Table:
+    """default, hive style partitions by a date."""
+    return _write_places(make, partition_by="day")
+
+
+@shape()
+def plain_partitions_by_date(make: Maker) -> Table:
+    """default, plain partitions by a date."""
+    return _write_places(make, partition_by="day", hive_style=False)
+
+
+def _write_numbered(make: Maker, partition_by: str, **settings: object) -> Table:
+    schema = pa.schema([("id", pa.int64()), ("year", pa.int32()), ("flag", pa.bool_()), ("region", pa.string())])
+    table = make.create(schema, partition_by=partition_by, **settings)
+    found = [{"id": i, "year": 2020 + i % 2, "flag": i % 2 == 0, "region": None if i == 3 else "x"} for i in range(8)]
+    table.append(pa.Table.from_pylist(found, schema))
+    table.maintenance.compact()
+    table.upsert(pa.Table.from_pylist([row | {"flag": row["flag"]} for row in found[:2]], schema))
+    return table
+
+
+@shape()
+def hive_partitions_by_int(make: Maker) -> Table:
+    """default, hive style partitions by an int, an int key."""
+    return _write_numbered(make, "year")
+
+
+@shape()
+def plain_partitions_by_int(make: Maker) -> Table:
+    """default, plain partitions by an int, an int key."""
+    return _write_numbered(make, "year", hive_style=False)
+
+
+@shape()
+def hive_partitions_by_bool(make: Maker) -> Table:
+    """default, hive style partitions by a bool."""
+    return _write_numbered(make, "flag")
+
+
+@shape()
+def hive_partitions_with_null(make: Maker) -> Table:
+    """default, hive style partitions, a null among the values."""
+    return _write_numbered(make, "region")
+
+
+@shape()
+def plain_partitions_with_null(make: Maker) -> Table:
+    """default, plain partitions, a null among the values."""
+    return _write_numbered(make, "region", hive_style=False)
+
+
+@shape()
+def hive_partitions_of_numbers(make: Maker) -> Table:
+    """default, hive style partitions by a string that looks like a number."""
+    schema = pa.schema([("id", pa.string()), ("code", pa.string()), ("n", pa.int64())])
+    table = make.create(schema, partition_by="code")
+    table.append(pa.table({"id": ["a", "b"], "code": ["007", "1e3"], "n": [1, 1]}, schema))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": ["a"], "code": ["007"], "n": [2]}, schema))
+    return table
+
+
+@shape()
+def odd_partitions(make: Maker) -> Table:
+    """default, hive style partitions with %, : and letters beyond ASCII in their values."""
+    schema = pa.schema([("id", pa.string()), ("place", pa.string()), ("n", pa.int64())])
+    table = make.create(schema, partition_by="place")
+    values = ["50%", "a:b", "Zürich", "a=b", "c d"]
+    table.append(pa.table({"id": keys(*range(5)), "place": values, "n": [1] * 5}, schema))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": keys(*range(5)), "place": values, "n": [2] * 5}, schema).slice(0, 3))
+    return table
+
+
+def _write_composite(make: Maker, **settings: object) -> Table:
+    schema = pa.schema([("a", pa.string()), ("b", pa.int32()), ("region", pa.string()), ("n", pa.int64())])
+    table = make.create(schema, key=["a", "b"], **settings)
+    found = [{"a": f"x{i % 3}", "b": i, "region": "eu" if i % 2 else "us", "n": 1} for i in range(8)]
+    found += [{"a": None, "b": 100, "region": "eu", "n": 1}, {"a": "", "b": 101, "region": "eu", "n": 1}]
+    table.append(pa.Table.from_pylist(found, schema))
+    table.maintenance.compact()
+    table.upsert(pa.Table.from_pylist([row | {"n": 2} for row in found[5:10]], schema))
+    table.delete(pa.Table.from_pylist(found[:2], schema).select(["a", "b", "region"]))
+    return table
+
+
+@shape()
+def composite_key(make: Maker) -> Table:
+    """default, composite key with nulls and empty texts."""
+    return _write_composite(make)
+
+
+@shape()
+def composite_key_in_partitions(make: Maker) -> Table:
+    """default, composite key, hive style partitions."""
+    return _write_composite(make, partition_by="region")
+
+
+@shape()
+def date_key(make: Maker) -> Table:
+    """default, a date as key."""
+    schema = pa.schema([("day", pa.date32()), ("n", pa.int64())])
+    table = make.create(schema, key="day")
+    days = [dt.date(2026, 1, 1 + i) for i in range(5)]
+    table.append(pa.table({"day": days, "n": [1] * 5}, schema))
+    table.maintenance.compact()
+    table.upsert(pa.table({"day": days[:2], "n": [2] * 2}, schema))
+    table.delete(keys=[days[4]])
+    return table
+
+
+@shape()
+def odd_keys(make: Maker) -> Table:
+    """default, keys with every kind of letter."""
+    table = make.create(buckets=3)
+    odd = ["a:b,c:d", "\U0001f600", "é", "a b", "a,b", '"', "\\", "\n", "__null__", "null", "0"]
+    table.append(pa.table({"id": odd, "n": [1] * len(odd), "v": odd}, SCHEMA))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": odd[:6], "n": [2] * 6, "v": odd[:6]}, SCHEMA))
+    table.delete(keys=odd[3:8])
+    return table
+
+
+# --- schema -----------------------------------------------------------------------------------------------------------
+
+
+@shape()
+def grown(make: Maker) -> Table:
+    """default, a column added, then a straggler without it; log files only."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    a = make.begin(table)
+    a.upsert(rows([0, 8], 2))
+    table.upsert(rows([1, 7], 3).append_column("extra", pa.array(["x", "y"])), schema_mode="merge")
+    make.end(a)
+    return table
+
+
+@shape()
+def grown_and_compacted(make: Maker) -> Table:
+    """default, a column added, compacted, then written."""
+    table = grown(make)
+    table.maintenance.compact()
+    table.upsert(rows([2], 4).append_column("extra", pa.array(["z"])))
+    return table
+
+
+@shape()
+def grown_over_a_base(make: Maker) -> Table:
+    """default, a column added after a compaction."""
+    table = compacted(make)
+    table.upsert(rows([2, 50], 4).append_column("extra", pa.array([1, None], pa.int64())), schema_mode="merge")
+    return table
+
+
+@shape()
+def straggler_without_a_column(make: Maker) -> Table:
+    """default, a straggler without a column that the base file has."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    table.upsert(rows([0, 7], 2).append_column("extra", pa.array(["x", "y"])), schema_mode="merge")
+    a = make.begin(table)
+    table.maintenance.compact()
+    a.upsert(rows([0, 1], 3).append_column("extra", pa.array([None, "z"])))
+    make.end(a)
+    return table
+
+
+NARROW = pa.schema([("id", pa.string()), ("i", pa.int32()), ("f", pa.float32()), ("d", pa.int32())])
+WIDE = pa.schema([("id", pa.string()), ("i", pa.int64()), ("f", pa.float64()), ("d", pa.float64())])
+
+
+def _widen(make: Maker, compact_first: bool) -> Table:
+    table = make.create(NARROW)
+    table.append(pa.table({"id": keys(*range(4)), "i": [1] * 4, "f": [0.5] * 4, "d": [7] * 4}, NARROW))
+    if compact_first:
+        table.maintenance.compact()
+    wide = pa.table({"id": keys(1, 5), "i": [2**40] * 2, "f": [0.1] * 2, "d": [2.5] * 2}, WIDE)
+    table.upsert(wide, schema_mode="merge")
+    return table
+
+
+@shape()
+def widened(make: Maker) -> Table:
+    """default, types widened; log files only."""
+    return _widen(make, compact_first=False)
+
+
+@shape()
+def widened_over_a_base(make: Maker) -> Table:
+    """default, types widened after a compaction."""
+    return _widen(make, compact_first=True)
+
+
+@shape()
+def widened_and_compacted(make: Maker) -> Table:
+    """default, types widened, then compacted."""
+    table = _widen(make, compact_first=True)
+    table.maintenance.compact()
+    return table
+
+
+def _limits_of_all(kind: pa.DataType) -> list[object]:
+    """Null and a least and a greatest value; of times, those that every reader's language can spell."""
+    ty = pa.types
+    if ty.is_date(kind):
+        return [None, dt.date(1900, 1, 1), dt.date(2200, 12, 31)]
+    if ty.is_timestamp(kind):
+        zone = dt.UTC if kind.tz else None
+        fine = {"s": 0, "ms": 999_000, "us": 999_999, "ns": 999_999}[kind.unit]
+        return [None, dt.datetime(1900, 1, 1, tzinfo=zone), dt.datetime(2200, 12, 31, 23, 59, 59, fine, zone)]
+    if ty.is_struct(kind):
+        values = [_limits_of_all(field.type) for field in kind]
+        return [None, {field.name: None for field in kind}, {f.name: v[-1] for f, v in zip(kind, values, strict=True)}]
+    if ty.is_list(kind) and ty.is_dictionary(kind.value_type):
+        return [None, [], ["a", None]]
+    return [None, *_limits(kind)][:3]
+
+
+def _column(declared: str) -> pa.Array:
+    kind = _type(declared)
+    values = _limits_of_all(kind)
+    values += values[-1:] * (3 - len(values))
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
+    return pa.array(values, kind)
+
+
+def every_type() -> pa.Table:
+    """A column of each type of `docs/types.md`."""
+    columns = {f"c{index}": _column(row[0]) for index, row in enumerate(SUPPORTED)}
+    return pa.table({"id": keys(0, 1, 2), **columns})
+
+
+@shape()
+def types_in_logs(make: Maker) -> Table:
+    """default, every type; log files only."""
+    data = every_type()
+    table = make.create(data.schema, buckets=1)
+    table.append(data)
+    table.upsert(data.slice(0, 2))
+    return table
+
+
+@shape()
+def types_compacted(make: Maker) -> Table:
+    """default, every type, compacted."""
+    table = types_in_logs(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def types_over_a_base(make: Maker) -> Table:
+    """default, every type, compacted and written."""
+    table = types_compacted(make)
+    table.upsert(every_type().slice(1, 2))
+    return table
+
+
+# --- an ordering column -----------------------------------------------------------------------------------------------
+
+
+@shape()
+def ordering_log_only(make: Maker) -> Table:
+    """ordering column, log files only: late updates, deletes with an ordering value, early and late."""
+    table = make.create(ordering="n")
+    table.append(rows(range(12), 10))
+    table.upsert(rows([0, 1], 5))
+    table.upsert(rows([2, 3], 20))
+    table.delete(rows([2, 4], 15))
+    table.delete(rows([3, 5], 30))
+    table.upsert(rows([5, 6], 25))
+    table.upsert(rows([4], 16))
+    return table
+
+
+@shape()
+def ordering_compacted(make: Maker) -> Table:
+    """ordering column, compacted, nothing pending; winning tombstones carried."""
+    table = ordering_log_only(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def ordering_compacted_and_written(make: Maker) -> Table:
+    """ordering column, compacted, then late and new rows and deletes."""
+    table = ordering_compacted(make)
+    table.upsert(rows([3, 5, 0], 22))
+    table.upsert(rows([5, 6], 40))
+    table.delete(rows([7, 8], 1))
+    table.delete(rows([9], 50))
+    return table
+
+
+@shape()
+def ordering_compacted_beside_a_writer(make: Maker) -> Table:
+    """ordering column, compacted beside a pending write that completes then; unstable rows carried."""
+    table = make.create(ordering="n")
+    table.append(rows(range(12), 10))
+    a = make.begin(table)
+    a.upsert(rows([0, 1, 2, 3], 15))
+    a.delete(rows([4, 5], 15))
+    table.upsert(rows([0, 4], 20))
+    table.upsert(rows([1, 5], 12))
+    table.delete(rows([2], 20))
+    table.delete(rows([3], 12))
+    table.maintenance.compact()
+    make.end(a)
+    return table
+
+
+@shape()
+def ordering_planned(make: Maker) -> Table:
+    """ordering column, a compaction scheduled and not executed, written after."""
+    table = ordering_log_only(make)
+    a = make.begin(table)
+    a.upsert(rows([0], 50))
+    table.maintenance.plan_compaction()
+    table.upsert(rows([1], 60))
+    make.end(a)
+    return table
+
+
+@shape()
+def ordering_ties(make: Maker) -> Table:
+    """ordering column, log files only, equal values."""
+    table = make.create(ordering="n")
+    table.append(rows(range(6), 10, "first"))
+    a, b = make.begin(table), make.begin(table)
+    a.upsert(rows([0, 1], 10, "a"))
+    b.upsert(rows([0, 2], 10, "b"))
+    b.delete(rows([3], 10))
+    make.end(b)
+    make.end(a)
+    return table
+
+
+@shape()
+def ordering_ties_compacted(make: Maker) -> Table:
+    """ordering column, equal values, compacted, nothing pending."""
+    table = ordering_ties(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def ordering_plain_deletes(make: Maker) -> Table:
+    """ordering column, plain deletes; log files only."""
+    table = make.create(ordering="n")
+    table.append(rows(range(6), 10))
+    table.delete(keys=keys(0, 1), plain=True)
+    table.upsert(rows([1], 5))
+    return table
+
+
+@shape()
+def ordering_plain_deletes_over_a_base(make: Maker) -> Table:
+    """ordering column, plain deletes after a compaction, a lower value written again."""
+    table = make.create(ordering="n")
+    table.append(rows(range(6), 10))
+    table.maintenance.compact()
+    table.delete(keys=keys(0, 1), plain=True)
+    table.upsert(rows([1], 5))
+    return table
+
+
+@shape()
+def ordering_plain_deletes_compacted(make: Maker) -> Table:
+    """ordering column, plain deletes, compacted, nothing pending."""
+    table = ordering_plain_deletes_over_a_base(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def ordering_mixed_deletes(make: Maker) -> Table:
+    """ordering column, plain and ordered deletes in one commit."""
+    table = make.create(ordering="n")
+    table.append(rows(range(6), 10))
+    with table.transaction() as tx:
+        tx.delete(keys=keys(0), plain=True)
+        tx.delete(rows([1, 2], 20))
+    table.upsert(rows([1], 15))
+    return table
+
+
+ORDERINGS: dict[str, tuple[pa.DataType, list[object]]] = {
+    "bool": (pa.bool_(), [False, False, True, True]),
+    "int32": (pa.int32(), [-5, 0, 7, 9]),
+    "int64": (pa.int64(), [-5, 0, 7, 2**40]),
+    "float32": (pa.float32(), [-5.0, 0.0, 7.5, 9.0]),
+    "float64": (pa.float64(), [-5.0, 0.0, 7.5, 9.0]),
+    "string": (pa.string(), ["a", "b", "c", "d"]),
+    "date": (pa.date32(), [dt.date(1960, 1, 1), dt.date(1970, 1, 1), dt.date(2000, 1, 1), dt.date(2026, 1, 1)]),
+    "timestamp": (pa.timestamp("us"), [dt.datetime(y, 1, 1, 1, 2, 3, 4) for y in (1960, 1970, 2000, 2026)]),
+    "timestamp_ms": (pa.timestamp("ms", "UTC"), [dt.datetime(y, 1, 1, 1, 2, 3, 4000, dt.UTC) for y in (1960, 1970, 2000, 2026)]),
+    "decimal": (pa.decimal128(10, 2), [Decimal(t) for t in ("-5.00", "0.00", "7.25", "90000000.00")]),
+    "decimal38": (pa.decimal128(38, 10), [Decimal(t) for t in ("-5.5", "0", "7.25", "9000000000000000000000000000.5")]),
+    "uint64": (pa.uint64(), [0, 1, 7, 2**64 - 1]),
+}
+
+
+def _write_ordered(make: Maker, kind: pa.DataType, values: list[object], compact: bool) -> Table:
+    schema = pa.schema([("id", pa.string()), ("o", kind), ("v", pa.string())])
+
+    def batch(numbers: list[int], place: int, v: str) -> pa.Table:
+        count = len(numbers)
+        column = pa.array([values[place]] * count, kind)
+        return pa.table({"id": keys(*numbers), "o": column, "v": [v] * count}, schema)
+
+    table = make.create(schema, ordering="o", buckets=1)
+    table.append(batch(list(range(8)), 1, "one"))
+    if compact:
+        table.maintenance.compact()
+    table.upsert(batch([0, 1], 0, "zero"))
+    table.upsert(batch([2, 3], 2, "two"))
+    table.delete(batch([1, 2], 0, "").drop_columns("v"))
+    table.delete(batch([4, 5, 3], 2, "").drop_columns("v"))
+    table.upsert(batch([4], 0, "late"))
+    table.upsert(batch([5], 3, "three"))
+    return table
+
+
+def _ordered_shape(name: str, kind: pa.DataType, values: list[object], compact: bool) -> Callable[[Maker], Table]:
+    def build(make: Maker) -> Table:
+        return _write_ordered(make, kind, values, compact)
+
+    build.__name__ = f"ordering_{name}_{'over_a_base' if compact else 'log_only'}"
+    build.__doc__ = f"ordering column of type `{kind}`, {'over a base file' if compact else 'log files only'}."
+    return build
+
+
+for _name, (_kind, _values) in ORDERINGS.items():
+    for _compact in (False, True):
+        shape()(_ordered_shape(_name, _kind, _values, _compact))
+
+
+# --- a payload --------------------------------------------------------------------------------------------------------
+
+UNMERGED = "mode CUSTOM: the logs could only be merged wrongly"
+
+
+@shape("refused", "refused", UNMERGED)
+def partial_log_only(make: Maker) -> Table:
+    """PartialUpdate, log files only."""
+    table = make.create(merge=PartialUpdate())
+    table.append(rows(range(6), 1))
+    table.upsert(rows([0, 1], 2).select(["id", "n"]))
+    table.upsert(rows([1, 2], 3).select(["id", "v"]))
+    table.delete(keys=keys(3))
+    return table
+
+
+@shape()
+def partial_compacted(make: Maker) -> Table:
+    """PartialUpdate, compacted, nothing pending."""
+    table = partial_log_only(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape("refused", "refused", UNMERGED)
+def partial_compacted_and_written(make: Maker) -> Table:
+    """PartialUpdate, compacted, then written."""
+    table = partial_compacted(make)
+    table.upsert(rows([2], 4).select(["id", "n"]))
+    return table
+
+
+@shape("refused", "refused", UNMERGED)
+def partial_compacted_beside_a_writer(make: Maker) -> Table:
+    """PartialUpdate, compacted beside a pending write."""
+    table = make.create(merge=PartialUpdate())
+    table.append(rows(range(6), 1))
+    make.begin(table).upsert(rows([0], 99))
+    table.upsert(rows([0, 1], 2).select(["id", "n"]))
+    table.maintenance.compact()
+    return table

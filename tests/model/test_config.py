@@ -1,0 +1,296 @@
+"""What a table says about itself, ours and Hudi's."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.format import properties
+from crdt_mor.model.config import MERGE_STRATEGY_ID, MergeSpec, TableConfig, handover_properties
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.schema import TableSchema
+
+SHARED = Path(os.environ.get("CRDT_MOR_SHARED", Path(__file__).parents[3] / "shared"))
+
+
+def hudi_properties() -> dict[str, bytes]:
+    """`hoodie.properties` of the tables that Hudi made, by table."""
+    found = {}
+    for path in sorted((SHARED / "hudi-tables").glob("*.zip")):
+        with zipfile.ZipFile(path) as archive:
+            name = next(
+                n for n in archive.namelist() if n.endswith(".hoodie/hoodie.properties") and "/metadata/" not in n
+            )
+            found[path.stem] = archive.read(name)
+    if not found:
+        pytest.skip("the tables that Hudi made are not here; set CRDT_MOR_SHARED")
+    return found
+
+
+SCHEMA = TableSchema.of(
+    pa.schema(
+        [
+            pa.field("id", pa.int64(), False),
+            ("at", pa.timestamp("ms")),
+            ("price", pa.float64()),
+            ("region", pa.string()),
+        ]
+    )
+)
+KEY = KeySpec(("id",), ("region",), hive_style=True)
+MERGES = [
+    MergeSpec(),
+    MergeSpec("ordering", ordering="at"),
+    MergeSpec("payload", payload="partial_update/1", parameters=(("nulls", "keep"),)),
+    MergeSpec("payload", payload="acme.longest/12"),
+]
+HUDI = {
+    "hoodie.table.name": "t",
+    "hoodie.table.type": "MERGE_ON_READ",
+    "hoodie.table.version": "9",
+    "hoodie.table.recordkey.fields": "id",
+}
+
+
+@pytest.mark.parametrize("merge", MERGES, ids=str)
+@pytest.mark.parametrize(
+    "key", [KEY, KeySpec(("id",)), KeySpec(("id", "region")), KeySpec(("id",), ("region", "id"))], ids=str
+)
+def test_our_config_goes_through_properties(merge: MergeSpec, key: KeySpec) -> None:
+    config = TableConfig("t", key, merge, 8)
+    text = properties.encode_table(config.to_properties(SCHEMA))
+    again = TableConfig.from_properties(properties.decode_table(text, "p"), "p")
+    assert again == config
+    assert again.ours
+    assert again.created_schema() == SCHEMA
+    assert not again.handed_over
+
+
+def test_hudi_is_told_the_rule_that_gives_our_rows() -> None:
+    def told(merge: MergeSpec) -> dict[str, str]:
+        wanted = ("hoodie.record.merge.mode", "hoodie.table.ordering.fields", "hoodie.record.merge.strategy.id")
+        return {
+            key: value for key, value in TableConfig("t", KEY, merge, 8).to_properties(SCHEMA).items() if key in wanted
+        }
+
+    mode = "hoodie.record.merge.mode"
+    ordering = "hoodie.table.ordering.fields"
+    assert told(MERGES[0]) == {mode: "EVENT_TIME_ORDERING", ordering: "_hoodie_commit_time"}
+    assert told(MERGES[1]) == {mode: "EVENT_TIME_ORDERING", ordering: "at"}
+    assert told(MERGES[2]) == {mode: "CUSTOM", "hoodie.record.merge.strategy.id": MERGE_STRATEGY_ID}
+
+
+def test_properties_are_what_hudi_needs_and_nothing_about_a_metadata_table() -> None:
+    props = TableConfig("t", KEY, MergeSpec(), 8).to_properties(SCHEMA)
+    assert props["hoodie.table.version"] == "9"
+    assert props["hoodie.timeline.layout.version"] == "2"
+    assert props["hoodie.table.keygenerator.type"] == "SIMPLE"
+    assert props["hoodie.table.timeline.timezone"] == "UTC"
+    assert props["hoodie.index.type"] == "BUCKET"
+    assert props["hoodie.bucket.index.num.buckets"] == props["crdt_mor.buckets"] == "8"
+    assert not [key for key in props if "metadata" in key or "index.defs" in key]
+    assert "hoodie.table.partition.fields" not in TableConfig("t", KeySpec(("id",)), MergeSpec(), 1).to_properties(
+        SCHEMA
+    )
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TableConfig("9t", KEY, MergeSpec(), 8),
+        TableConfig("a-b", KEY, MergeSpec(), 8),
+        TableConfig("t", KEY, MergeSpec(), 0),
+        TableConfig("t", KEY, MergeSpec(), None),
+        TableConfig("t", KEY, MergeSpec(), 8, version=8),
+        TableConfig("t", KEY, MergeSpec(), 8, table_type="COPY_ON_WRITE"),
+        TableConfig("t", KeySpec(("gone",)), MergeSpec(), 8),
+        TableConfig("t", KeySpec(("price",)), MergeSpec(), 8),
+        TableConfig("t", KEY, MergeSpec("ordering", ordering="gone"), 8),
+        TableConfig("t", KEY, MergeSpec(hudi_commit_time=True), 8),
+        TableConfig("t", KeySpec(("id",), generator="TIMESTAMP"), MergeSpec(), 8),
+    ],
+    ids=str,
+)
+def test_a_table_that_could_not_be_kept_is_not_made(config: TableConfig) -> None:
+    with pytest.raises(InvalidInputError):
+        config.to_properties(SCHEMA)
+
+
+# --- the merge's text -----------------------------------------------------------------------------------------------
+
+_PAIRS = st.lists(st.tuples(st.text(min_size=1, max_size=5), st.text(max_size=5)), max_size=3).map(tuple)
+
+
+@given(
+    st.builds(
+        lambda column, pairs: MergeSpec("ordering", ordering=column, parameters=pairs),
+        st.text(min_size=1, max_size=8),
+        _PAIRS,
+    )
+    | st.builds(
+        lambda name, pairs: MergeSpec("payload", payload=name, parameters=pairs),
+        st.sampled_from(["a/1", "x.y-z_2/10"]),
+        _PAIRS,
+    )
+)
+def test_a_merge_prints_and_parses_itself(merge: MergeSpec) -> None:
+    assert MergeSpec.parse(str(merge)) == merge
+
+
+def test_merges_read_as_the_documents_write_them() -> None:
+    assert str(MergeSpec()) == "latest"
+    assert str(MERGES[1]) == "ordering:at"
+    assert str(MERGES[2]) == "partial_update/1?nulls=keep"
+
+
+@pytest.mark.parametrize("text", ["", "latest?x=1", "ordering:", "counter", "counter/x", "a b/1", "counter/1?x", "/1"])
+def test_a_merge_that_means_nothing_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError):
+        MergeSpec.parse(text)
+
+
+def test_a_merge_has_what_its_kind_needs_and_no_more() -> None:
+    for build in (
+        lambda: MergeSpec("ordering"),
+        lambda: MergeSpec("payload"),
+        lambda: MergeSpec("latest", ordering="a"),
+        lambda: MergeSpec("ordering", ordering="a", payload="b/1"),
+    ):
+        with pytest.raises(InvalidInputError):
+            build()
+
+
+# --- tables that Hudi made ------------------------------------------------------------------------------------------
+
+
+def test_hudis_tables_are_read() -> None:
+    for name, data in hudi_properties().items():
+        props = properties.decode_table(data, name)
+        config = TableConfig.from_properties(props, name)
+        schema = config.created_schema()
+        assert schema is not None
+        assert schema.create_avro(config.name) == props["hoodie.table.create.schema"]
+        assert config.key.keygen_type == props["hoodie.table.keygenerator.type"]
+        assert config.merge.kind == "ordering"
+        assert config.buckets is None
+        assert not config.ours
+        assert str(config.version) == props["hoodie.table.version"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "merge"),
+    [
+        ({}, MergeSpec(hudi_commit_time=True)),
+        ({"hoodie.table.precombine.field": "ts"}, MergeSpec("ordering", ordering="ts")),
+        ({"hoodie.table.ordering.fields": "ts"}, MergeSpec("ordering", ordering="ts")),
+        (
+            {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.table.ordering.fields": "a,b"},
+            MergeSpec(hudi_commit_time=True),
+        ),
+        (
+            {"hoodie.record.merge.mode": "EVENT_TIME_ORDERING", "hoodie.table.ordering.fields": "_hoodie_commit_time"},
+            MergeSpec(),
+        ),
+        (
+            {"hoodie.compaction.payload.class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"},
+            MergeSpec(hudi_commit_time=True),
+        ),
+    ],
+)
+def test_the_merge_of_hudis_tables_is_hudis_own(changes: dict[str, str], merge: MergeSpec) -> None:
+    assert TableConfig.from_properties(HUDI | changes, "here").merge == merge
+
+
+@pytest.mark.parametrize(
+    ("changes", "feature"),
+    [
+        ({"hoodie.record.merge.mode": "CUSTOM", "hoodie.record.merge.strategy.id": "0badcafe"}, "strategy_id=0badcafe"),
+        ({"hoodie.record.merge.strategy.id": "0badcafe"}, "strategy_id=0badcafe"),
+        ({"hoodie.compaction.payload.class": "com.acme.Own"}, "payload_class=com.acme.Own"),
+        ({"hoodie.table.base.file.format": "ORC"}, "format=ORC"),
+        ({"hoodie.populate.meta.fields": "false"}, "meta columns"),
+        ({"hoodie.table.ordering.fields": "a,b"}, "several ordering fields"),
+        ({"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, "engine=CONSISTENT_HASHING"),
+        ({"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"}, "mode=IGNORE_DEFAULTS"),
+        ({"hoodie.datasource.write.drop.partition.columns": "true"}, "partition columns"),
+        ({"hoodie.bootstrap.base.path": "/x"}, "bootstrapped"),
+        ({"hoodie.table.type": "OTHER"}, "type=OTHER"),
+        ({"hoodie.table.recordkey.fields": ""}, "record key"),
+    ],
+)
+def test_features_that_we_lack_are_named(changes: dict[str, str], feature: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=feature) as error:
+        TableConfig.from_properties(HUDI | changes, "here")
+    assert "table=here" in str(error.value)
+
+
+def test_other_versions_are_refused_with_what_is_supported() -> None:
+    for version in ("6", "10"):
+        with pytest.raises(UnsupportedVersionError, match=rf"found={version} supported=\[8, 9\]"):
+            TableConfig.from_properties(HUDI | {"hoodie.table.version": version}, "here")
+    with pytest.raises(UnsupportedVersionError, match="found=2 supported=1"):
+        TableConfig.from_properties(HUDI | {"crdt_mor.version": "2"}, "here")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hoodie.table.version": "nine"},
+        {"hoodie.table.version": ""},
+        {"hoodie.table.name": ""},
+        {"hoodie.table.type": ""},
+        {"hoodie.record.merge.mode": "EVENT_TIME_ORDERING"},
+        {"crdt_mor.version": "1"},
+        {"crdt_mor.version": "1", "crdt_mor.merge": "nonsense", "crdt_mor.buckets": "4"},
+        {"crdt_mor.version": "1", "crdt_mor.merge": "latest"},
+        {"hoodie.bucket.index.num.buckets": "0"},
+        {"crdt_mor.buckets": "4", "hoodie.bucket.index.num.buckets": "5"},
+        {"hoodie.table.recordkey.fields": "a,a"},
+    ],
+)
+def test_damaged_properties_are_a_format_error(changes: dict[str, str]) -> None:
+    with pytest.raises(FormatError):
+        TableConfig.from_properties(HUDI | changes, "here")
+
+
+def test_hudis_key_generators_are_kept() -> None:
+    def spec(**props: str) -> KeySpec:
+        return TableConfig.from_properties(
+            HUDI | {f"hoodie.table.{key.replace('_', '.')}": v for key, v in props.items()}, "x"
+        ).key
+
+    assert spec(partition_fields="p", keygenerator_type="SIMPLE") == KeySpec(("id",), ("p",))
+    explicit = spec(partition_fields="p", keygenerator_type="COMPLEX")
+    assert (explicit.keygen_type, explicit.composite) == ("COMPLEX", True)
+    assert spec(partition_fields="p", keygenerator_class="org.apache.hudi.keygen.ComplexAvroKeyGenerator") == explicit
+    assert spec(partition_fields="p:SIMPLE,ts:TIMESTAMP", keygenerator_type="CUSTOM").partition_fields == ("p", "ts")
+    bare = spec(partition_fields="p,q", complex_keygenerator_encoding="VALUE_ONLY")
+    assert (bare.keygen_type, bare.composite) == ("COMPLEX", False)
+    assert spec(partition_fields="p", keygenerator_type="TIMESTAMP").keygen_type == "TIMESTAMP"
+
+
+def test_buckets_of_hudis_tables_are_known_only_if_they_say() -> None:
+    assert TableConfig.from_properties(HUDI, "x").buckets is None
+    assert TableConfig.from_properties(HUDI | {"hoodie.bucket.index.num.buckets": "6"}, "x").buckets == 6
+
+
+def test_a_local_timeline_is_read() -> None:
+    assert TableConfig.from_properties(HUDI | {"hoodie.table.timeline.timezone": "LOCAL"}, "x").name == "t"
+
+
+def test_handing_over_and_taking_back_leaves_the_properties_as_they_were() -> None:
+    props = TableConfig("t", KEY, MergeSpec(), 8).to_properties(SCHEMA)
+    given_away = handover_properties(props, to_hudi=True)
+    assert given_away["hoodie.record.merge.mode"] == "COMMIT_TIME_ORDERING"
+    assert "hoodie.table.ordering.fields" not in given_away
+    config = TableConfig.from_properties(given_away, "x")
+    assert config.handed_over
+    assert config.merge == MergeSpec()
+    assert handover_properties(given_away, to_hudi=False) == props

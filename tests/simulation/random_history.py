@@ -1,0 +1,339 @@
+"""A random history of one real table, and beside it a plain list of what was committed.
+
+Several transactions are open at once on several handles, each with a wall clock of its own; they write, delete, grow
+the schema, commit, roll back and repeat their tokens. Compactions are planned, executed late and twice, and cancelled.
+The oracle (`tests.merge.reference`) knows none of that: it folds the commits that had completed. What a scan shows must
+be that fold, for the latest snapshot and for every earlier one, before and after any compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor import Commit, Scan, Table, Transaction
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.ops import compact, lifecycle
+from payloads import PartialUpdate
+from tests.merge.reference import Row, Write, fold
+
+RULES = {
+    "latest": MergeRule(),
+    "ordering": MergeRule("ordering", ordering="v"),
+    "partial": MergeRule("partial"),
+    "partial, keep": MergeRule("partial", nulls="keep"),
+}
+KEYS = ["a", "b", "c", "d", "é"]
+PARTS = ["x", "y"]
+OPEN_MAX = 4
+
+Kind = Literal["delete", "tombstone", "row"]
+Statement = tuple[str, Kind, tuple[tuple[str, object], ...]]
+
+
+class SkewedEnvironment(SystemEnvironment):
+    """A machine whose wall clock is off."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        super().__init__()
+        self._ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
+
+
+@dataclass
+class Done:
+    """A commit, as the oracle sees it."""
+
+    commit: Commit
+    writes: list[Write]
+
+
+@dataclass
+class Open:
+    """A transaction under way, what it has said so far, and what it began from."""
+
+    tx: Transaction
+    columns: dict[str, pa.DataType]
+    before: list[Done]
+    token: tuple[str, int] | None = None
+    said: list[Statement] = field(default_factory=list)
+
+
+@dataclass
+class History:
+    """One table, its handles, and everything that ever happened to it."""
+
+    random: Random
+    rule: str
+    partitioned: bool
+    path: Path
+    narrow_order: bool = False
+    done: list[Done] = field(default_factory=list)
+    open: list[Open] = field(default_factory=list)
+    plans: list[CompactionPlan] = field(default_factory=list)
+    columns: dict[str, pa.DataType] = field(default_factory=dict)
+    numbers: int = 0
+    log: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        order = pa.int32() if self.narrow_order else pa.int64()
+        self.columns = {"k": pa.string(), "v": order, "a": pa.float64(), "b": pa.string(), "w": pa.int32()}
+        if self.partitioned:
+            self.columns = {"p": pa.string(), **self.columns}
+        merge = {"partial": PartialUpdate(), "partial, keep": PartialUpdate(nulls="keep")}.get(self.rule)
+        Table.create(
+            str(self.path),
+            pa.schema(list(self.columns.items())),
+            key="k",
+            ordering="v" if self.rule == "ordering" else None,
+            partition_by="p" if self.partitioned else (),
+            hive_style=self.random.random() < 0.5,
+            buckets=self.random.choice([1, 2]),
+            merge=merge,
+        )
+        self.handles = [Table.open(str(self.path), environment=SkewedEnvironment(ms)) for ms in (0, 20_000, -40_000)]
+
+    @property
+    def table(self) -> Table:
+        return self.random.choice(self.handles)
+
+    # --- what can happen ------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        r, x = self.random, self.random.random()
+        if x < 0.28 and len(self.open) < OPEN_MAX:
+            self.begin()
+        elif x < 0.42 and self.open:
+            self.say(r.choice(self.open))
+        elif x < 0.68 and self.open:
+            self.commit(self.open.pop(r.randrange(len(self.open))))
+        elif x < 0.73 and self.open:
+            self.roll_back(self.open.pop(r.randrange(len(self.open))))
+        elif x < 0.83:
+            self.schedule()
+        elif x < 0.95 and self.plans:
+            self.compact(r.choice(self.plans))
+        elif x < 0.97 and self.plans:
+            self.cancel(self.plans.pop(r.randrange(len(self.plans))))
+        elif x < 0.985:
+            self.sweep()
+        else:
+            self.check()
+
+    def begin(self) -> None:
+        token = None
+        if self.random.random() < 0.3:
+            self.numbers += 1
+            token = (f"app{self.numbers}", 1)
+        found = Open(self.table.transaction(token=token), dict(self.columns), list(self.done), token)
+        found.tx.__enter__()
+        self.open.append(found)
+        self.note("begin", found)
+        for _ in range(self.random.choice([0, 1, 1, 2])):
+            self.say(found)
+
+    def say(self, found: Open) -> None:
+        x = self.random.random()
+        if x < 0.62:
+            self.upsert(found)
+        elif x < 0.85:
+            self.delete(found)
+        elif x < 0.93:
+            self.delete_where(found)
+        else:
+            show(found.tx.scan(meta=True), self.expected(found.before), self)
+
+    def upsert(self, found: Open) -> None:
+        r = self.random
+        grows = r.random() < 0.15
+        grown = self.grow(found) if grows else []
+        given = list(found.columns)
+        if self.rule.startswith("partial"):
+            given = [c for c in given if c in ("k", "p", *grown) or r.random() < 0.5]
+        rows = [self.row(found, given) for _ in range(r.randint(1, 4))]
+        frame = pa.Table.from_pylist(rows, pa.schema([(c, found.columns[c]) for c in given]))
+        found.tx.upsert(frame, schema_mode="merge" if grows else "strict")
+        if grows:
+            self.learn({c: found.columns[c] for c in given})  # an event of its own, whatever becomes of the write
+        found.said += [(self.key(row), "row", tuple(row.items())) for row in rows]
+        self.note("upsert", found, frame.to_pylist())
+
+    def grow(self, found: Open) -> list[str]:
+        """The batch that follows has a new column, or a wider one. Few names, so that two may add the same at once."""
+        name = self.random.choice(["w", "c0", "c1", "c2"])
+        found.columns[name] = pa.int64() if name == "w" else found.columns.get(name, pa.int32())
+        return [name]
+
+    def learn(self, columns: dict[str, pa.DataType]) -> None:
+        for name, kind in columns.items():
+            if kind == pa.int64() or name not in self.columns:
+                self.columns[name] = kind
+
+    def row(self, found: Open, given: Sequence[str]) -> dict[str, object]:
+        r = self.random
+        row: dict[str, object] = {"p": r.choice(PARTS), "k": r.choice(KEYS), "a": float(r.randint(0, 9))}
+        row["v"] = r.randint(-1, 3) if self.rule == "ordering" else r.choice([None, 0, 1, 2, 3])
+        row["b"] = r.choice([None, f"b{len(self.done)}.{len(found.said)}"])
+        row["w"] = r.choice([None, 2**31 + 5 if found.columns["w"] == pa.int64() else 7])
+        return {c: row[c] if c in row else r.choice([None, len(self.done)]) for c in given}
+
+    def delete(self, found: Open) -> None:
+        r = self.random
+        rows = [self.row(found, list(found.columns)) for _ in range(r.randint(1, 3))]
+        if self.rule == "ordering":
+            names = [*self.key_columns, "v"]
+            rows = list({self.key(row): row for row in rows}.values())
+        else:
+            names = self.key_columns
+        plain = self.rule != "ordering" or r.random() < 0.4
+        frame = pa.Table.from_pylist(
+            [{c: row[c] for c in names} for row in rows], pa.schema([(c, found.columns[c]) for c in names])
+        )
+        if not self.partitioned and self.rule != "ordering" and r.random() < 0.3:
+            found.tx.delete(keys=[row["k"] for row in rows])
+        else:
+            found.tx.delete(frame, plain=plain)
+        for row in rows:
+            kind: Kind = "delete" if plain else "tombstone"
+            found.said.append((self.key(row), kind, () if plain else (("v", row["v"]),)))
+        self.note("delete", found, frame.to_pylist(), plain)
+
+    def delete_where(self, found: Open) -> None:
+        """Decided on the snapshot that the transaction began with, whatever has been committed since."""
+        found.tx.delete(filter=pl.col("v") > 1)
+        for key, row in self.expected(found.before).items():
+            value = row["v"]
+            if isinstance(value, int) and value > 1:
+                ordered = self.rule == "ordering"
+                found.said.append((key, "tombstone" if ordered else "delete", (("v", value),) if ordered else ()))
+        self.note("delete where v > 1", found)
+
+    def commit(self, found: Open) -> None:
+        found.tx.__exit__(None, None, None)
+        commit = found.tx.commit
+        assert commit is not None
+        assert not commit.repeated
+        writes = [
+            Write(f"{commit.requested_at}.{i:03d}", key, kind, row) for i, (key, kind, row) in enumerate(found.said)
+        ]
+        self.done.append(Done(commit, writes))
+        self.note("commit", found, commit)
+        if found.token is not None:
+            again = self.table.upsert(pa.table({"nonsense": [1]}), token=found.token)
+            assert again.repeated
+            assert (again.version, again.requested_at) == (commit.version, commit.requested_at)
+
+    def roll_back(self, found: Open) -> None:
+        found.tx.__exit__(RuntimeError, RuntimeError(), None)
+        assert found.tx.commit is None
+        self.note("roll back", found)
+
+    def schedule(self) -> None:
+        plan = self.table.maintenance.plan_compaction(log_files_min=self.random.choice([1, 1, 2]))
+        if plan is not None:
+            self.plans.append(plan)
+            self.note("plan", plan)
+
+    def compact(self, plan: CompactionPlan) -> None:
+        """Executors come and go; some finish only the files, some come when all is done."""
+        self.note("execute", plan.barrier)
+        if self.random.random() < 0.4:
+            compact.execute(self.table._session, plan)
+            return
+        done = self.table.maintenance.compact(plan)
+        assert [c.barrier for c in done] == [plan.barrier]
+        if self.random.random() < 0.5:
+            assert self.table.maintenance.compact(plan) == done
+        self.plans.remove(plan)
+        self.check_all()
+
+    def cancel(self, plan: CompactionPlan) -> None:
+        assert self.table.maintenance.cancel(plan.barrier)
+        if self.random.random() < 0.5:
+            assert self.table.maintenance.compact(plan) == []
+        self.note("cancel", plan.barrier)
+
+    def sweep(self) -> None:
+        session = self.table._session
+        session.run(lifecycle.sweep(session.publisher, session.tail()))
+        self.note("sweep")
+
+    def finish(self) -> None:
+        """Everything ends; then all of it is compacted, which no answer may show."""
+        while self.open:
+            self.commit(self.open.pop())
+        self.check_all()
+        self.table.maintenance.compact()
+        self.plans.clear()
+        self.sweep()
+        self.check_all()
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    @property
+    def key_columns(self) -> list[str]:
+        return ["p", "k"] if self.partitioned else ["k"]
+
+    def key(self, row: dict[str, object]) -> str:
+        return "/".join(str(row[c]) for c in self.key_columns)
+
+    def expected(self, done: Sequence[Done]) -> dict[str, Row]:
+        return fold((w for d in done for w in d.writes), RULES[self.rule], self.columns)
+
+    def check(self) -> None:
+        """The latest snapshot, its count, and one of the past."""
+        expected = self.expected(self.done)
+        show(self.table.scan(meta=True), expected, self)
+        assert self.table.scan().count() == len(expected), self.story()
+        if self.done:
+            self.check_as_of(self.random.choice(self.done))
+
+    def check_all(self) -> None:
+        self.check()
+        for done in self.done:
+            self.check_as_of(done)
+
+    def check_as_of(self, done: Done) -> None:
+        c = done.commit
+        seen = [d for d in self.done if d.commit.completed_at <= c.completed_at]
+        scan = self.table.scan(as_of=self.random.choice([c, c.version, c.completed_at]), meta=True)
+        show(scan, self.expected(seen), self)
+
+    def note(self, *what: object) -> None:
+        self.log.append(" ".join(f"tx{id(w) % 9973}" if isinstance(w, Open) else str(w) for w in what))
+
+    def story(self) -> str:
+        return "\n".join([f"rule={self.rule} partitioned={self.partitioned}", *self.log])
+
+
+def show(scan: Scan, expected: dict[str, Row], history: History) -> None:
+    """A scan shows exactly these rows, each once; a column that it does not know yet is null in them."""
+    rows = scan.to_arrow().to_pylist()
+    found = {history.key(row): {n: row[n] for n in row if n in history.columns} for row in rows}
+    assert len(found) == len(rows), f"a key twice: {rows}\n{history.story()}"
+    times = {history.key(row): row["_hoodie_commit_time"] for row in rows}
+    want_times = {key: str(row["_hoodie_commit_time"])[:17] for key, row in expected.items()}
+    names = next((list(row) for row in found.values()), list(history.columns))
+    want = {key: {n: row.get(n) for n in names} for key, row in expected.items()}
+    assert found == want, f"as of {scan.as_of}\nfound {found}\nwanted {want}\n{history.story()}"
+    assert times == want_times, f"as of {scan.as_of}\nfound {times}\nwanted {want_times}\n{history.story()}"
+
+
+def run(seed: int, rule: str, path: Path, steps: int) -> History:
+    """A history from its seed."""
+    random = Random(f"{seed} {rule}")
+    history = History(random, rule, random.random() < 0.4, path, narrow_order=random.random() < 0.3)
+    for _ in range(steps):
+        history.step()
+    history.finish()
+    return history

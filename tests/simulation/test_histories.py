@@ -1,0 +1,25 @@
+"""Random histories of real tables: whatever happened in whatever order, every answer is the plain fold of the commits.
+
+A failure prints the whole history; the test's name holds its rule and seed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.random_history import RULES, run
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("rule", RULES)
+def test_snapshot_and_every_as_of_equal_the_plain_fold(rule: str, seed: int, fast_path: Path) -> None:
+    run(seed, rule, fast_path / "t", steps=25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1010))
+@pytest.mark.parametrize("rule", RULES)
+def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
+    run(seed, rule, fast_path / "t", steps=80)
