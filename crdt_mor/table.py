@@ -85,7 +85,7 @@ class Table:
         partition_by: str | Sequence[str] = (),
         hive_style: bool = True,
         buckets: int = 4,
-        merge: Payload | None = None,
+        merge: Payload | str | None = None,
         name: str | None = None,
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
@@ -97,7 +97,8 @@ class Table:
         ordering: the greatest value of this column wins, instead of the latest commit.
         partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
         buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
-        merge: a payload, e.g. `PartialUpdate()`; by default the latest commit's row wins.
+        merge: a payload, e.g. `PartialUpdate()`, or its text as `config.merge` prints it, "partial_update/1"; by default
+            the latest commit's row wins.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
 
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).
@@ -420,13 +421,16 @@ def _default_name(uri: str | os.PathLike[str]) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
 
 
-def _merge_spec(merge: Payload | Mapping[str, Payload] | None, ordering: str | None) -> MergeSpec:
+def _merge_spec(merge: Payload | Mapping[str, Payload] | str | None, ordering: str | None) -> MergeSpec:
     if merge is None:
         return MergeSpec("ordering", ordering=ordering) if ordering else MergeSpec("latest")
-    if not isinstance(merge, Payload):
+    if isinstance(merge, str) and not ordering:
+        return MergeSpec.parse(merge)
+    if not isinstance(merge, Payload | str):
         raise InvalidInputError(f"merge takes a payload, e.g. payloads.PartialUpdate(). got={merge!r}")
     if ordering:
         raise InvalidInputError("a payload says itself how versions are ordered: give merge or ordering, not both")
+    assert isinstance(merge, Payload)
     return MergeSpec("payload", payload=merge.name, parameters=tuple(sorted(merge.parameters().items())))
 
 

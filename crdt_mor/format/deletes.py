@@ -2,8 +2,10 @@
 
     3 (int32) | length (int32) | Avro: count, then per delete: key, partition, ordering value, at last 0
 
-The ordering value is a union of wrapper records, one for each type; branch 0 is null: a plain delete, which removes
-whatever came before it. A block uses one wrapper type, as hudi-rs refuses two.
+The ordering value is a union of wrapper records, one for each type. A plain delete, which removes whatever came before
+it, has the int 0, as Hudi's own have: Hudi's Spark reader fails on a null where the deleted row is in a log. A block
+uses one wrapper type, as hudi-rs refuses two. Dates and timestamps are written as days and microseconds, because Spark
+compares them with the numbers that its rows hold.
 
 Writing joins four columns of bytes. Reading is a trick: where every delete has the same branch, the branch number can
 be read as an int field of its own and the value as a plain field after it, so polars decodes the block in one go. Rows
@@ -64,13 +66,16 @@ _WRAPPERS: Final = (
 )
 _ARRAY_BRANCH: Final = len(_WRAPPERS)
 _BRANCH: Final = {wrapper.arrow: branch for branch, wrapper in enumerate(_WRAPPERS) if wrapper.name != "Null"}
+_AS_NUMBER: Final = {pa.date32(): pa.int32(), pa.timestamp("us", "UTC"): pa.int64(), pa.timestamp("us"): pa.int64()}
+_NATURAL: Final = avro.encode_long(2) + b"\x00"
+"""IntWrapper(0), Hudi's "natural order": a delete without an ordering value."""
 
 
 # ---- write ---------------------------------------------------------------------------------------------------------
 
 
 def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.Array | None) -> bytes:
-    """The content of a block that deletes `record_keys`; `ordering` None, or null for a key, is a plain delete."""
+    """The content of a block that deletes `record_keys`; plain deletes where `ordering` is None."""
     arrow = isinstance(record_keys, (pa.Array, pa.ChunkedArray))
     keys = _one_array(record_keys if arrow else pa.array(record_keys, pa.string()))
     assert keys.null_count == 0, "a record key is never null"
@@ -83,7 +88,7 @@ def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.A
             _length_prefix(keys, b"\x02"),
             keys,
             pa.scalar(b"\x02" + avro.encode_long(len(path)) + path, pa.large_binary()),
-            pa.scalar(b"\x00", pa.large_binary()) if ordering is None else _tails(_one_array(ordering)),
+            pa.scalar(_NATURAL, pa.large_binary()) if ordering is None else _tails(_one_array(ordering)),
             pa.scalar(b"", pa.large_binary()),
         )
         body = avro.encode_long(len(keys)) + _bytes_of(pc.binary_join_element_wise(*columns))
@@ -119,10 +124,10 @@ def _tails(ordering: pa.Array) -> pa.Array:
     """Per delete: the branch and the value of its ordering."""
     type_ = ordering.type
     if pa.types.is_null(type_):
-        return pa.scalar(b"\x00", pa.large_binary())
+        return pa.scalar(_NATURAL, pa.large_binary())
     if pa.types.is_decimal(type_):
         ordering = _wide_decimal(ordering)
-    branch = _BRANCH.get(ordering.type)
+    branch = _BRANCH.get(_AS_NUMBER.get(ordering.type, ordering.type))
     if branch is None:
         raise UnsupportedFeatureError(
             "a delete cannot carry an ordering value of this type; use an int, float, string, date, timestamp or "

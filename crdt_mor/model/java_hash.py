@@ -22,7 +22,7 @@ Hashes = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]
 _Units = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
-_SLICE_ROWS: Final = 65_536  # the working set stays in the processor's cache
+_SLICE_ROWS: Final = 16_384  # the working set stays in the processor's cache
 _COMMA, _COLON = ord(","), ord(":")
 _PLACEHOLDERS: Final = ("__null__", "__empty__")
 _INVERSE_OF_31: Final = pow(31, -1, 2**32)
@@ -81,7 +81,7 @@ def _string_hashes(units: _Units, offsets: _Offsets) -> Hashes:
 
 def _horner(rows: _Units) -> Hashes:
     result = np.zeros(rows.shape[0], np.uint32)
-    for column in rows.T.astype(np.uint32):
+    for column in rows.T.astype(np.uint32, order="C"):
         result *= np.uint32(31)
         result += column
     return result

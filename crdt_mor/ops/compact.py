@@ -145,7 +145,7 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
     rule, columns = merge_rule(config.merge), kernel_columns(plan.schema, key_column(config))
     schema = TableSchema.from_json(plan.schema)
     found = FileSlice(group.partition, group.file_id, group.base, group.logs)
-    opened = open_slice(store, found, config.merge)
+    opened = open_slice(store, found, config)
     carried: list[Deletes | Rows] = []
     if rule.kind == "latest":
         rows, tombstones = compact_all(opened, rule, columns, plan.stable_before)

@@ -19,7 +19,7 @@ An event that finds itself settled in the tail derives nothing (`None`), so whoe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdt_mor.errors import ClockError, FormatError, TableNotFoundError
 from crdt_mor.model.instant import Instant, from_ms, to_ms
@@ -34,7 +34,7 @@ from crdt_mor.model.timeline import (
     superseded_at,
 )
 from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.steps import Delete, Exists, List, Now, Pause, Put, Read, Settle, Steps, StoreNow
+from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow
 
 OWN_FOLDER = ".hoodie/.crdt_mor"
 VERSIONS = f"{OWN_FOLDER}/timeline"
@@ -86,7 +86,7 @@ class Publisher:
             yield from self.help_project(tail)
             if value is None:
                 return tail
-            value = yield from seal(tail, value)
+            value = yield from seal(tail, replace(value, nonce=(yield Nonce())))  # an attempt lands at most once
             owned = yield from claim(tail, value)
             if owned is not None:
                 yield from self.project(owned)
@@ -105,7 +105,8 @@ class Publisher:
         files = yield from self.projector.files(value)
         placed = []
         for path, data in files:
-            if (yield Exists(path)) is None and (yield Put(path, data, durable=not path.endswith(HINTS))):
+            if (yield Exists(path)) is None:
+                yield from put_surely(Put(path, data, durable=not path.endswith(HINTS)))
                 placed.append(path)
         # Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the
         # meantime, its files have been removed by somebody who will not come again, so what was put goes again.
@@ -153,6 +154,16 @@ def is_genuine(tail: Timeline) -> Steps[bool]:
     The nonce matters: what stands there may itself be a ghost, put by somebody who derived from a still older tail.
     """
     return (yield from _still_stands(tail))
+
+
+def put_surely(put: Put) -> Steps[None]:
+    """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again."""
+    attempt = 0
+    while (yield put) is None:
+        yield Pause(attempt)
+        attempt += 1
+    if attempt:
+        yield Settle(put.path)
 
 
 def begun_by(value: Timeline) -> Instant | None:
@@ -207,9 +218,14 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         data = yield Read(path)
         if data is None:
             continue  # deleted since: the tail has moved on
-        tail = yield from _climb(Timeline.decode(data, path))
-        if tail is not None:
-            return tail
+        found = Timeline.decode(data, path)
+        # Between listing and reading it may have been deleted and put again by somebody who was late: a ghost. But then
+        # more than KEPT_VERSIONS newer ones had been published by the time it was read, and a listing shows the newest.
+        names = yield List(VERSIONS)
+        if names and names[-1].path < version_path(found.version + KEPT_VERSIONS):
+            tail = yield from _climb(found)
+            if tail is not None:
+                return tail
 
 
 def _climb(start: Timeline) -> Steps[Timeline | None]:
@@ -310,7 +326,7 @@ def _write_segment(
         if not part:
             continue
         name = f"{tail.version:020d}-{tail.nonce}-{level}-{kind}"
-        yield Put(segment_path(name), encode_segment(part))
+        yield from put_surely(Put(segment_path(name), encode_segment(part)))
         until = None
         if kind != "live":
             until = floor if history else max(end for c in part if (end := ends[c.requested]) is not None)

@@ -61,7 +61,7 @@ def key_column(config: TableConfig) -> str | None:
     return config.key.fields[0] if len(config.key.fields) == 1 and not config.key.composite else None
 
 
-def open_slice(store: Store, found: FileSlice, merge: MergeSpec) -> Slice:
+def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
     blocks: list[tuple[Instant, int, DataBlock | DeleteBlock]] = []
     for order, log in enumerate(found.logs):
@@ -70,7 +70,7 @@ def open_slice(store: Store, found: FileSlice, merge: MergeSpec) -> Slice:
             raise missing(log)
         for block in read_log(data, log.path):
             carry = isinstance(log.name, LogFileName) and block.instant != log.name.instant
-            blocks += [(block.instant, order, opened) for opened in open_block(block, merge, carry)]
+            blocks += [(block.instant, order, opened) for opened in open_block(block, config, carry)]
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     base = latest = None
     if found.base is not None:
@@ -89,10 +89,10 @@ def missing(file: DataFile) -> SnapshotExpiredError:
     )
 
 
-def open_block(block: LogBlock, merge: MergeSpec, carry: bool) -> list[DataBlock | DeleteBlock]:
+def open_block(block: LogBlock, config: TableConfig, carry: bool) -> list[DataBlock | DeleteBlock]:
     """A log block as the kernel takes it. `carry`: its rows bear their own requested times."""
     if block.kind is BlockKind.DELETE:
-        return _open_deletes(block, merge)
+        return _open_deletes(block, config)
     given = _given_columns(block.schema) if block.partial else None
     rows: memoryview | pl.DataFrame = block.content
     if block.kind is BlockKind.AVRO:
@@ -108,7 +108,8 @@ def _given_columns(schema: str) -> tuple[str, ...]:
     return tuple(name for name in fields if name not in META_COLUMNS)
 
 
-def _open_deletes(block: LogBlock, merge: MergeSpec) -> list[DataBlock | DeleteBlock]:
+def _open_deletes(block: LogBlock, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+    merge = config.merge
     table = decode_deletes(block)
     keys = pl.DataFrame({"_hoodie_record_key": pl.from_arrow(table["record_key"])})
     ordering = table["ordering"]
@@ -118,10 +119,16 @@ def _open_deletes(block: LogBlock, merge: MergeSpec) -> list[DataBlock | DeleteB
         return [DeleteBlock(block.instant, keys)]
     keys = keys.with_columns(ordering=pl.Series(pl.from_arrow(ordering)))
     plain = pl.col("ordering").is_null()
-    if pa.types.is_int32(ordering.type):
+    if pa.types.is_int32(ordering.type) and not _orders_by_int(config):
         plain = plain | (pl.col("ordering") == NATURAL_ORDER)
     parts = [keys.filter(plain).drop("ordering"), keys.filter(~plain)]
     return [DeleteBlock(block.instant, part) for part in parts if part.height]
+
+
+def _orders_by_int(config: TableConfig) -> bool:
+    """Whether the int 0 is an ordering value like any other. Plain deletes of ours have none, so in our tables it is."""
+    schema = config.created_schema()
+    return config.ours and schema is not None and schema.stored.field(config.merge.ordering).type == pa.int32()
 
 
 @dataclass(frozen=True)
@@ -150,7 +157,7 @@ class Snapshot:
         columns = kernel_columns(self.value.schema, key_column(config))
 
         def merged(found: FileSlice) -> list[pl.DataFrame]:
-            opened = open_slice(self.session.store, found, config.merge)
+            opened = open_slice(self.session.store, found, config)
             return list(kernel.merge(opened, rule, columns, select=select, predicate=predicate))
 
         for frames in in_threads(merged, self.slices):
@@ -166,7 +173,7 @@ class Snapshot:
             if not found.logs:
                 assert found.base is not None
                 return found.base.rows
-            return kernel.count(open_slice(self.session.store, found, config.merge), rule, columns)
+            return kernel.count(open_slice(self.session.store, found, config), rule, columns)
 
         return sum(in_threads(counted, self.slices))
 

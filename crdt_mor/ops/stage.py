@@ -58,7 +58,7 @@ def log_file(
             continue
         text = full
         if part.partial:
-            text = avro_with_meta(_only(schema, part.rows.column_names), config.name)
+            text = avro_with_meta(schema.select(part.rows.column_names), config.name)
         blocks.append(parquet_block(part.instant, text, write_parquet(part.rows, metadata={}), partial=part.partial))
     data = b"".join(blocks)
     rows = sum(part.rows.num_rows for part in parts if isinstance(part, Rows))
@@ -70,10 +70,6 @@ def log_file(
 def avro_with_meta(schema: TableSchema, table: str) -> str:
     """The Avro JSON of a log block's rows."""
     return schema.avro_with_meta(table)
-
-
-def _only(schema: TableSchema, names: Sequence[str]) -> TableSchema:
-    return TableSchema(pa.schema([column for column in schema.declared if column.name in names]))
 
 
 def with_meta(rows: pl.DataFrame, instant: Instant, partition: str, file_id: str, bucket: int) -> pl.DataFrame:

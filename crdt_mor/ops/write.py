@@ -10,7 +10,7 @@ Whatever fails before 4 rolls the write back and leaves nothing; what dies befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,8 +19,9 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.model.config import TableConfig
+from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.schema import TableSchema
@@ -123,6 +124,9 @@ class Write:
         # Columns that others have added since this write began are not asked for: nobody aborts because of others.
         known = dict.fromkeys([*self._schema.declared.names, *schema.names])
         self._schema = TableSchema.from_json(grown.schema).select(known)
+        types = Columns.of(self._schema.stored).stored
+        for statements in self._statements.values():
+            statements[:] = [_widened(statement, types, self.config.merge.ordering) for statement in statements]
 
     def _check_columns(self, rows: pa.Table) -> None:
         key = self.config.key
@@ -217,6 +221,18 @@ class Write:
             raise lifecycle.expired(self.begun.requested)
 
 
+def _widened(
+    statement: RowsWrite | DeleteWrite, types: Mapping[str, pl.DataType], ordering: str | None
+) -> RowsWrite | DeleteWrite:
+    """A statement that was made before this write grew the schema, in the types that the columns have now."""
+    if isinstance(statement, RowsWrite):
+        wider = [pl.col(name).cast(types[name]) for name in statement.rows.columns if name in types]
+        return RowsWrite(statement.rows.with_columns(wider), statement.given)
+    if ordering is None or "ordering" not in statement.keys.columns:
+        return statement
+    return DeleteWrite(statement.keys.with_columns(pl.col("ordering").cast(types[ordering])))
+
+
 def _refuse_repeats(keys: pl.DataFrame) -> None:
     repeated = keys.filter(pl.struct(_PARTITION, KEY).is_duplicated())
     if repeated.height:
@@ -226,7 +242,12 @@ def _refuse_repeats(keys: pl.DataFrame) -> None:
 
 
 def require_bucketed(config: TableConfig) -> None:
-    """Raise for tables that cannot be written because keys cannot be mapped to file groups."""
+    """Raise for tables that cannot be written, or whose keys cannot be mapped to file groups."""
+    if config.version != WRITTEN_VERSION:
+        raise InvalidInputError(
+            f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
+            f"{WRITTEN_VERSION}. version={config.version}"
+        )
     if config.table_type != "MERGE_ON_READ":
         raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
     if config.buckets is None:

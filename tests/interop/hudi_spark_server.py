@@ -63,7 +63,7 @@ def main() -> None:
         try:
             answer = {"rows": _answer(spark, asked)}
         except Exception as error:  # noqa: BLE001  whatever Spark says is the answer
-            answer = {"error": str(error)[:3000]}
+            answer = {"error": str(error)[:12000]}
         sys.stdout.write(f"{ANSWER}{json.dumps(answer)}\n")
         sys.stdout.flush()
 

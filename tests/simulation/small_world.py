@@ -141,6 +141,13 @@ def frames(generator: Generator[Any, Any, Any]) -> Hashable:
     return tuple(chain)
 
 
+def _asker(generator: Any) -> str:
+    while generator.gi_yieldfrom is not None:
+        generator = generator.gi_yieldfrom
+    name: str = generator.gi_frame.f_code.co_name
+    return name
+
+
 @dataclass
 class Actor:
     """Something that runs a protocol. `nonce` is the stem of the texts that nobody else has used."""
@@ -317,7 +324,7 @@ class World:
             case Pick():
                 tail = decoded(objects[LOG][-1])
                 return [((tail, p.requested), None) for p in tail.pending]
-            case Put(path, data):
+            case Put(path, data, _):
                 landed = land(objects, path, data)
                 found = [(landed is not None, landed)]
                 if objects[FAULTS] and self.faulty(step):
@@ -351,7 +358,7 @@ class World:
 
     def _enter(self, actor: Actor, history: tuple[object, ...]) -> int:
         generator = actor.start()
-        nonces = 0
+        nonces = lost = 0
         step: Any = None
         result: object = None
         waiting = list(reversed(history))
@@ -360,6 +367,8 @@ class World:
             while True:
                 step = generator.send(reply)
                 match step:
+                    case Nonce() if _asker(generator) == "publish":
+                        reply = f"{actor.name}{nonces}.{lost}"
                     case Nonce():
                         nonces += 1
                         reply = f"{actor.name}{nonces}"
@@ -369,9 +378,10 @@ class World:
                         reply = None
                     case _ if waiting:
                         reply = waiting.pop()
+                        lost += isinstance(step, Put) and reply is None
                     case _:
                         break
-            key: Hashable = (nonces, frames(generator))
+            key: Hashable = (nonces, lost, frames(generator))
         except StopIteration as end:
             step, result = None, end.value
             key = ("end", result)
@@ -452,7 +462,7 @@ def _differs(step: Step | Pick | Saw, before: dict[str, Any], after: dict[str, A
             return _walked(before) != _walked(after)
         case Pick():
             return before[LOG] != after[LOG]
-        case Read(path) | Exists(path) | Put(path, _) | Delete(path):
+        case Read(path) | Exists(path) | Put(path) | Delete(path):
             return before.get(path) != after.get(path)
     return False
 

@@ -1,0 +1,269 @@
+"""The RFC's story: a table of 1,000,000 rows, then three processes upsert 10,000 overlapping rows ten times each.
+
+Every engine gets the same frames. Reported: commits that survived (of those tried), commits per second from the first
+begin to the last acknowledgement, and the snapshot read afterwards. Ours is read three times, against the floor of
+polars decoding the same base files and log blocks without merging anything, in interleaved rounds of one process:
+after the story, the same table never compacted (its first load still in logs), and after a last compaction.
+
+    python benches/story.py            # full size; peers: deltalake, lance, where installed
+    python benches/story.py --small
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+import crdt_mor as mor
+from crdt_mor.format.log import BlockKind, read_log
+
+WRITERS, BUCKETS = 3, 4
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        *((f"n{i}", pa.int64()) for i in range(4)),
+        *((f"x{i}", pa.float64()) for i in range(3)),
+        ("city", pa.string()),
+        ("note", pa.string()),
+    ]
+)
+
+
+def rows(keys: np.ndarray[Any, Any], seed: int) -> pa.Table:
+    """Rows of ten columns for these keys."""
+    r = np.random.default_rng(seed)
+    count = len(keys)
+    frame = pl.DataFrame(
+        {
+            "id": pl.Series(keys).cast(pl.String).str.zfill(10),
+            **{f"n{i}": r.integers(0, 1 << 40, count) for i in range(4)},
+            **{f"x{i}": r.random(count) for i in range(3)},
+            "city": pl.Series(r.integers(0, 500, count)).cast(pl.String),
+            "note": pl.Series(r.integers(0, 1 << 50, count)).cast(pl.String),
+        }
+    )
+    return frame.to_arrow().cast(SCHEMA)
+
+
+def batch(table_rows: int, batch_rows: int, writer: int, number: int) -> pa.Table:
+    """What one commit upserts: the batches of all writers overlap."""
+    seed = writer * 1000 + number
+    keys = np.random.default_rng(seed).choice(table_rows, batch_rows, replace=False)
+    return rows(keys, seed)
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
+
+
+class Ours:
+    name = "crdt_mor"
+
+    @staticmethod
+    def load(path: str, data: pa.Table) -> None:
+        table = mor.Table.create(path, SCHEMA, key="id", buckets=BUCKETS)
+        table.append(data)
+        table.maintenance.compact()
+
+    @staticmethod
+    def writer(path: str) -> Any:
+        return mor.Table.open(path).upsert
+
+    @staticmethod
+    def read(path: str) -> int:
+        return mor.Table.open(path).scan().to_polars().height
+
+
+class Delta:
+    name = "delta-rs"
+
+    @staticmethod
+    def load(path: str, data: pa.Table) -> None:
+        from deltalake import write_deltalake
+
+        write_deltalake(path, data)
+
+    @staticmethod
+    def writer(path: str) -> Any:
+        from deltalake import DeltaTable
+
+        def upsert(data: pa.Table) -> None:
+            merger = DeltaTable(path).merge(data, "t.id = s.id", source_alias="s", target_alias="t")
+            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+        return upsert
+
+    @staticmethod
+    def read(path: str) -> int:
+        from deltalake import DeltaTable
+
+        return int(pl.scan_parquet(DeltaTable(path).file_uris()).collect().height)
+
+
+class Lance:
+    name = "Lance"
+
+    @staticmethod
+    def load(path: str, data: pa.Table) -> None:
+        import lance
+
+        lance.write_dataset(data, path)
+
+    @staticmethod
+    def writer(path: str) -> Any:
+        import lance
+
+        def upsert(data: pa.Table) -> None:
+            merge = lance.dataset(path).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            merge.execute(data)
+
+        return upsert
+
+    @staticmethod
+    def read(path: str) -> int:
+        import lance
+
+        return int(lance.dataset(path).to_table().num_rows)
+
+
+ENGINES = {engine.name: engine for engine in (Ours, Delta, Lance)}
+
+
+def write_all(engine: str, path: str, sizes: tuple[int, int, int], writer: int, gate: Any, results: Any) -> None:
+    """One writer process: its batches are made beforehand, so that only commits are timed."""
+    table_rows, batch_rows, commits = sizes
+    batches = [batch(table_rows, batch_rows, writer, number) for number in range(commits)]
+    upsert = ENGINES[engine].writer(path)
+    gate.wait()
+    started, done, errors = time.time(), 0, []
+    for data in batches:
+        try:
+            upsert(data)
+            done += 1
+        except Exception as error:  # noqa: BLE001  a peer's conflict is what is counted here
+            errors.append(str(error)[:200])
+    results.put((started, time.time(), done, errors))
+
+
+def story(engine: str, path: str, sizes: tuple[int, int, int]) -> dict[str, Any]:
+    """Run all writers at once; how many commits survived, and how fast."""
+    spawn = multiprocessing.get_context("spawn")
+    gate, results = spawn.Barrier(WRITERS), spawn.Queue()
+    processes = [
+        spawn.Process(target=write_all, args=(engine, path, sizes, w, gate, results)) for w in range(WRITERS)
+    ]
+    for process in processes:
+        process.start()
+    found = [results.get() for _ in processes]
+    for process in processes:
+        process.join()
+    seconds = max(end for _, end, _, _ in found) - min(start for start, _, _, _ in found)
+    done = sum(count for _, _, count, _ in found)
+    errors = [error for *_, some in found for error in some]
+    return {"commits": done, "tried": WRITERS * sizes[2], "commits/s": done / seconds, "first error": (errors or [""])[0][:70]}
+
+
+# --- the read afterwards ----------------------------------------------------------------------------------------------
+
+
+def floor_of(table: mor.Table, folder: Path) -> Any:
+    """polars decoding the same Parquet bytes, unmerged: base files, and log blocks as files of their own."""
+    columns = SCHEMA.names
+    sources: list[str] = []
+    for number, file in enumerate(table.inspect.files().to_pylist()):
+        path = Path(table.uri) / file["path"]
+        if file["kind"] == "base":
+            sources.append(str(path))
+            continue
+        for block in read_log(path.read_bytes(), str(path)):
+            if block.kind is BlockKind.PARQUET:
+                part = folder / f"{number}-{block.offset}.parquet"
+                part.write_bytes(block.content)
+                sources.append(str(part))
+    return lambda: pl.scan_parquet(sources, glob=False).select(columns).collect().height
+
+
+def paired(ours: Any, floor: Any, rounds: int) -> tuple[float, float, float]:
+    """Medians of both in seconds, and the median of the ratios of paired rounds."""
+    ours(), floor()
+    a, b = [], []
+    for _ in range(rounds):
+        for call, times in ((floor, b), (ours, a)):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+    return statistics.median(a), statistics.median(b), statistics.median(x / y for x, y in zip(a, b, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="comma separated")
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    args = parser.parse_args()
+    sizes = (20_000, 500, 3) if args.small else (1_000_000, 10_000, 10)
+    rounds = 3 if args.small else 9
+    folder = Path(tempfile.mkdtemp(prefix="story-"))
+    figures: dict[str, Any] = {}
+    try:
+        data = rows(np.arange(sizes[0]), 0)
+        print(f"{sizes[0]:,} rows x {len(SCHEMA)} columns; {WRITERS} processes x {sizes[2]} upserts x {sizes[1]:,} rows")
+        for name in args.engines.split(","):
+            engine, path = ENGINES[name], str(folder / name)
+            try:
+                engine.load(path, data)
+            except ImportError as error:
+                print(f"{name:10} not installed: {error.name}")
+                continue
+            result = story(name, path, sizes)
+            engine.read(path)
+            start = time.perf_counter()
+            engine.read(path)
+            result["read s"] = time.perf_counter() - start
+            figures[name] = result
+            print(
+                f"{name:10} {result['commits']:3} of {result['tried']} commits   {result['commits/s']:7.1f} commits/s   "
+                f"read {result['read s']:.2f} s   {result['first error']}"
+            )
+        if Ours.name in figures:
+            figures["reads"] = reads(folder, data, sizes, rounds)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1))
+
+
+def reads(folder: Path, data: pa.Table, sizes: tuple[int, int, int], rounds: int) -> dict[str, Any]:
+    """Our snapshot reads against their floors."""
+    loose = str(folder / "never compacted")
+    table = mor.Table.create(loose, SCHEMA, key="id", buckets=BUCKETS)
+    table.append(data)
+    for writer in range(WRITERS):
+        for number in range(sizes[2]):
+            table.upsert(batch(sizes[0], sizes[1], writer, number))
+    found = {}
+    compacted = mor.Table.open(folder / Ours.name)
+    for label, current in (("after the story", compacted), ("never compacted", table), ("after compaction", compacted)):
+        if label == "after compaction":
+            current.maintenance.compact()
+        parts = folder / f"parts {label}"
+        parts.mkdir()
+        uri = current.uri
+        ours, floor, ratio = paired(lambda uri=uri: Ours.read(uri), floor_of(current, parts), rounds)
+        found[label] = {"ours s": ours, "floor s": floor, "ratio": ratio}
+        print(f"read, {label:17} ours {ours * 1000:6.0f} ms   polars decoding {floor * 1000:6.0f} ms   ratio {ratio:.2f}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

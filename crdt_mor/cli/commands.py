@@ -1,0 +1,298 @@
+"""The commands, but for `demo`: each a few lines over the public `crdt_mor`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.interop import other_readers
+from crdt_mor.cli.render import Output
+
+Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
+Form = Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(metavar="T", help="A completion time (17 digits), a version, or like 2025-11-20T09:30:00Z."),
+]
+LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
+
+TABLE_ROWS = 20
+
+
+class Verb(StrEnum):
+    """What `write` does with the rows."""
+
+    append = "append"
+    upsert = "upsert"
+    delete = "delete"
+
+
+class SchemaMode(StrEnum):
+    """What `write` does with columns that the table lacks."""
+
+    strict = "strict"
+    merge = "merge"
+
+
+class Format(StrEnum):
+    """How `cat` prints rows."""
+
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+    parquet = "parquet"
+
+
+def create(
+    uri: Uri,
+    schema: Annotated[
+        Path,
+        typer.Option(
+            exists=True, dir_okay=False, show_default=False,
+            help='A Parquet, Arrow, CSV or JSON lines file that has the columns, or a .json with {"column": "type"}.',
+        ),
+    ],  # fmt: skip
+    key: Annotated[str, typer.Option(metavar="A,B", help="Columns that name a row.", show_default=False)],
+    ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
+    partition_by: Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")] = None,
+    buckets: Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")] = 4,
+    merge: Annotated[str | None, typer.Option(help="A payload: partial_update, partial_update?nulls=keep.")] = None,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
+    output: Form = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Create a table; without --ordering or --merge the latest commit's row wins."""
+    table = mor.Table.create(
+        uri, inputs.read_schema(schema), key=inputs.names(key) or [], ordering=ordering,
+        partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=_payload(merge), exist_ok=exist_ok,
+    )  # fmt: skip
+    if output is Output.json:
+        render.document({"uri": table.uri, "version": table.version, "merge": str(table.config.merge)})
+    else:
+        render.note(f"created {uri}: {len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets")
+
+
+def write(
+    uri: Uri,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Parquet, Arrow, CSV, JSON lines.", show_default=False),
+    ],
+    verb: Annotated[Verb, typer.Option("--as", help="What to do with the rows.", show_default=False)],
+    schema_mode: Annotated[SchemaMode, typer.Option(help="merge: add columns, widen types.")] = SchemaMode.strict,
+    plain: Annotated[bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")] = False,
+    token: Annotated[
+        str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")
+    ] = None,
+    output: Form = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Write files to a table, all of them in one commit."""
+    table = mor.Table.open(uri)
+    data = [inputs.read_data(file, table.schema) for file in files]
+    with table.transaction(token=inputs.token(token)) as tx:
+        for rows in data:
+            if verb is Verb.append:
+                tx.append(rows, schema_mode=schema_mode.value)
+            elif verb is Verb.upsert:
+                tx.upsert(rows, schema_mode=schema_mode.value)
+            else:
+                tx.delete(rows, plain=plain)
+    commit = tx.commit
+    assert commit is not None
+    if output is Output.json:
+        render.document(asdict(commit))
+    else:
+        done = "was there already, by its token" if commit.repeated else f"{commit.rows} rows, {commit.deletes} deletes"
+        render.note(f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}")
+
+
+def cat(
+    uri: Uri,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
+    as_of: AsOf = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help=f"At most N rows.  [default: {TABLE_ROWS} in a table, else all]")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+    meta: Annotated[bool, typer.Option("--meta", help="With Hudi's five columns in front.")] = False,
+    output: Form = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Print rows of a snapshot, in no particular order; --output json is --format jsonl."""
+    if output is Output.json:
+        format = Format.jsonl
+    if format is Format.parquet and sys.stdout.isatty():
+        raise typer.BadParameter("Parquet is bytes: send it to a file with >, or read it as a table", param_hint="--format")
+    table = mor.Table.open(uri)
+    scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.moment(as_of), meta=meta)
+    if format is Format.table:
+        _print_rows(scan, TABLE_ROWS if limit is None else limit)
+    else:
+        _send_rows(scan, limit, format)
+
+
+def show(uri: Uri, output: Form = Output.text, verbose: Verbose = False) -> None:
+    """Say what a table is: key, merge, rows, files, pending writes, and who else can read it."""
+    table = mor.Table.open(uri)
+    config, files, timeline = table.config, table.inspect.files(), table.inspect.timeline()
+    kinds = pl.DataFrame(files)["kind"].to_list()
+    states = pl.DataFrame(timeline)["state"].to_list()
+    logs = len(kinds) - kinds.count("base")
+    pairs: dict[str, object] = {
+        "table": config.name,
+        "uri": uri,
+        "version": table.version,
+        "format": f"Hudi {config.version}, {config.table_type}",
+        "key": list(config.key.fields),
+        "partition_by": list(config.key.partition_fields),
+        "merge": str(config.merge),
+        "buckets": config.buckets,
+        "rows": table.scan().count(),
+        "columns": {field.name: str(field.type) for field in table.schema},
+        "commits": states.count("completed"),
+        "pending_writes": states.count("pending"),
+        "open_plans": states.count("planned"),
+        "base_files": kinds.count("base"),
+        "log_files": logs,
+        "bytes": sum(files["bytes"].to_pylist()),
+        "other_readers": other_readers(table, logs),
+    }
+    if output is Output.json:
+        render.document(pairs)
+        return
+    columns = ", ".join(f"{name} {kind}" for name, kind in pairs.pop("columns").items())  # type: ignore[attr-defined]
+    text = {
+        **pairs,
+        "key": ", ".join(config.key.fields),
+        "partition_by": ", ".join(config.key.partition_fields) or "-",
+        "rows": f"{pairs['rows']:,}",
+        "columns": columns,
+        "bytes": render.size(int(str(pairs["bytes"]))),
+    }
+    render.facts({name.replace("_", " "): value for name, value in text.items()})
+
+
+def timeline(
+    uri: Uri,
+    since: Annotated[str | None, typer.Option(metavar="T", help="Only what was open or completed after T.")] = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Only what is still open: writes and plans.")] = False,
+    output: Form = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """List instants by requested time: when requested, when completed, what, how many rows."""
+    found = pl.DataFrame(mor.Table.open(uri).inspect.timeline())
+    if since is not None:
+        found = found.filter(pl.col("completed_at").is_null() | (pl.col("completed_at") > since))
+    if pending:
+        found = found.filter(pl.col("state").is_in(["pending", "planned"]))
+    _print_frame(found, output)
+
+
+def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text, verbose: Verbose = False) -> None:
+    """List the files of a snapshot by file group: base files, logs, carries."""
+    table = mor.Table.open(uri)
+    point = inputs.moment(as_of)
+    found = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
+    _print_frame(pl.DataFrame(found), output)
+
+
+def compact(
+    uri: Uri,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Schedule a plan, for any later run to execute.")] = False,
+    log_files_min: LogFilesMin = 1,
+    output: Form = Output.text,
+    verbose: Verbose = False,
+) -> None:
+    """Merge log files into base files; safe beside writers, readers and other compactions."""
+    maintenance = mor.Table.open(uri).maintenance
+    if plan_only:
+        plan = maintenance.plan_compaction(log_files_min=log_files_min)
+        if output is Output.json:
+            render.document({"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}})
+        else:
+            render.note(f"scheduled {plan}" if plan else "nothing to compact")
+        return
+    done = maintenance.compact(log_files_min=log_files_min)
+    if output is Output.json:
+        render.document({"compactions": [asdict(one) for one in done]})
+    elif not done:
+        render.note("nothing to compact")
+    for one in done if output is Output.text else ():
+        carried = f", {one.carried} rows carried for pending writes" if one.carried else ""
+        render.note(f"compacted {one.barrier}: {one.file_groups} file groups, {one.rows} rows, {render.size(one.bytes)}{carried}")
+
+
+# --- inside -------------------------------------------------------------------------------------------------------------
+
+
+def _payload(text: str | None) -> str | None:
+    """A payload's version may be left out: `partial_update` is the first one."""
+    if text is None or text == "latest" or "/" in text:
+        return text
+    name, mark, parameters = text.partition("?")
+    return f"{name}/1{mark}{parameters}"
+
+
+def _first(scan: mor.Scan, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Batches until `limit` rows; file slices after that are not opened."""
+    left = limit
+    with closing(scan.to_reader()) as reader:
+        for batch in reader:
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            yield batch
+            if left == 0:
+                return
+
+
+def _print_rows(scan: mor.Scan, limit: int) -> None:
+    rows = pa.Table.from_batches(_first(scan, limit + 1), scan.schema)
+    more = rows.num_rows > limit
+    rows = rows.slice(0, limit)
+    numbers = [field.name for field in scan.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)]
+    render.table(rows.column_names, zip(*(column.to_pylist() for column in rows.columns), strict=True), numbers)
+    if more:
+        render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
+
+
+def _send_rows(scan: mor.Scan, limit: int | None, format: Format) -> None:
+    if format is Format.jsonl:
+        for batch in _first(scan, limit):
+            render.lines(batch.to_pylist())
+        return
+    out = pa.PythonFile(sys.stdout.buffer, mode="w")
+    writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter
+    if format is Format.csv:
+        writer = pa.csv.CSVWriter(out, scan.schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
+    else:
+        writer = pa.parquet.ParquetWriter(out, scan.schema)
+    with writer:
+        for batch in _first(scan, limit):
+            writer.write_batch(batch)
+    sys.stdout.buffer.flush()
+
+
+def _print_frame(frame: pl.DataFrame, output: Output) -> None:
+    if output is Output.json:
+        render.lines(frame.iter_rows(named=True))
+        return
+    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
+    shown = ({**row, **{n: "" for n in frame.columns if row[n] is None}} for row in frame.iter_rows(named=True))
+    render.table(frame.columns, (list(row.values()) for row in shown), numbers)

@@ -1,0 +1,116 @@
+"""The claims of the demo, one by one. A claim that does not hold is a failed demo.
+
+The oracle is a dict for each column: the journals' batches in requested order, the later value of a cell replacing the
+earlier. It shares nothing with the engine but the meaning of a partial update.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+import crdt_mor as mor
+from crdt_mor.cli.demo.journal import Entry
+from crdt_mor.cli.demo.story import (
+    CORRECTION, DAY, DELAYS, KEY, PLAIN, WRONG_ORIGIN, Story, pseudonyms, require,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something that must be so, with the numbers that show it."""
+
+    name: str
+    holds: bool
+    evidence: str
+
+
+def check(
+    table: mor.Table, story: Story, raw: pl.DataFrame, entries: Sequence[Entry], secret: bytes, middle: pl.DataFrame, middle_as_of: str
+) -> list[Claim]:
+    """All claims about a table at rest; `middle` is a snapshot that was read while everything was under way."""
+    found = table.scan().to_polars().sort(KEY)
+    raw = raw.sort(KEY)
+    return [
+        _same_as_dicts(found, entries),
+        _no_plain_tails(found, raw, story, secret),
+        _corrections_stand(found, raw, entries),
+        _the_past_is_fixed(table, middle, middle_as_of),
+        _hudi_reads_it(Path(table.uri), found),
+    ]
+
+
+def _same_as_dicts(found: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
+    batches = [entry.batch() for entry in entries]
+    number: dict[tuple[object, ...], int] = {}
+    rows = [[number.setdefault(key, len(number)) for key in _keys(batch)] for batch in batches]
+    order = [number.get(key, -1) for key in _keys(found)]
+    wrong = 0
+    for column in found.columns:
+        cells: dict[int, object] = {}
+        for batch, positions in zip(batches, rows, strict=True):  # in requested order: the later replaces the earlier
+            if column in batch.columns:
+                cells.update(zip(positions, batch[column].to_list(), strict=True))
+        wrong += sum(cells.get(row, KeyError) != value for row, value in zip(order, found[column].to_list(), strict=True))
+    total = found.height * found.width
+    holds = wrong == 0 and found.height == len(number)
+    return Claim(
+        "the table is the fold of all journals, by a dict",
+        holds,
+        f"{found.height:,} rows, {total:,} cells compared, {wrong:,} differ"
+        + ("" if found.height == len(number) else f"; the dict has {len(number):,} rows"),
+    )
+
+
+def _keys(batch: pl.DataFrame) -> list[tuple[object, ...]]:
+    return list(zip(*(batch[name].to_list() for name in KEY), strict=True))
+
+
+def _no_plain_tails(found: pl.DataFrame, raw: pl.DataFrame, story: Story, secret: bytes) -> Claim:
+    days = DAY >= story.encrypt_from
+    ours, theirs = found.filter(days), raw.filter(days)
+    plain = ours.filter(PLAIN).height
+    expected = pseudonyms(theirs["tailnum"], secret)
+    untouched = found.filter(~days)["tailnum"].equals(raw.filter(~days)["tailnum"])
+    return Claim(
+        "no plain tail number is left in the encrypted days",
+        plain == 0 and ours["tailnum"].equals(expected) and untouched,
+        f"{ours.height:,} flights from {story.encrypt_from:%d %b} on, {expected.n_unique():,} planes, {plain:,} plain",
+    )
+
+
+def _corrections_stand(found: pl.DataFrame, raw: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
+    keys = pl.concat([entry.batch().select(KEY) for entry in entries if entry.process == "backfill"])
+    corrected = raw.join(keys, on=KEY, how="semi").with_columns(CORRECTION)
+    expected = pl.concat([corrected, raw.join(keys, on=KEY, how="anti")]).sort(KEY)
+    wrong = int((found.select(pl.struct(DELAYS).alias("d"))["d"] != expected.select(pl.struct(DELAYS).alias("d"))["d"]).sum())
+    return Claim(
+        "every correction stands, once",
+        wrong == 0 and keys.is_unique().all() and set(corrected["origin"]) == {WRONG_ORIGIN},
+        f"{keys.height:,} flights corrected, {wrong:,} wrong",
+    )
+
+
+def _the_past_is_fixed(table: mor.Table, middle: pl.DataFrame, as_of: str) -> Claim:
+    again = table.scan(as_of=as_of).to_polars().sort(KEY)
+    return Claim(
+        "a snapshot from the middle of it reads the same now",
+        again.equals(middle.sort(KEY)),
+        f"as of {as_of}, {again.height:,} rows",
+    )
+
+
+def _hudi_reads_it(path: Path, found: pl.DataFrame) -> Claim:
+    require("hudi")
+    hudi = importlib.import_module("hudi")  # by name: it is optional
+    batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
+    theirs = pl.concat([pl.DataFrame(batch) for batch in batches]).select(found.columns).sort(KEY)
+    return Claim(
+        f"hudi-rs {require('hudi').version} reads the same rows",
+        theirs.equals(found.cast(dict(theirs.schema))),
+        f"{theirs.height:,} rows of the compacted table",
+    )

@@ -1,0 +1,110 @@
+"""`crdt-mor demo`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.demo import lanes
+from crdt_mor.cli.demo.progress import Progress
+from crdt_mor.cli.demo.run import Result, run
+from crdt_mor.cli.demo.story import FULL, SMALL
+from crdt_mor.cli.render import Output
+
+PICTURE_COLUMNS = 100
+"""Of the lanes where there is no terminal to say how wide it is; never wider than 160."""
+
+INTRODUCTION = """\
+Three processes write to one table and a fourth compacts it, all at once, without a lock:
+  ingest    loads the flights of 2013, day by day; now and then a day comes again, late
+  encrypt   replaces the tail numbers of the last days by pseudonyms
+  backfill  corrects delays of old days: LaGuardia's clock was three minutes fast"""
+
+
+def demo(
+    dir: Annotated[Path | None, typer.Option(help="Where; absent or empty.  [default: a fresh temporary folder]")] = None,
+    small: Annotated[bool, typer.Option("--small", help="Five weeks of flights instead of the year: seconds.")] = False,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep the folder for a look around afterwards.")] = True,
+    output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")] = False,  # noqa: ARG001
+) -> None:
+    """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked."""
+    if dir is not None and dir.exists() and (not dir.is_dir() or any(dir.iterdir())):
+        raise mor.InvalidInputError(f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}")
+    folder = dir.resolve() if dir is not None else Path(tempfile.mkdtemp(prefix="crdt-mor-demo-"))
+    story = SMALL if small else FULL
+    console = render.stderr()
+    console.print(Text(INTRODUCTION))
+    console.print(Text(f"in {folder}\n"))
+    try:
+        result = run(folder, story, Progress(console, story.days), lambda text: console.print(Text(text, style="dim")))
+    except BaseException:
+        console.print(Text(f"what there is lies in {folder}"))
+        raise
+    if output is Output.json:
+        render.document(result.document())
+    else:
+        _report(result, keep)
+    if not keep:
+        shutil.rmtree(folder)
+    if not result.holds:
+        raise typer.Exit(1)
+
+
+def _report(result: Result, keep: bool) -> None:
+    console = render.stdout()
+    numbers = result.numbers
+    width = min(console.width, 160) if console.is_terminal else PICTURE_COLUMNS
+    _heading(console, "What overlapped")
+    facts = Grid.grid(padding=(0, 2))
+    facts.add_column(justify="right", style="bold")
+    facts.add_column()
+    for value, meaning in (
+        (numbers.commits, f"commits in {result.writing_seconds:.0f} s, at most {numbers.most_at_once} under way at once"),
+        (numbers.overlapping, "of them overlapped with others"),
+        (result.aborts, "aborts"),
+        (numbers.compactions, f"compactions; {numbers.across_compactions} transactions were open from before one to after it"),
+        (result.rows, f"rows, {numbers.shared_rows:,} of them written by more than one process"),
+        (numbers.overtaken_cells, "plain tail numbers completed after an encryption requested later, and lost to it"),
+    ):
+        facts.add_row(f"{value:,}", meaning)
+    console.print(Padding(facts, (0, 0, 0, 2), expand=False))
+    _heading(console, "What holds")
+    for claim in result.claims:
+        mark = ("✓", "green") if claim.holds else ("✗ NOT SO:", "bold red")
+        console.print(Text.assemble("  ", mark, f" {claim.name}: ", (claim.evidence, "dim")))
+    _heading(console, "The whole run")
+    console.print(lanes.draw(result.whole, width))
+    _heading(console, "From near: a late delivery, overtaken by an encryption, across compactions")
+    console.print(lanes.draw(result.near, width))
+    if keep:
+        console.print(Text(f"\npicture: {result.picture}"))
+        _heading(console, "What to try next")
+        for line in _next_steps(result):
+            console.print(Text(f"  {line}"))
+    console.print(Text(f"\n{result.seconds:.0f} s in all", style="dim"))
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(Text(f"\n{text}", style="bold underline"))
+
+
+def _next_steps(result: Result) -> list[str]:
+    table = result.table
+    return [
+        f"crdt-mor show {table}",
+        f"crdt-mor timeline {table}",
+        f"crdt-mor cat {table} --columns time_hour,carrier,flight,tailnum,arr_delay --where \"month = 1 and origin = 'LGA'\"",
+        f"crdt-mor cat {table} --as-of 40 --columns month,day,tailnum     # as it was at version 40",
+        f"crdt-mor demo --small --dir {result.table.parent}-again",
+    ]

@@ -1,0 +1,88 @@
+"""How much overlapped: counted from the journals' times alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from crdt_mor.cli.demo.journal import Entry
+from crdt_mor.cli.demo.story import KEY, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """From its barrier to its completion."""
+
+    barrier: str
+    completed_at: str
+
+    @property
+    def begin(self) -> float:
+        return seconds(self.barrier)
+
+    @property
+    def end(self) -> float:
+        return seconds(self.completed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """Numbers of a run."""
+
+    commits: int
+    overlapping: int  # commits that were under way together with another one
+    most_at_once: int
+    compactions: int
+    across_compactions: int  # commits that began before a compaction and completed after it
+    shared_rows: int  # rows that more than one process wrote
+    overtaken_cells: int  # plain tail numbers that completed after the encryption that was requested after them
+
+
+def count(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Overlaps:
+    """The numbers of a run that is over."""
+    return Overlaps(
+        commits=len(entries),
+        overlapping=sum(any(entry.overlaps(other) for other in entries if other is not entry) for entry in entries),
+        most_at_once=_most_at_once(entries),
+        compactions=len(compactions),
+        across_compactions=sum(bool(crossed(entry, compactions)) for entry in entries),
+        shared_rows=_shared_rows(entries),
+        overtaken_cells=sum(_overtaken(entry, later) for entry, later in overtakings(entries)),
+    )
+
+
+def crossed(entry: Entry, compactions: Sequence[Compaction]) -> list[Compaction]:
+    """The compactions that began and completed while a transaction was open."""
+    return [c for c in compactions if entry.requested_at < c.barrier and c.completed_at < entry.completed_at]
+
+
+def overtakings(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+    """A late delivery, and an encryption that was requested after it and yet completed before it."""
+    late = [entry for entry in entries if entry.what.startswith("late-")]
+    passes = [entry for entry in entries if entry.process == "encrypt"]
+    return [
+        (slow, quick)
+        for slow in late
+        for quick in passes
+        if slow.requested_at < quick.requested_at and quick.completed_at < slow.completed_at
+    ]
+
+
+def _overtaken(slow: Entry, quick: Entry) -> int:
+    return slow.batch().join(quick.batch(), on=KEY, how="semi")["tailnum"].count()
+
+
+def _most_at_once(entries: Sequence[Entry]) -> int:
+    steps = sorted([(entry.requested_at, 1) for entry in entries] + [(entry.completed_at, -1) for entry in entries])
+    most = now = 0
+    for _, step in steps:
+        now += step
+        most = max(most, now)
+    return most
+
+
+def _shared_rows(entries: Sequence[Entry]) -> int:
+    writers = pl.concat([entry.batch().select(KEY).with_columns(process=pl.lit(entry.process)) for entry in entries])
+    return writers.group_by(KEY).agg(pl.col("process").n_unique()).filter(pl.col("process") > 1).height

@@ -1,0 +1,86 @@
+"""What is seen while the demo runs: a line for each process in a terminal; elsewhere a line now and then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table as Grid
+from rich.text import Text
+
+from crdt_mor.cli.demo.lanes import COLOURS
+from crdt_mor.cli.demo.workers import Message
+
+LINES = 8
+"""So many lines where there is no terminal to redraw."""
+
+
+@dataclass
+class _Process:
+    doing: str = "starting"
+    commits: int = 0
+    rows: int = 0
+
+
+@dataclass
+class Progress:
+    """Follows the messages of the processes."""
+
+    console: Console
+    days: int
+    _processes: dict[str, _Process] = field(
+        default_factory=lambda: {name: _Process() for name in ("ingest", "encrypt", "backfill", "compact")}
+    )
+    _days: int = 0
+    _live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(self._picture(), console=self.console, refresh_per_second=12, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def days_done(self) -> int:
+        """Days ingested so far."""
+        return self._days
+
+    def show(self, message: Message) -> None:
+        """Take a message in."""
+        process = self._processes[message.process]
+        if message.kind in ("commit", "compaction"):
+            process.commits += 1
+            process.rows += message.rows
+        if message.text and message.kind in ("doing", "done"):
+            process.doing = message.text
+        if message.process == "ingest" and message.kind == "commit" and not message.text.startswith("late-"):
+            self._days += 1
+            if self._live is None and self._days % max(1, self.days // LINES) == 0:
+                self._line()
+        if self._live is not None:
+            self._live.update(self._picture())
+
+    def _line(self) -> None:
+        counts = ", ".join(f"{name} {process.commits}" for name, process in self._processes.items())
+        self.console.print(f"{self._days} of {self.days} days; commits: {counts}")
+
+    def _picture(self) -> Group:
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_column(width=9)
+        grid.add_column(justify="right", width=4)
+        grid.add_column(width=11)
+        grid.add_column(justify="right", width=9)
+        grid.add_column(no_wrap=True, overflow="ellipsis")
+        for name, process in self._processes.items():
+            unit = "compactions" if name == "compact" else "commits"
+            row = [f"[bold {COLOURS[name]}]{name}[/]", str(process.commits), unit, f"{process.rows:,}"]
+            grid.add_row(*row, Text(f"rows   {process.doing}"))
+        return Group(grid, ProgressBar(total=self.days, completed=self._days, width=60))

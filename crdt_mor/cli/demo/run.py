@@ -1,0 +1,179 @@
+"""A run of the demo, top to bottom: create, let four processes loose, compact what is left, check, draw.
+
+Processes are spawned, never forked: a fork would share the threads and locks of the engine's libraries.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import polars as pl
+
+import crdt_mor as mor
+from crdt_mor.cli.demo import journal, lanes, overlaps, picture, workers
+from crdt_mor.cli.demo.check import Claim, check
+from crdt_mor.cli.demo.journal import Entry
+from crdt_mor.cli.demo.overlaps import Compaction, Overlaps
+from crdt_mor.cli.demo.progress import Progress
+from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights, require
+from crdt_mor.clock import SystemEnvironment
+
+WRITERS = ("ingest", "encrypt", "backfill")
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    table: Path
+    picture: Path
+    numbers: Overlaps
+    aborts: int
+    rows: int
+    writing_seconds: float
+    seconds: float
+    claims: tuple[Claim, ...]
+    whole: lanes.Scene
+    near: lanes.Scene
+
+    @property
+    def holds(self) -> bool:
+        return self.aborts == 0 and all(claim.holds for claim in self.claims)
+
+    def document(self) -> dict[str, object]:
+        """For `--output json`."""
+        return {
+            "holds": self.holds,
+            "table": str(self.table),
+            "picture": str(self.picture),
+            **asdict(self.numbers),
+            "aborts": self.aborts,
+            "rows": self.rows,
+            "writing_seconds": round(self.writing_seconds, 1),
+            "seconds": round(self.seconds, 1),
+            "claims": [asdict(claim) for claim in self.claims],
+        }
+
+
+class ProcessFailedError(mor.CrdtMorError):
+    """A process of the demo ended by an exception."""
+
+
+def run(folder: Path, story: Story, progress: Progress, say: Callable[[str], None]) -> Result:
+    """The whole demo, in an empty or absent `folder`."""
+    environment = SystemEnvironment()
+    started = environment.now_ms()
+    require("hudi")  # before a minute of work, not after it
+    raw = flights(story)
+    (folder / "journal").mkdir(parents=True)
+    table = mor.Table.create(
+        folder / "flights", raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1"
+    )
+    secret = environment.nonce().encode()
+    with progress:
+        middle = _let_loose(folder, story, secret, table, progress)
+    written = environment.now_ms()
+    say("all have committed; the last compaction, then the checks")
+    _compact_all(table)
+    entries = journal.read(folder / "journal")
+    compactions, aborts = _services(table, len(entries))
+    claims = check(table, story, raw, entries, secret, *middle)
+    numbers = overlaps.count(entries, compactions)
+    whole, near = lanes.scene(entries, compactions), lanes.closeup(entries, compactions)
+    return Result(
+        folder / "flights", _draw(folder, numbers, aborts, whole, near), numbers, aborts, table.scan().count(),
+        (written - started) / 1000, (environment.now_ms() - started) / 1000, tuple(claims), whole, near,
+    )  # fmt: skip
+
+
+def _let_loose(
+    folder: Path, story: Story, secret: bytes, table: mor.Table, progress: Progress
+) -> tuple[pl.DataFrame, str]:
+    """Run the processes to their end; gives back a snapshot that was read in the middle of it."""
+    context = multiprocessing.get_context("spawn")
+    channel: multiprocessing.Queue[workers.Message] = context.Queue()
+    stop = context.Event()
+    processes = {
+        name: context.Process(
+            target=workers.work,
+            args=(workers.Desk(name, folder, story, secret if name == "encrypt" else b"", channel, stop),),
+            name=name,
+            daemon=True,
+        )
+        for name in (*WRITERS, "compact")
+    }
+    middle: tuple[pl.DataFrame, str] | None = None
+    try:
+        for process in processes.values():
+            process.start()
+        busy = set(processes)
+        while busy:
+            message = _next(channel, processes, busy)
+            progress.show(message)
+            if message.kind == "failed":
+                raise ProcessFailedError(f"{message.process} failed; its last words: {message.text.strip()}")
+            if message.kind == "done":
+                busy.discard(message.process)
+            if not busy & set(WRITERS):
+                stop.set()
+            if middle is None and progress.days_done >= story.days // 2:
+                scan = table.scan()
+                middle = scan.to_polars(), scan.as_of
+        for process in processes.values():
+            process.join()
+    finally:
+        for process in processes.values():
+            if process.is_alive():
+                process.terminate()
+    assert middle is not None
+    return middle
+
+
+def _next(
+    channel: multiprocessing.Queue[workers.Message], processes: dict[str, BaseProcess], busy: set[str]
+) -> workers.Message:
+    """The next message; a process that died without a word is one, too."""
+    while True:
+        try:
+            return channel.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            for name in busy:
+                if processes[name].exitcode not in (None, 0):
+                    return workers.Message(name, "failed", f"exit code {processes[name].exitcode}")
+
+
+def _compact_all(table: mor.Table) -> None:
+    """Until no log is left: with nothing pending one round merges what earlier ones had to carry, too."""
+    while set(table.inspect.files()["kind"].to_pylist()) != {"base"}:
+        if not table.maintenance.compact():
+            raise ProcessFailedError("log files are left that no compaction takes; `crdt-mor files` lists them")
+
+
+def _services(table: mor.Table, written: int) -> tuple[list[Compaction], int]:
+    """Compactions, and how many transactions did not become a commit: the table's own word, not the journals'."""
+    timeline = pl.DataFrame(table.inspect.timeline())
+    done = timeline.filter(pl.col("state") == "completed")
+    compactions = done.filter(pl.col("operation") == "COMPACT").select("requested_at", "completed_at").rows()
+    commits = done.filter(pl.col("action") == "deltacommit").height
+    assert commits == written, f"{commits} commits in the table, {written} in the journals"
+    return [Compaction(*row) for row in compactions], timeline.height - done.height
+
+
+def _draw(folder: Path, numbers: Overlaps, aborts: int, whole: lanes.Scene, near: lanes.Scene) -> Path:
+    path = folder / "transactions.svg"
+    title = f"{numbers.commits} commits by three processes, {numbers.overlapping} of them overlapping: no lock, {aborts} aborts"
+    subtitle = (
+        f"Flights of 2013, {numbers.shared_rows:,} rows written by more than one process, {numbers.compactions} compactions in between; "
+        f"{numbers.across_compactions} transactions were open across one"
+    )
+    path.write_text(picture.svg(title, subtitle, whole, near))
+    return path
+
+
+__all__ = ["Entry", "ProcessFailedError", "Result", "run"]

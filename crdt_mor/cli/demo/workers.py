@@ -1,0 +1,196 @@
+"""The four processes. Each opens the table by its path and sees the others only through it.
+
+The long transactions are what lock-based tables cannot have: they begin, read their sealed snapshot, take their time while
+others commit and compact, and complete; nobody is made to wait, nobody is made to start again.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+
+import crdt_mor as mor
+from crdt_mor.cli.demo import journal
+from crdt_mor.cli.demo.story import (
+    CORRECTION, DAY, DELAYS, FIRST_DAY, KEY, PARTITION, PLAIN, WRONG_ORIGIN, Story, days_of, flights, pseudonyms,
+)  # fmt: skip
+from crdt_mor.clock import SystemEnvironment
+
+WAIT_SECONDS = 0.02
+PATIENCE = 50
+"""So many waits without any commit of others, and a transaction stops waiting for them."""
+
+
+class Channel(Protocol):
+    """The sending end of a multiprocessing queue."""
+
+    def put(self, message: Message) -> None: ...
+
+
+class Flag(Protocol):
+    """A multiprocessing event."""
+
+    def is_set(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """News of a process: what it is doing, and for a commit how many rows."""
+
+    process: str
+    kind: str  # doing | commit | compaction | done | failed
+    text: str = ""
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What a process needs."""
+
+    process: str
+    folder: Path
+    story: Story
+    secret: bytes  # of the pseudonyms; it goes to `encrypt` alone, never into the table
+    channel: Channel
+    stop: Flag
+
+    def table(self) -> mor.Table:
+        return mor.Table.open(self.folder / "flights")
+
+    def say(self, text: str) -> None:
+        self.channel.put(Message(self.process, "doing", text))
+
+    def log(self, what: str, commit: mor.Commit | None, batch: pl.DataFrame) -> None:
+        assert commit is not None and not commit.repeated
+        journal.note(self.folder / "journal", self.process, what, commit, batch)
+        self.channel.put(Message(self.process, "commit", what, batch.height))
+
+    def rest(self, seconds: float = WAIT_SECONDS) -> None:
+        SystemEnvironment().sleep(seconds)
+
+
+def work(desk: Desk) -> None:
+    """The main function of a process."""
+    jobs: dict[str, Callable[[Desk], None]] = {"ingest": ingest, "encrypt": encrypt, "backfill": backfill, "compact": compact}
+    try:
+        jobs[desk.process](desk)
+        desk.channel.put(Message(desk.process, "done", "done"))
+    except KeyboardInterrupt:
+        pass  # the parent got it too, and says so
+    except BaseException:
+        desk.channel.put(Message(desk.process, "failed", traceback.format_exc()))
+        raise
+
+
+def ingest(desk: Desk) -> None:
+    """Load day by day; now and then a day comes once more, slowly."""
+    story, table = desk.story, desk.table()
+    late: Generator[None] | None = None
+    late_ends = FIRST_DAY
+    for number, (day, batch) in enumerate(days_of(flights(story))):
+        if late is not None and (day > late_ends or day == story.last_day):
+            next(late, None)  # completes, before the next day begins: story.py counts on it
+            late = None
+        desk.say(f"{day:%d %b}" + (" and a late delivery" if late else ""))
+        commit = table.upsert(batch)
+        desk.log(f"{day}", commit, batch)
+        if number % story.late_every == 1 and day + timedelta(days=story.late_days) < story.last_day:
+            late, late_ends = deliver_again(desk, table, day, batch), day + timedelta(days=story.late_days)
+            next(late)
+
+
+def deliver_again(desk: Desk, table: mor.Table, day: date, batch: pl.DataFrame) -> Generator[None]:
+    """A transaction that stays open between its first `next` and its second."""
+    with table.transaction() as tx:
+        tx.upsert(batch)
+        yield
+    desk.log(f"late-{day}", tx.commit, batch)
+
+
+def encrypt(desk: Desk) -> None:
+    """Replace plain tail numbers, pass after pass, until a pass has seen the last day."""
+    story, table = desk.story, desk.table()
+    seen = story.encrypt_from - timedelta(days=1)
+    while seen < story.last_day:
+        wait_for_day(desk, table, min(story.last_day, seen + timedelta(days=story.encrypt_step)))
+        with table.transaction() as tx:
+            last = newest_day(tx)
+            # A late delivery reaches back by `late_days`; the last pass takes nothing for granted.
+            since = story.encrypt_from if last == story.last_day else max(story.encrypt_from, seen - timedelta(days=31))
+            plain = tx.scan(columns=[*KEY, PARTITION, "tailnum"], filter=recent(since) & (DAY >= since) & PLAIN).to_polars()
+            batch = plain.with_columns(pseudonyms(plain["tailnum"], desk.secret))
+            desk.say(f"{batch.height:,} tail numbers up to {last:%d %b}")
+            tx.upsert(batch)
+            wait_for_commits(desk, table, story.encrypt_commits)
+        desk.log(f"up-to-{last}", tx.commit, batch)
+        seen = last
+
+
+def backfill(desk: Desk) -> None:
+    """Correct the delays of old days, each day once."""
+    story, table = desk.story, desk.table()
+    following = FIRST_DAY
+    for number in range(story.days):
+        asked = following + timedelta(days=story.backfill_step - 1 + story.old_after)
+        wait_for_day(desk, table, min(story.last_day, asked))
+        with table.transaction(token=("backfill", number)) as tx:
+            through = newest_day(tx) - timedelta(days=story.old_after)
+            days = (DAY >= following) & (DAY <= through)
+            wrong = recent(following) & days & (pl.col("origin") == WRONG_ORIGIN)
+            batch = tx.scan(columns=[*KEY, PARTITION, *DELAYS], filter=wrong).to_polars().with_columns(CORRECTION)
+            desk.say(f"{batch.height:,} flights, {following:%d %b} to {through:%d %b}")
+            tx.upsert(batch)
+            wait_for_commits(desk, table, story.backfill_commits)
+        desk.log(f"{following}-to-{through}", tx.commit, batch)
+        following = through + timedelta(days=1)
+        if following > story.last_day - timedelta(days=story.old_after):
+            return
+
+
+def compact(desk: Desk) -> None:
+    """Fold logs into base files, whoever is in the middle of something."""
+    story, table = desk.story, desk.table()
+    while not desk.stop.is_set():
+        desk.say("merging logs")
+        for done in table.maintenance.compact(log_files_min=story.log_files_min):
+            desk.channel.put(Message(desk.process, "compaction", f"{done.carried:,} rows carried", done.rows))
+        desk.say("resting")
+        desk.rest(story.compact_seconds)
+
+
+# --- waiting: only ever by looking at the table ---------------------------------------------------------------------------
+
+
+def recent(since: date) -> pl.Expr:
+    """The partitions from a day on, in terms that Parquet statistics know."""
+    return pl.col("month") >= since.month
+
+
+def newest_day(source: mor.Table | mor.Transaction, since: date = FIRST_DAY) -> date:
+    """The newest day that a snapshot holds; the day before the first if none."""
+    found = source.scan(columns=["month", "day"], filter=recent(since)).to_polars()
+    newest = found.select(DAY.max()).item()
+    return newest if isinstance(newest, date) else FIRST_DAY - timedelta(days=1)
+
+
+def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
+    """Until a day has been ingested."""
+    desk.say(f"waits for {day:%d %b}")
+    while table.scan(columns=["day"], filter=(pl.col("month") == day.month) & (DAY == day)).count() == 0:
+        desk.rest(5 * WAIT_SECONDS)
+
+
+def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
+    """The work of a transaction takes as long as `count` commits of others, if there are so many."""
+    seen, quiet = table.version, 0
+    last = seen + 2 * count  # a commit is two versions: begin, complete
+    while seen < last and quiet < PATIENCE:
+        desk.rest()
+        quiet = quiet + 1 if table.version == seen else 0
+        seen = table.version

@@ -1,0 +1,153 @@
+"""What the commands are given: data files, schema files, moments and tokens, from text to values.
+
+A CSV or JSON file has no types of its own, so it is read with those of the table that it goes to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.json
+import pyarrow.parquet
+import typer
+
+import crdt_mor as mor
+
+_SPELLINGS = re.compile(r"(?P<name>timestamp|decimal|decimal128|date|datetime)(?:[\[(](?P<inner>[^\])]*)[\])])?")
+
+
+def names(text: str | None) -> list[str] | None:
+    """`a,b` as a list."""
+    return None if text is None else [name for part in text.split(",") if (name := part.strip())]
+
+
+def moment(text: str | None) -> str | int | datetime | None:
+    """`--as-of`: a completion time of 17 digits, a version, or an ISO date and time with its zone."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return text if len(text) == 17 else int(text)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        when = None
+    if when is None or when.tzinfo is None:
+        raise typer.BadParameter(
+            f"a moment is a completion time of 17 digits, a version, or like 2025-11-20T09:30:00Z. got={text!r}"
+        )
+    return when
+
+
+def token(text: str | None) -> tuple[str, int] | None:
+    """`--token app:1`."""
+    if text is None:
+        return None
+    application, colon, number = text.rpartition(":")
+    if not colon or not application or not number.isdigit():
+        raise typer.BadParameter(f"a token is an application and a growing number, like loader:17. got={text!r}")
+    return application, int(number)
+
+
+# --- data ---------------------------------------------------------------------------------------------------------------
+
+
+def read_data(path: Path, schema: pa.Schema) -> pa.Table:
+    """The rows of a Parquet, Arrow, CSV or JSON lines file, the latter two in the types of `schema`."""
+    return _reader(path)(path, schema)
+
+
+def _reader(path: Path) -> Callable[[Path, pa.Schema], pa.Table]:
+    readers = {
+        ".parquet": _read_parquet,
+        ".arrow": _read_ipc,
+        ".feather": _read_ipc,
+        ".ipc": _read_ipc,
+        ".csv": _read_csv,
+        ".json": _read_json,
+        ".jsonl": _read_json,
+        ".ndjson": _read_json,
+    }
+    found = readers.get(path.suffix.lower())
+    if found is None:
+        raise mor.InvalidInputError(f"a file's name says what it holds; known are {', '.join(readers)}. file={path}")
+    return found
+
+
+def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001: it has types of its own
+    return pyarrow.parquet.read_table(path, partitioning=None)
+
+
+def _read_ipc(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001: it has types of its own
+    with pa.memory_map(str(path)) as source:
+        try:
+            return pa.ipc.open_file(source).read_all()
+        except pa.ArrowInvalid:
+            source.seek(0)
+            return pa.ipc.open_stream(source).read_all()
+
+
+def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    # An empty field is null and a quoted one is text: nothing else is, "NA" may well be a name.
+    options = pyarrow.csv.ConvertOptions(
+        column_types=schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    return pyarrow.csv.read_csv(path, convert_options=options)
+
+
+def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
+    given = pyarrow.json.read_json(path).column_names
+    # Only the columns that the file gives: a partial update of the others would set them to null.
+    known = pa.schema([schema.field(name) for name in given if name in schema.names])
+    return pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=known)).select(given)
+
+
+# --- schemas ------------------------------------------------------------------------------------------------------------
+
+
+def read_schema(path: Path) -> pa.Schema:
+    """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out."""
+    if path.suffix.lower() == ".json":
+        try:
+            found = json.loads(path.read_text())
+        except ValueError:
+            found = None  # JSON lines, then
+        if isinstance(found, dict) and found and all(isinstance(kind, str) for kind in found.values()):
+            spelled = {name: _type(kind) for name, kind in found.items()}
+            if any(spelled.values()):
+                return pa.schema([pa.field(name, kind or _unknown(name, found[name])) for name, kind in spelled.items()])
+    if path.suffix.lower() == ".parquet":
+        return pyarrow.parquet.read_schema(path).remove_metadata()
+    return read_data(path, pa.schema([])).schema.remove_metadata()
+
+
+def _type(text: str) -> pa.DataType | None:
+    """A type by Arrow's own spelling: `int64`, `date32`, `timestamp[us, UTC]`, `decimal(10, 2)`, `list<string>`."""
+    text = text.strip()
+    if text.startswith("list<") and text.endswith(">"):
+        inner = _type(text[5:-1])
+        return inner and pa.list_(inner)
+    found = _SPELLINGS.fullmatch(text)
+    inner = (found["inner"] or "") if found else ""
+    if found and found["name"].startswith("decimal") and re.fullmatch(r"\d+\s*,\s*\d+", inner):
+        return pa.decimal128(*(int(part) for part in inner.split(",")))
+    if found and found["name"] in ("timestamp", "datetime"):
+        unit, _, zone = (part.strip() for part in (inner or "us").partition(","))
+        return pa.timestamp(unit, zone.removeprefix("tz=") or None) if unit in ("s", "ms", "us", "ns") else None
+    try:
+        return pa.date32() if text == "date" else pa.type_for_alias(text)
+    except ValueError:
+        return None
+
+
+def _unknown(name: str, kind: str) -> pa.DataType:
+    raise mor.InvalidInputError(
+        "no such type; write it like int64, string, date, timestamp[us, UTC], decimal(10, 2) or list<string>, or give a "
+        f"Parquet or Arrow file that has it. column={name!r} type={kind!r}"
+    )

@@ -1,0 +1,25 @@
+"""Who else can read a table, and what they see: one answer for each way in which a table declares itself to Hudi."""
+
+from __future__ import annotations
+
+import crdt_mor as mor
+
+
+def other_readers(table: mor.Table, log_files: int) -> str:
+    """What Hudi's Spark reader and hudi-rs make of this table while it has this many unmerged log files."""
+    merge = table.config.merge
+    if merge.hudi_commit_time:
+        return "Hudi's own table: everybody sees these rows; it is compacted here only while no write is pending"
+    if merge.kind == "payload":
+        if log_files:
+            return (
+                f"nobody else while {log_files} log files are unmerged: Hudi's readers refuse them, for they do not know "
+                "this merge; `crdt-mor compact` first, or read the base files alone (read-optimized)"
+            )
+        return "fully compacted: Hudi's Spark reader and hudi-rs see these rows"
+    if merge.kind == "ordering":
+        return (
+            "Hudi's Spark reader and hudi-rs see these rows; until a file group is compacted with nothing pending, not for "
+            f"exact ties of {merge.ordering} and for keys with a plain delete"
+        )
+    return "Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's own writers refuse the table"

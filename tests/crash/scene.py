@@ -1,0 +1,154 @@
+"""A table, the processes that work on it, and what must hold whatever became of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from crdt_mor import Scan, Table
+from crdt_mor.model.names import TimelineFileName
+from crdt_mor.ops import lifecycle
+from tests.crash.worker import BUCKETS, SCHEMA, read_log
+
+REPO = Path(__file__).parents[2]
+PATIENCE_S = 120
+
+
+@dataclass
+class Scene:
+    """One table in `folder`, and workers by name."""
+
+    folder: Path
+    expiry_ms: int
+    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / "table"
+        expiry = timedelta(milliseconds=self.expiry_ms)
+        self.table = Table.create(str(self.path), SCHEMA, key="key", buckets=BUCKETS, writer_expiry=expiry)
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    def log(self, name: str) -> list[list[str]]:
+        return read_log(self.folder / f"{name}.log")
+
+    def start(self, role: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A new process, started from scratch: never forked, for polars has threads."""
+        log = str(self.folder / f"{name}.log")
+        command = [sys.executable, "-m", "tests.crash.worker", role, str(self.path), log, name, str(self.expiry_ms)]
+        environment = os.environ | {"POLARS_MAX_THREADS": "1", "PYTHONPATH": str(REPO)}
+        with open(self.folder / f"{name}.err", "ab") as errors:
+            self.workers[name] = subprocess.Popen(
+                [*command, *arguments], cwd=REPO, env=environment, stdin=subprocess.PIPE, stderr=errors
+            )
+        return self.workers[name]
+
+    def kill(self, name: str) -> None:
+        """kill -9; whatever it said on its error stream must have been nothing."""
+        worker = self.workers.pop(name)
+        worker.kill()
+        worker.wait()
+        assert worker.stdin is not None
+        worker.stdin.close()
+        errors = (self.folder / f"{name}.err").read_text()
+        assert not errors, errors
+
+    def end(self) -> None:
+        for name in list(self.workers):
+            self.kill(name)
+
+    def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, f"no {what} after {PATIENCE_S} s"
+            for name, worker in self.workers.items():
+                assert worker.poll() in (None, 0), f"{name}: {(self.folder / f'{name}.err').read_text()}"
+            time.sleep(0.005)
+
+    # --- what must hold -------------------------------------------------------------------------------------------
+
+    def acknowledged(self, names: list[str]) -> set[str]:
+        return {f"{name}.{line[1]}" for name in names for line in self.log(name) if line[0] == "ack"}
+
+    def attempted(self, names: list[str]) -> set[str]:
+        return {f"{name}.{line[1]}" for name in names for line in self.log(name) if line[0] == "try"}
+
+    def check(self, names: list[str]) -> set[str]:
+        """Every acknowledged commit is there and none in part; the batches that are visible."""
+        acknowledged = self.acknowledged(names)  # before the scan: it must show all of these
+        found = visible(self.table.scan(columns=["key", "batch"]))
+        assert not acknowledged - found, "acknowledged, but not there"
+        assert not found - self.attempted(names), "there, but never written"
+        return found
+
+    def check_at_rest(self, names: list[str]) -> None:
+        """When nobody writes any more: no rubbish is left, and Hudi's timeline says what ours says."""
+        session = self.table._session
+        time.sleep(self.expiry_ms / 1000 + 0.2)
+        self.table.upsert(pa.table({"key": ["last"], "batch": ["last"], "n": [0]}, schema=SCHEMA))
+        for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
+            session.run(lifecycle.sweep(session.publisher, session.tail()))
+        value = session.tail()
+        assert not value.pending
+        assert not value.rolled_back
+        done = session.completions(value)
+        self.check_folders()
+        requested = [c.requested for c in done]
+        completed = [c.completed for c in done]
+        assert len(set(requested) | set(completed)) == len(requested) + len(completed), "times are unique"
+        assert completed == sorted(completed), "completed in the order of publication"
+        assert [c.version for c in done] == sorted({c.version for c in done})
+        assert all(c.requested < c.completed for c in done)
+
+    def check_folders(self) -> None:
+        value = self.table._session.tail()
+        done = self.table._session.completions(value)
+        hudi = [n for p in (self.path / ".hoodie/timeline").iterdir() if (n := TimelineFileName.parse(p.name))]
+        assert {(n.requested, n.completed) for n in hudi if n.state == "completed"} == {
+            (c.requested, c.completed) for c in done
+        }
+        alive = {c.requested for c in done} | {p.barrier for p in value.plans}
+        assert {n.requested for n in hudi} == alive, "a pending file of a write that is no more"
+        assert not list((self.path / ".hoodie/.heartbeat").glob("*"))
+        on_disk = {p.name for p in self.path.iterdir() if p.is_file() and p.name != ".hoodie_partition_metadata"}
+        planned = [p.barrier for p in value.plans]
+        known = {f.path for c in done for f in c.files}
+        stray = {name for name in on_disk - known if not any(barrier in name for barrier in planned)}
+        assert not stray, f"files of no commit: {stray}"
+
+    def check_hudi_rs(self) -> None:
+        """Hudi's own reader sees the same rows."""
+        import hudi
+
+        table = hudi.HudiTableBuilder.from_base_uri(str(self.path)).build()
+        batches = table.read(hudi.HudiReadOptions())
+        theirs = pa.Table.from_batches([pa.record_batch(batch) for batch in batches]).select(SCHEMA.names)
+        ours = self.table.scan().to_arrow()
+        assert sorted(theirs.to_pylist(), key=lambda r: r["key"]) == sorted(ours.to_pylist(), key=lambda r: r["key"])
+
+
+def visible(scan: Scan) -> set[str]:
+    """The batches in a snapshot, each of which must be whole."""
+    own: Counter[str] = Counter()
+    shared: list[str] = []
+    for row in scan.to_arrow().to_pylist():
+        if row["key"].startswith("shared."):
+            shared.append(row["batch"])
+        elif row["key"] != "last":
+            own[row["batch"]] += 1
+    assert set(own.values()) <= {BUCKETS}, f"a commit in part: {[b for b, n in own.items() if n != BUCKETS]}"
+    assert len(set(shared)) <= 1, f"the keys that everybody writes come from several commits: {shared}"
+    assert len(shared) in (0, BUCKETS)
+    assert bool(own) == bool(shared)
+    return set(own)
+

@@ -1,0 +1,217 @@
+"""A process dies, sleeps or meets a full disk at each single moment of a commit and of a compaction, one after another.
+
+Every file that the operation puts or deletes is such a moment; no chance is involved. (`test_processes.py` does the same
+with real processes and real signals, at random moments.)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.session import Session
+from tests.crash.stores import InterruptedStore, ProcessDied
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+KEYS = [f"k{i}" for i in range(8)]  # neighbours: two in each of four buckets
+FIRST, SECOND, THIRD = ([(k, n) for k in KEYS] for n in (1, 2, 3))
+MOMENTS_MAX = 200
+
+
+def frame(rows: list[tuple[str, int]]) -> pa.Table:
+    return pa.table({"k": [k for k, _ in rows], "n": [n for _, n in rows]}, schema=SCHEMA)
+
+
+def rows_of(table: Table) -> list[tuple[str, int]]:
+    return sorted((row["k"], row["n"]) for row in table.scan().to_arrow().to_pylist())
+
+
+class World:
+    """A table with one commit, and a second handle on it whose store can be stopped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.table = Table.create(str(path), SCHEMA, key="k")
+        self.table.upsert(frame(FIRST))
+        self.store = InterruptedStore(path)
+        session = Session(self.store, SystemEnvironment(), self.table.config, expiry_ms=600_000)
+        self.other = Table(session, str(path))
+
+    def give_everybody_up(self) -> None:
+        """As if each pending writer had been silent past the expiry."""
+        session = self.table._session
+        value = session.tail()
+        for pending in value.pending:
+            value = session.run(lifecycle.give_up(session.publisher, value, pending.requested, None))
+
+    def files(self) -> set[str]:
+        session = self.table._session
+        for _ in range(2):
+            session.run(lifecycle.sweep(session.publisher, session.tail()))
+        return {file.name for file in self.path.iterdir() if file.is_file()}
+
+    def known_files(self) -> set[str]:
+        done = self.table._session.completions(self.table._session.tail())
+        return {f.path for c in done for f in c.files} | {".hoodie_partition_metadata"}
+
+    def check(self, expected: list[list[tuple[str, int]]]) -> list[tuple[str, int]]:
+        """The rows are one of these; nobody else is disturbed; nothing is left lying about."""
+        found = rows_of(self.table)
+        assert found in expected
+        self.table.upsert(frame([("after", 9)]))
+        after = rows_of(self.table)
+        assert after in [sorted([*rows, ("after", 9)]) for rows in expected]
+        self.give_everybody_up()
+        assert self.files() == self.known_files()
+        self.table.maintenance.compact()
+        assert rows_of(self.table) == after
+        assert not self.table._session.tail().plans
+        return found
+
+
+def moments(fast_path: Path, scene: Callable[[World, int], bool]) -> int:
+    """`scene` for moment 1, 2, ... until it says that there was none; how many there were."""
+    for at in range(1, MOMENTS_MAX):
+        if not scene(World(fast_path / str(at)), at):
+            return at - 1
+    raise AssertionError("an operation without an end")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
+def test_a_process_may_die_at_any_moment_of_a_commit(fast_path: Path, after: bool) -> None:
+    seen = set()
+
+    def scene(world: World, at: int) -> bool:
+        world.store.arm(at, world.store.die, after=after)
+        try:
+            world.other.upsert(frame(SECOND))
+        except ProcessDied:
+            seen.add(world.check([FIRST, SECOND])[0][1])
+            return True
+        assert rows_of(world.table) == SECOND
+        return False
+
+    # begin: version, inflight, requested; four log files; complete: version, completed file
+    assert moments(fast_path, scene) >= 9
+    assert seen == {1, 2}, "some of these deaths come before the commit, some after"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
+def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after: bool) -> None:
+    def scene(world: World, at: int) -> bool:
+        world.store.arm(at, world.store.die, after=after)
+        try:
+            world.other.maintenance.compact()
+        except ProcessDied:
+            world.check([FIRST])
+            return True
+        return False
+
+    assert moments(fast_path, scene) >= 9
+
+
+def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_nothing(fast_path: Path) -> None:
+    """It sleeps before a put; meanwhile it is given up and somebody else writes; then it wakes up and goes on."""
+    outcomes = set()
+
+    def scene(world: World, at: int) -> bool:
+        slept = False
+
+        def sleep() -> None:
+            nonlocal slept
+            slept = True
+            world.give_everybody_up()
+            world.table.upsert(frame(THIRD))
+
+        world.store.arm(at, sleep)
+        try:
+            commit = world.other.upsert(frame(SECOND))
+        except WriterExpiredError:
+            outcomes.add("expired")
+            assert rows_of(world.table) == THIRD
+        else:
+            if not slept:
+                return False
+            outcomes.add("committed")
+            later = commit.requested_at > world.table._session.completions(world.table._session.tail())[1].requested
+            assert rows_of(world.table) in (SECOND, THIRD), later
+        world.check([SECOND, THIRD])
+        return True
+
+    moments(fast_path, scene)
+    assert outcomes == {"expired", "committed"}
+
+
+def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path) -> None:
+    def scene(world: World, at: int) -> bool:
+        world.table.upsert(frame(SECOND))
+        plan = world.table.maintenance.plan_compaction()
+        assert plan is not None
+        met = []
+
+        def other_one() -> None:
+            met.append(world.table.maintenance.compact(plan))
+
+        world.store.arm(at, other_one)
+        done = world.other.maintenance.compact(plan)
+        assert rows_of(world.table) == SECOND
+        if not met:
+            return False
+        assert done == met[0], "both report the one compaction"
+        world.check([SECOND])
+        return True
+
+    assert moments(fast_path, scene) >= 6
+
+
+def test_a_full_disk_at_any_moment_of_a_commit_is_a_clear_error_and_publishes_nothing(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+
+    def scene(world: World, at: int) -> bool:
+        left = at
+
+        def full(file: int, data: memoryview) -> int:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(file, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("crdt_mor.store.local.os.write", full)
+            try:
+                world.other.upsert(frame(SECOND))
+            except StorageUnavailableError as error:
+                assert "disk full; nothing was published" in str(error)
+                expected = [FIRST]
+            except CommitUnknownError:
+                expected = [FIRST, SECOND]
+            else:
+                return False
+        assert not list((world.path / ".hoodie/.temp").glob("put-*"))
+        world.check(expected)
+        return True
+
+    assert moments(fast_path, scene) >= 9
+
+
+def test_the_expiry_is_judged_by_the_age_of_the_heartbeat(fast_path: Path) -> None:
+    table = Table.create(str(fast_path / "t"), SCHEMA, key="k", writer_expiry=timedelta(milliseconds=300))
+    env = SystemEnvironment()
+    with table.transaction() as tx:
+        tx.upsert(frame(FIRST))
+        env.sleep(1.0)  # three times the expiry, but it beats
+        Table.open(str(fast_path / "t"), writer_expiry=timedelta(milliseconds=300)).upsert(frame(SECOND))
+    assert tx.commit is not None
+    assert rows_of(table) == SECOND, "requested later"

@@ -1,0 +1,135 @@
+"""Real processes and real signals: many writers at once, kill -9, SIGSTOP and SIGCONT."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.crash.scene import Scene, visible
+
+EXPIRY_MS = 3_000
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path, EXPIRY_MS)
+    yield scene
+    scene.end()
+
+
+def many_writers(scene: Scene, processes: int, commits: int) -> None:
+    names = [f"w{i}" for i in range(processes)]
+    for name in names:
+        scene.start("write", name, str(commits))
+    scene.wait_for("end", lambda: all(worker.poll() == 0 for worker in scene.workers.values()))
+    scene.end()
+    assert len(scene.check(names)) == processes * commits
+    acks = [line for name in names for line in scene.log(name) if line[0] == "ack"]
+    by_version = sorted(acks, key=lambda line: int(line[4]))
+    times = [line[3] for line in by_version]
+    assert times == sorted(set(times)), "completion times grow with every version"
+    assert len({line[2] for line in acks}) == len(acks), "requested times are unique"
+    scene.check_at_rest(names)
+
+
+def test_every_commit_of_several_processes_is_visible(scene: Scene) -> None:
+    many_writers(scene, processes=4, commits=10)
+    scene.check_hudi_rs()
+
+
+@pytest.mark.slow
+def test_all_1600_commits_of_8_processes_are_visible(scene: Scene) -> None:
+    many_writers(scene, processes=8, commits=200)
+
+
+def kill_at_random(scene: Scene, kills: int, seed: int) -> None:
+    """Three writers and a compactor, one of which is killed again and again, and started anew at once."""
+    random = Random(seed)
+    names = ["w0", "w1", "w2"]
+    for name in names:
+        scene.start("write", name)
+    scene.start("compact", "compactor")
+    started = dict.fromkeys([*names, "compactor"], 0)
+    for done in range(kills):
+        victim = "compactor" if done % 5 == 4 else random.choice(names)
+
+        def begun(victim: str = victim) -> bool:
+            return len(scene.log(victim)) > started[victim]
+
+        scene.wait_for(f"work of {victim}", begun)
+        time.sleep(random.random() * 0.05)
+        scene.kill(victim)
+        started[victim] = len(scene.log(victim))
+        scene.start("compact" if victim == "compactor" else "write", victim)
+        if done % 10 == 9:
+            scene.check(names)
+    before = scene.check(names)
+    # The table goes on: everybody makes another commit, those that were killed in the middle of one included.
+    acks = {name: len(scene.acknowledged([name])) for name in names}
+    scene.wait_for("another commit", lambda: all(len(scene.acknowledged([n])) > acks[n] for n in names))
+    scene.end()
+    assert before < scene.check(names)
+    scene.check_at_rest(names)
+    scene.table.maintenance.compact()
+    scene.check_at_rest(names)
+    assert before < visible(scene.table.scan())
+    scene.check_hudi_rs()
+
+
+def test_kill_9_loses_no_acknowledged_commit_and_shows_none_in_part(scene: Scene) -> None:
+    kill_at_random(scene, kills=10, seed=1)
+
+
+@pytest.mark.slow
+def test_200_kills_lose_no_acknowledged_commit_and_show_none_in_part(scene: Scene) -> None:
+    kill_at_random(scene, kills=200, seed=2)
+
+
+def test_a_writer_that_slept_past_the_expiry_neither_commits_nor_harms(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, expiry_ms=1_000)
+    zombie = scene.start("hold", "zombie")
+    scene.wait_for("begin", lambda: bool(scene.log("zombie")))
+    zombie.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    scene.start("write", "alive", "3")
+    scene.wait_for("commits", lambda: len(scene.acknowledged(["alive"])) == 3)
+    before = scene.table.scan().to_arrow()
+    assert not scene.table._session.tail().pending, "whoever began next gave it up"
+    zombie.send_signal(signal.SIGCONT)
+    assert zombie.stdin is not None
+    zombie.stdin.write(b"\n")
+    zombie.stdin.flush()
+    scene.wait_for("its end", lambda: zombie.poll() == 0)
+    assert [line[0] for line in scene.log("zombie")] == ["held", "expired"]
+    scene.end()
+    assert scene.table.scan().to_arrow() == before
+    assert scene.check(["alive"]) == {"alive.1", "alive.2", "alive.3"}
+    scene.check_at_rest(["alive"])
+    scene.check_hudi_rs()
+
+
+@pytest.mark.slow
+def test_writers_stopped_at_random_moments_neither_commit_late_nor_harm(tmp_path: Path) -> None:
+    scene, random = Scene(tmp_path, expiry_ms=1_000), Random(3)
+    names = ["w0", "w1", "w2"]
+    for name in names:
+        scene.start("write", name)
+    scene.wait_for("commits", lambda: all(scene.acknowledged([name]) for name in names))
+    for _ in range(8):
+        victims = random.sample(names, 2)
+        for victim in victims:
+            time.sleep(random.random() * 0.03)
+            scene.workers[victim].send_signal(signal.SIGSTOP)
+        time.sleep(1.4)
+        for victim in victims:
+            scene.workers[victim].send_signal(signal.SIGCONT)
+        scene.check(names)
+    scene.end()
+    scene.check(names)
+    scene.check_at_rest(names)
+    scene.check_hudi_rs()
