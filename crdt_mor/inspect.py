@@ -44,7 +44,7 @@ class Inspect:
 
     def timeline(self) -> pa.Table:
         """Every instant by requested time: committed, pending, planned, rolled back."""
-        value = self._session.view(self._session.tail())
+        value = self._session.sealed()
         rows: list[dict[str, object]] = [
             {
                 "requested_at": c.requested,
@@ -70,7 +70,7 @@ class Inspect:
 
     def files(self, as_of: Instant | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one as of a completion time, by file group."""
-        value = self._session.view(self._session.tail())
+        value = self._session.sealed()
         rows = []
         for found in fold_slices(self._session.snapshot_completions(value, as_of), as_of):
             for file in found.files:

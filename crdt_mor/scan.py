@@ -68,7 +68,9 @@ class Scan:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
         if self._filter is None:
             return self._snapshot.count()
-        return sum(frame.height for frame in self._frames([]))
+        # A frame of no columns has no height, so one that is read anyway counts for all.
+        named = self._filter.meta.root_names() or self._snapshot.schema.declared.names
+        return sum(frame.height for frame in self._frames(named[:1]))
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""

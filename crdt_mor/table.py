@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import polars as pl
 import pyarrow as pa
@@ -72,7 +72,7 @@ class Table:
     def __init__(self, session: Session, uri: str) -> None:
         self._session = session
         self.uri = uri
-        self._opened = session.open()
+        session.sealed(look=True)
 
     @classmethod
     def create(
@@ -142,7 +142,7 @@ class Table:
     @property
     def schema(self) -> pa.Schema:
         """The columns as they are now, in the types that they were declared in."""
-        return TableSchema.from_json(self._sealed().schema).declared
+        return TableSchema.from_json(self._session.sealed().schema).declared
 
     @property
     def config(self) -> TableConfig:
@@ -152,7 +152,7 @@ class Table:
     @property
     def version(self) -> int:
         """The newest version of the timeline."""
-        return self._sealed().version
+        return self._session.sealed().version
 
     @property
     def inspect(self) -> Inspect:
@@ -230,19 +230,12 @@ class Table:
         as_of: a `Commit`, a version, a completion time or a datetime; its answer never changes later.
         meta: Hudi's five columns in front.
         """
-        value = self._sealed()
+        value = self._session.sealed()
         return Scan(Snapshot.seal(self._session, value, self._moment(value, as_of)), columns, filter, meta)
 
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
-        self._opened = self._session.open()
-
-    def _sealed(self) -> Timeline:
-        """The newest value, with what Hudi wrote before this table was opened or refreshed."""
-        tail = self._session.tail()
-        if tail.version > self._opened.version:
-            self._opened = self._session.view(tail)
-        return self._opened
+        self._session.sealed(look=True)
 
     def _moment(self, value: Timeline, as_of: AsOf | None) -> Instant | None:
         if as_of is None:
@@ -279,28 +272,32 @@ class Transaction:
         self._token = token
         self._value: Timeline | None = None
         self._write: Write | None = None
+        self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
 
     def __enter__(self) -> Self:
+        if self._state != "new":
+            raise InvalidInputError("a transaction is one block and one commit: take another, table.transaction()")
         require_bucketed(self._session.config)
         if self._token is not None:
             tail = self._session.tail()
             if lifecycle.used_token(tail, self._token) is not None:
                 self.commit = self._commit(lifecycle.check_token(tail, self._token), tail, repeated=True)
-                self._value = tail
+                self._value, self._state = tail, "open"
                 return self
         self._write = Write.begin(self._session, self._token)
-        self._value = self._write.value
+        self._value, self._state = self._write.value, "open"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         write, self._write = self._write, None
+        self._state = "over"
         if write is None:
             return
         if kind is not None:
-            write.roll_back()
+            write.abandon()
             return
         done = write.commit()
         self.commit = self._commit(done.completion, done.value, done.repeated)
@@ -346,7 +343,7 @@ class Transaction:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> Write | None:
-        if self._write is None and self.commit is None:
+        if self._state != "open":
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         return self._write
 
@@ -405,6 +402,8 @@ def _ms(duration: timedelta) -> int:
 
 def _check_token(token: object) -> None:
     match token:
+        case (str(), bool()):
+            pass
         case None | (str(), int()):
             return
     raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
@@ -418,7 +417,8 @@ def _mode(mode: SchemaMode) -> SchemaMode:
 
 def _default_name(uri: str | os.PathLike[str]) -> str:
     base = os.path.basename(str(uri).rstrip("/")) or "table"
-    return "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
+    return f"_{name}" if name[0].isdigit() else name
 
 
 def _merge_spec(merge: Payload | Mapping[str, Payload] | str | None, ordering: str | None) -> MergeSpec:

@@ -23,7 +23,6 @@ from crdt_mor.cli.render import Output
 
 Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
 Form = Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 AsOf = Annotated[
     str | None,
     typer.Option(metavar="T", help="A completion time (17 digits), a version, or like 2025-11-20T09:30:00Z."),
@@ -62,10 +61,12 @@ def create(
     schema: Annotated[
         Path,
         typer.Option(
-            exists=True, dir_okay=False, show_default=False,
+            exists=True,
+            dir_okay=False,
+            show_default=False,
             help='A Parquet, Arrow, CSV or JSON lines file that has the columns, or a .json with {"column": "type"}.',
         ),
-    ],  # fmt: skip
+    ],
     key: Annotated[str, typer.Option(metavar="A,B", help="Columns that name a row.", show_default=False)],
     ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
     partition_by: Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")] = None,
@@ -73,7 +74,6 @@ def create(
     merge: Annotated[str | None, typer.Option(help="A payload: partial_update, partial_update?nulls=keep.")] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
     output: Form = Output.text,
-    verbose: Verbose = False,
 ) -> None:
     """Create a table; without --ordering or --merge the latest commit's row wins."""
     table = mor.Table.create(
@@ -83,23 +83,28 @@ def create(
     if output is Output.json:
         render.document({"uri": table.uri, "version": table.version, "merge": str(table.config.merge)})
     else:
-        render.note(f"created {uri}: {len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets")
+        render.note(
+            f"created {uri}: {len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets"
+        )
 
 
 def write(
     uri: Uri,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", exists=True, dir_okay=False, help="Parquet, Arrow, CSV, JSON lines.", show_default=False),
+        typer.Argument(
+            metavar="FILE...", exists=True, dir_okay=False, help="Parquet, Arrow, CSV, JSON lines.", show_default=False
+        ),
     ],
     verb: Annotated[Verb, typer.Option("--as", help="What to do with the rows.", show_default=False)],
     schema_mode: Annotated[SchemaMode, typer.Option(help="merge: add columns, widen types.")] = SchemaMode.strict,
-    plain: Annotated[bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")
+    ] = False,
     token: Annotated[
         str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")
     ] = None,
     output: Form = Output.text,
-    verbose: Verbose = False,
 ) -> None:
     """Write files to a table, all of them in one commit."""
     table = mor.Table.open(uri)
@@ -118,7 +123,9 @@ def write(
         render.document(asdict(commit))
     else:
         done = "was there already, by its token" if commit.repeated else f"{commit.rows} rows, {commit.deletes} deletes"
-        render.note(f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}")
+        render.note(
+            f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}"
+        )
 
 
 def cat(
@@ -127,27 +134,28 @@ def cat(
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
     as_of: AsOf = None,
     limit: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help=f"At most N rows.  [default: {TABLE_ROWS} in a table, else all]")
+        int | None,
+        typer.Option(metavar="N", min=0, help=f"At most N rows.  [default: {TABLE_ROWS} in a table, else all]"),
     ] = None,
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
     meta: Annotated[bool, typer.Option("--meta", help="With Hudi's five columns in front.")] = False,
     output: Form = Output.text,
-    verbose: Verbose = False,
 ) -> None:
     """Print rows of a snapshot, in no particular order; --output json is --format jsonl."""
-    if output is Output.json:
-        format = Format.jsonl
-    if format is Format.parquet and sys.stdout.isatty():
-        raise typer.BadParameter("Parquet is bytes: send it to a file with >, or read it as a table", param_hint="--format")
+    form = Format.jsonl if output is Output.json else format
+    if form is Format.parquet and sys.stdout.isatty():
+        raise typer.BadParameter(
+            "Parquet is bytes: send it to a file with >, or read it as a table", param_hint="--format"
+        )
     table = mor.Table.open(uri)
     scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.moment(as_of), meta=meta)
-    if format is Format.table:
+    if form is Format.table:
         _print_rows(scan, TABLE_ROWS if limit is None else limit)
     else:
-        _send_rows(scan, limit, format)
+        _send_rows(scan, limit, form)
 
 
-def show(uri: Uri, output: Form = Output.text, verbose: Verbose = False) -> None:
+def show(uri: Uri, output: Form = Output.text) -> None:
     """Say what a table is: key, merge, rows, files, pending writes, and who else can read it."""
     table = mor.Table.open(uri)
     config, files, timeline = table.config, table.inspect.files(), table.inspect.timeline()
@@ -193,7 +201,6 @@ def timeline(
     since: Annotated[str | None, typer.Option(metavar="T", help="Only what was open or completed after T.")] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only what is still open: writes and plans.")] = False,
     output: Form = Output.text,
-    verbose: Verbose = False,
 ) -> None:
     """List instants by requested time: when requested, when completed, what, how many rows."""
     found = pl.DataFrame(mor.Table.open(uri).inspect.timeline())
@@ -204,7 +211,7 @@ def timeline(
     _print_frame(found, output)
 
 
-def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text, verbose: Verbose = False) -> None:
+def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
     """List the files of a snapshot by file group: base files, logs, carries."""
     table = mor.Table.open(uri)
     point = inputs.moment(as_of)
@@ -214,17 +221,20 @@ def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text, verbose: Ver
 
 def compact(
     uri: Uri,
-    plan_only: Annotated[bool, typer.Option("--plan-only", help="Schedule a plan, for any later run to execute.")] = False,
+    plan_only: Annotated[
+        bool, typer.Option("--plan-only", help="Schedule a plan, for any later run to execute.")
+    ] = False,
     log_files_min: LogFilesMin = 1,
     output: Form = Output.text,
-    verbose: Verbose = False,
 ) -> None:
     """Merge log files into base files; safe beside writers, readers and other compactions."""
     maintenance = mor.Table.open(uri).maintenance
     if plan_only:
         plan = maintenance.plan_compaction(log_files_min=log_files_min)
         if output is Output.json:
-            render.document({"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}})
+            render.document(
+                {"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}}
+            )
         else:
             render.note(f"scheduled {plan}" if plan else "nothing to compact")
         return
@@ -235,10 +245,11 @@ def compact(
         render.note("nothing to compact")
     for one in done if output is Output.text else ():
         carried = f", {one.carried} rows carried for pending writes" if one.carried else ""
-        render.note(f"compacted {one.barrier}: {one.file_groups} file groups, {one.rows} rows, {render.size(one.bytes)}{carried}")
+        size = render.size(one.bytes)
+        render.note(f"compacted {one.barrier}: {one.file_groups} file groups, {one.rows} rows, {size}{carried}")
 
 
-# --- inside -------------------------------------------------------------------------------------------------------------
+# --- inside -----------------------------------------------------------------------------------------------------------
 
 
 def _payload(text: str | None) -> str | None:
@@ -254,19 +265,21 @@ def _first(scan: mor.Scan, limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
     with closing(scan.to_reader()) as reader:
         for batch in reader:
+            rows = batch if left is None else batch.slice(0, left)
+            yield rows
             if left is not None:
-                batch = batch.slice(0, left)
-                left -= batch.num_rows
-            yield batch
-            if left == 0:
-                return
+                left -= rows.num_rows
+                if left == 0:
+                    return
 
 
 def _print_rows(scan: mor.Scan, limit: int) -> None:
     rows = pa.Table.from_batches(_first(scan, limit + 1), scan.schema)
     more = rows.num_rows > limit
     rows = rows.slice(0, limit)
-    numbers = [field.name for field in scan.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)]
+    numbers = [
+        field.name for field in scan.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
     render.table(rows.column_names, zip(*(column.to_pylist() for column in rows.columns), strict=True), numbers)
     if more:
         render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")

@@ -55,7 +55,7 @@ def token(text: str | None) -> tuple[str, int] | None:
     return application, int(number)
 
 
-# --- data ---------------------------------------------------------------------------------------------------------------
+# --- data -------------------------------------------------------------------------------------------------------------
 
 
 def read_data(path: Path, schema: pa.Schema) -> pa.Table:
@@ -80,11 +80,11 @@ def _reader(path: Path) -> Callable[[Path, pa.Schema], pa.Table]:
     return found
 
 
-def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001: it has types of its own
+def _read_parquet(path: Path, _: pa.Schema) -> pa.Table:
     return pyarrow.parquet.read_table(path, partitioning=None)
 
 
-def _read_ipc(path: Path, schema: pa.Schema) -> pa.Table:  # noqa: ARG001: it has types of its own
+def _read_ipc(path: Path, _: pa.Schema) -> pa.Table:
     with pa.memory_map(str(path)) as source:
         try:
             return pa.ipc.open_file(source).read_all()
@@ -108,7 +108,7 @@ def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
     return pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=known)).select(given)
 
 
-# --- schemas ------------------------------------------------------------------------------------------------------------
+# --- schemas ----------------------------------------------------------------------------------------------------------
 
 
 def read_schema(path: Path) -> pa.Schema:
@@ -121,7 +121,9 @@ def read_schema(path: Path) -> pa.Schema:
         if isinstance(found, dict) and found and all(isinstance(kind, str) for kind in found.values()):
             spelled = {name: _type(kind) for name, kind in found.items()}
             if any(spelled.values()):
-                return pa.schema([pa.field(name, kind or _unknown(name, found[name])) for name, kind in spelled.items()])
+                return pa.schema(
+                    [pa.field(name, kind or _unknown(name, found[name])) for name, kind in spelled.items()]
+                )
     if path.suffix.lower() == ".parquet":
         return pyarrow.parquet.read_schema(path).remove_metadata()
     return read_data(path, pa.schema([])).schema.remove_metadata()
@@ -148,6 +150,6 @@ def _type(text: str) -> pa.DataType | None:
 
 def _unknown(name: str, kind: str) -> pa.DataType:
     raise mor.InvalidInputError(
-        "no such type; write it like int64, string, date, timestamp[us, UTC], decimal(10, 2) or list<string>, or give a "
-        f"Parquet or Arrow file that has it. column={name!r} type={kind!r}"
+        "no such type; write it like int64, string, date, timestamp[us, UTC], decimal(10, 2) or list<string>, or give "
+        f"a Parquet or Arrow file that has it. column={name!r} type={kind!r}"
     )

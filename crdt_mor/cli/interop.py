@@ -13,13 +13,13 @@ def other_readers(table: mor.Table, log_files: int) -> str:
     if merge.kind == "payload":
         if log_files:
             return (
-                f"nobody else while {log_files} log files are unmerged: Hudi's readers refuse them, for they do not know "
-                "this merge; `crdt-mor compact` first, or read the base files alone (read-optimized)"
+                f"nobody else while {log_files} log files are unmerged: Hudi's readers do not know this merge and "
+                "refuse them; `crdt-mor compact` first, or read the base files alone (read-optimized)"
             )
         return "fully compacted: Hudi's Spark reader and hudi-rs see these rows"
     if merge.kind == "ordering":
         return (
-            "Hudi's Spark reader and hudi-rs see these rows; until a file group is compacted with nothing pending, not for "
-            f"exact ties of {merge.ordering} and for keys with a plain delete"
+            "Hudi's Spark reader and hudi-rs see these rows; until a file group is compacted with nothing pending, not "
+            f"for exact ties of {merge.ordering} and for keys with a plain delete"
         )
     return "Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's own writers refuse the table"

@@ -6,20 +6,24 @@ traceback. Exit: 0 fine, 1 failed, 2 wrong usage. Commands are a few lines each 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, get_type_hints
 
 import polars as pl
 import pyarrow as pa
 import typer
-from typer.core import TyperCommand
 
 import crdt_mor as mor
 from crdt_mor.cli import commands, render
-from crdt_mor.cli.demo import command as demo
+from crdt_mor.cli.demo.command import demo
 
 EXPECTED = (mor.CrdtMorError, OSError, pa.ArrowException, pl.exceptions.PolarsError)
 """What a user's files, arguments and disks can do to us; anything else is our mistake and keeps its traceback."""
+
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 
 app = typer.Typer(
     name="crdt-mor",
@@ -31,26 +35,40 @@ app = typer.Typer(
 )
 
 
-class Command(TyperCommand):
-    """A command whose expected errors are one line on stderr and exit code 1."""
+def _told(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with `--verbose`, whose expected errors are one line on stderr and exit code 1."""
 
-    def invoke(self, ctx: Any) -> object:  # the context's class is typer's own business
+    @functools.wraps(function)
+    def command(*args: object, verbose: bool = False, **options: object) -> None:
         try:
-            return super().invoke(ctx)
+            function(*args, **options)
         except BrokenPipeError:
-            raise  # `| head` is not an error; typer ends quietly
+            raise  # `| head` is no error; typer ends quietly
         except EXPECTED as error:
-            if ctx.params.get("verbose"):
+            if verbose:
                 traceback.print_exc()
             render.note(f"error: {' '.join(str(error).split())}")
             raise typer.Exit(1) from error
 
+    hints = {**get_type_hints(function, include_extras=True), "verbose": Verbose}
+    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
+    option = inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)
+    command.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
+    command.__annotations__ = hints
+    return command
 
-for _function in (
-    commands.create, commands.write, commands.cat, commands.show, commands.timeline, commands.files, commands.compact,
-    demo.demo,
-):  # fmt: skip
-    app.command(cls=Command)(_function)
+
+for _command in (
+    commands.create,
+    commands.write,
+    commands.cat,
+    commands.show,
+    commands.timeline,
+    commands.files,
+    commands.compact,
+    demo,
+):
+    app.command()(_told(_command))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _ROLLBACK_COMMAND: Final = "0"
+_ORDERED: Final = ',"crdt_mor.ordered":true}'
+"""Ends the Avro schema of a delete block of ours whose ordering values all count; Avro allows such properties."""
 
 
 class BlockKind(IntEnum):
@@ -76,6 +78,11 @@ class LogBlock:
     offset: int
     path: str
 
+    @property
+    def ordered(self) -> bool:
+        """Whether every delete here has an ordering value, the int 0 being one. Hudi's 0 means that there is none."""
+        return self.schema.endswith(_ORDERED)
+
 
 # ---- write ---------------------------------------------------------------------------------------------------------
 
@@ -99,6 +106,8 @@ def delete_block(
     ordering: pa.Array | None,
 ) -> bytes:
     """A block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
+    if ordering is not None and not pa.types.is_null(ordering.type) and not ordering.null_count:
+        schema_json = schema_json.rstrip().removesuffix("}") + _ORDERED
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
     return _block(BlockKind.DELETE, headers, deletes.encode(record_keys, partition, ordering))
 

@@ -417,7 +417,7 @@ def superseded_at(completions: Sequence[Completion]) -> dict[Instant, Instant | 
     """For each requested time: the completion time from which on no snapshot needs the commit's files.
 
     A file is needed until a compaction of its group with a later barrier completes; None where `completions` hold no
-    such compaction. A commit without files is needed by no snapshot at all.
+    such compaction. A commit without files is needed by no snapshot at all; one that replaced file groups always is.
     """
     compactions: dict[FileGroup, list[tuple[Instant, Instant]]] = {}
     for c in completions:
@@ -426,8 +426,8 @@ def superseded_at(completions: Sequence[Completion]) -> dict[Instant, Instant | 
                 compactions.setdefault(file.group, []).append((file.name.instant, c.completed))
     result: dict[Instant, Instant | None] = {}
     for c in completions:
-        until: Instant | None = EPOCH
-        for file in c.files:
+        until: Instant | None = None if c.replaced else EPOCH
+        for file in () if c.replaced else c.files:
             since = file.name.instant if file.is_base or c.action == "commit" else c.completed
             ends = [done for barrier, done in compactions.get(file.group, ()) if barrier > since]
             if not ends:

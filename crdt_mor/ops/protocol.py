@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from crdt_mor.errors import ClockError, FormatError, TableNotFoundError
+from crdt_mor.errors import ClockError, CommitUnknownError, FormatError, StorageUnavailableError, TableNotFoundError
 from crdt_mor.model.instant import Instant, from_ms, to_ms
 from crdt_mor.model.timeline import (
     COMPLETIONS_MAX,
@@ -80,20 +80,25 @@ class Publisher:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome."""
         tail = yield from find_tail(known)
         attempt = 0
-        while True:
-            wall_ms = yield from wall_clock(tail)
-            value = yield from derive(tail, wall_ms)
-            yield from self.help_project(tail)
-            if value is None:
-                return tail
-            value = yield from seal(tail, replace(value, nonce=(yield Nonce())))  # an attempt lands at most once
-            owned = yield from claim(tail, value)
-            if owned is not None:
-                yield from self.project(owned)
-                return owned
-            yield Pause(attempt)
-            attempt += 1
-            tail = yield from find_tail(tail)
+        try:
+            while True:
+                wall_ms = yield from wall_clock(tail)
+                value = yield from derive(tail, wall_ms)
+                yield from self.help_project(tail)
+                if value is None:
+                    return tail
+                value = yield from seal(tail, replace(value, nonce=(yield Nonce())))  # an attempt lands at most once
+                owned = yield from claim(tail, value)
+                attempt += 1
+                if owned is not None:
+                    yield from self.project(owned)
+                    return owned
+                yield Pause(attempt - 1)
+                tail = yield from find_tail(tail)
+        except StorageUnavailableError as error:
+            if attempt == 0:
+                raise
+            raise _unknown(error) from error
 
     def help_project(self, tail: Timeline) -> Steps[None]:
         """Rule 2: whoever follows a version makes sure that its events are projected."""
@@ -137,15 +142,26 @@ def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
     """Rule 3: put `value` after `tail`. The published value if it is genuinely ours; None if lost or unsure."""
     path = version_path(value.version)
     created = yield Put(path, value.encode())
-    if not created:
-        data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
-        if data is None:
-            return None
-        found = Timeline.decode(data, path)
-        if found.nonce != value.nonce:
-            return None
-        value = found
-    return value if (yield from is_genuine(tail)) else None
+    try:
+        if not created:
+            data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
+            if data is None:
+                return None
+            found = Timeline.decode(data, path)
+            if found.nonce != value.nonce:
+                return None
+            value = found
+        return value if (yield from is_genuine(tail)) else None
+    except StorageUnavailableError as error:
+        raise _unknown(error) from error
+
+
+def _unknown(cause: StorageUnavailableError) -> CommitUnknownError:
+    """What a failure means once something may have been published."""
+    return CommitUnknownError(
+        "the store failed after it had been asked to publish, so this may be visible already: look at the table before "
+        f"writing again, or write with a token, which may be repeated. cause={cause}"
+    )
 
 
 def is_genuine(tail: Timeline) -> Steps[bool]:

@@ -40,7 +40,7 @@ THREADS = 8
 """File slices that are merged side by side; polars shares the cores among them."""
 
 NATURAL_ORDER = 0
-"""Hudi writes the int 0 as ordering value of a delete that removes whatever came before."""
+"""The int 0 as ordering value of a delete that removes whatever came before: Hudi's, and our plain ones."""
 
 
 def merge_rule(spec: MergeSpec) -> MergeRule:
@@ -119,16 +119,10 @@ def _open_deletes(block: LogBlock, config: TableConfig) -> list[DataBlock | Dele
         return [DeleteBlock(block.instant, keys)]
     keys = keys.with_columns(ordering=pl.Series(pl.from_arrow(ordering)))
     plain = pl.col("ordering").is_null()
-    if pa.types.is_int32(ordering.type) and not _orders_by_int(config):
+    if pa.types.is_int32(ordering.type) and not block.ordered:
         plain = plain | (pl.col("ordering") == NATURAL_ORDER)
     parts = [keys.filter(plain).drop("ordering"), keys.filter(~plain)]
     return [DeleteBlock(block.instant, part) for part in parts if part.height]
-
-
-def _orders_by_int(config: TableConfig) -> bool:
-    """Whether the int 0 is an ordering value like any other. Plain deletes of ours have none, so in our tables it is."""
-    schema = config.created_schema()
-    return config.ours and schema is not None and schema.stored.field(config.merge.ordering).type == pa.int32()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from crdt_mor.clock import Environment
@@ -27,6 +28,9 @@ T = TypeVar("T")
 EXPIRE_EVERY = 64
 """Old versions are deleted after this many new ones have been seen."""
 
+LOOK_EVERY_MS = 60_000
+"""How often an open table looks for commits that Hudi itself wrote."""
+
 _SEGMENTS_CACHED = 256
 
 
@@ -42,6 +46,8 @@ class Session:
         self._lock = threading.Lock()
         self._known: Timeline | None = None
         self._expired_at = 0
+        self._looked_at_ms = 0
+        self._foreign = False
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
 
     def run(self, steps: Steps[T]) -> T:
@@ -75,21 +81,28 @@ class Session:
             return self.genesis()
         return self.remember(self.run(find_tail(self._known)))
 
-    def open(self) -> Timeline:
-        """The newest value of a table that is being opened, with what Hudi wrote since adopted in memory."""
-        return self.view(self.tail())
+    def sealed(self, *, look: bool = False) -> Timeline:
+        """The newest value, with what Hudi wrote beside it adopted in memory.
+
+        Hudi's directory is looked at when the session begins, when asked to, and then once a minute.
+        """
+        tail = self.tail()
+        now_ms = self.environment.now_ms()
+        if not (look or self._foreign or now_ms - self._looked_at_ms > LOOK_EVERY_MS):
+            return tail
+        found = self.run(foreign_completions(self.publisher.projector, tail))
+        self._looked_at_ms, self._foreign = now_ms, bool(found.completions)
+        if not found.completions:
+            return tail
+        before = replace(tail, version=tail.version - 1)  # what is adopted in memory is part of this very version
+        return before.adopt(tail.nonce, 0, found.completions, found.schema)
 
     def start(self) -> None:
         """Make sure that there is a first version to follow; anyone may write it, it is a function of the table."""
         if self._known is None and not self.store.list(VERSIONS):
+            # Hudi's Spark reader lists its timeline's folder even where nothing was ever written.
+            self.store.put(f"{self.publisher.projector.folder}/.crdt_mor", b"", durable=False)
             self.store.put(version_path(0), self.genesis().encode())
-
-    def view(self, value: Timeline) -> Timeline:
-        """`value` with the instants that Hudi wrote beside it, in memory only; `begin` adopts them for good."""
-        found = self.run(foreign_completions(self.publisher.projector, value))
-        if not found.completions:
-            return value
-        return value.adopt(value.nonce, 0, found.completions, found.schema)
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
         """The completions of a value, those of the `needed` segments included, in completion order."""
@@ -118,7 +131,10 @@ class Session:
         return found
 
     def begin(self) -> tuple[Timeline, Pending]:
-        """A new pending write."""
+        """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.start()
+        if self._foreign:
+            self.remember(self.run(lifecycle.adopt(self.publisher, self.known())))
+            self._foreign = False
         value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
         return self.remember(value), begun

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crdt_mor.clock import Environment
-from crdt_mor.errors import CommitUnknownError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.store.base import Store
 
 T = TypeVar("T")
@@ -97,16 +97,20 @@ _PAUSE_S = 0.001
 
 
 def run(steps: Steps[T], store: Store, environment: Environment) -> T:
-    """Drive a protocol against a store to its end."""
+    """Drive a protocol against a store to its end. It is told when the store fails, so that it can say what that means."""
     reply: object = None
+    failure: StorageUnavailableError | None = None
     try:
         while True:
             try:
-                step = steps.send(reply)
+                step = steps.send(reply) if failure is None else steps.throw(failure)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            reply = perform(step, store, environment)
+            try:
+                reply, failure = perform(step, store, environment), None
+            except StorageUnavailableError as error:
+                reply, failure = None, error
     finally:
         steps.close()
 

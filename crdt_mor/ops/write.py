@@ -11,14 +11,14 @@ Whatever fails before 4 rolls the write back and leaves nothing; what dies befor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, SchemaMismatchError, StorageUnavailableError
 from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
@@ -28,7 +28,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.heartbeat import beating
-from crdt_mor.ops.protocol import find_tail
+from crdt_mor.ops.protocol import find_completion, find_tail
 from crdt_mor.ops.read import in_threads, merge_rule
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
@@ -72,7 +72,12 @@ class Write:
     def begin(cls, session: Session, token: tuple[str, int] | None) -> Write:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
         require_bucketed(session.config)
-        value, begun = session.begin()
+        try:
+            value, begun = session.begin()
+        except CommitUnknownError as error:
+            raise StorageUnavailableError(
+                f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
+            ) from error
         write = cls(session, value, begun, token)
         if value.foreign_group is not None:
             write.roll_back()
@@ -173,17 +178,40 @@ class Write:
             committed = self.session.run(
                 lifecycle.complete(self.session.publisher, self.value, self.begun, self._operation(), files, self.token)
             )
+        except CommitUnknownError as error:
+            committed = self._find_out(error)
         except BaseException:
-            self.roll_back()
+            self.abandon()
             raise
         self._alive.close()
         self.session.remember(committed.value)
         return committed
 
-    def roll_back(self) -> None:
+    def roll_back(self) -> Timeline:
         """Give the write up and remove what it staged."""
         self._alive.close()
-        self.session.run(lifecycle.give_up(self.session.publisher, self.value, self.begun.requested, self._staged))
+        return self.session.run(
+            lifecycle.give_up(self.session.publisher, self.value, self.begun.requested, self._staged)
+        )
+
+    def abandon(self) -> None:
+        """Roll back as far as the store lets us: nobody can see this write, and others clean up after its expiry."""
+        with suppress(StorageUnavailableError, CommitUnknownError):
+            self.roll_back()
+
+    def _find_out(self, unknown: CommitUnknownError) -> lifecycle.Committed:
+        """Whether a commit landed: rolling it back either works, and then it never will, or finds it there."""
+        try:
+            value = self.roll_back()
+            done = self.session.run(find_completion(self.begun.requested, value))
+        except (StorageUnavailableError, CommitUnknownError):
+            raise unknown from None
+        if done is None:
+            raise StorageUnavailableError(
+                "the store failed in the middle of the commit, which was rolled back: nothing was published. Try again. "
+                f"requested={self.begun.requested}"
+            ) from unknown
+        return lifecycle.Committed(done, value)
 
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"

@@ -45,9 +45,9 @@ class InterruptedStore(LocalStore):
         if hit and self.after and self.interrupt is not None:
             self.interrupt()
 
-    def put(self, path: str, data: bytes) -> bool:
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         hit = self._reach()
-        created = super().put(path, data)
+        created = super().put(path, data, durable=durable)
         self._leave(hit)
         return created
 

@@ -49,13 +49,14 @@ def ours(table: Table, **options: object) -> Rows:
     return by_key([plain(row) for row in stored.to_pylist(maps_as_pydicts="strict")])
 
 
-def hudi_rs(path: str | Path, options: Mapping[str, str] | None = None) -> Rows:
+def hudi_rs(path: str | Path, as_of: str | None = None) -> Rows:
     """What hudi-rs reads."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
+    options = HudiReadOptions() if as_of is None else HudiReadOptions().with_as_of_timestamp(as_of)
     try:
-        table = HudiTableBuilder.from_base_uri(str(path)).with_options(dict(options or {})).build()
-        batches = [pa.record_batch(batch) for batch in table.read(HudiReadOptions())]
+        table = HudiTableBuilder.from_base_uri(str(path)).build()
+        batches = [pa.record_batch(batch) for batch in table.read(options)]
     except BaseException as error:  # a panic in Rust is a BaseException
         if isinstance(error, KeyboardInterrupt):
             raise

@@ -105,7 +105,8 @@ class History:
             rows = part.rows
             narrow = rows.with_columns(pl.col(c).cast(pl.Int32) for c in ("v", "a") if c in rows.columns)
             held = r.choice([rows, narrow, rows.select(reversed(rows.columns))])
-            blocks.append(DataBlock(time, r.choice([parquet(held), memoryview(parquet(held)), held]), part.given))
+            forms: list[bytes | memoryview | pl.DataFrame] = [parquet(held), memoryview(parquet(held)), held]
+            blocks.append(DataBlock(time, r.choice(forms), part.given))
         return blocks, writes
 
     def delete(self, keys: list[str], time: str, writes: list[Write]) -> DeleteWrite:
@@ -125,7 +126,12 @@ class History:
             given.remove("late")
         rows = []
         for k in keys:
-            row = {"k": int(k), "v": r.choice([None, 0, 1, 2, 3]), "a": float(r.randint(0, 9)), "late": len(writes)}
+            row: dict[str, object] = {
+                "k": int(k),
+                "v": r.choice([None, 0, 1, 2, 3]),
+                "a": float(r.randint(0, 9)),
+                "late": len(writes),
+            }
             row["b"] = r.choice([None, f"{k}@{self.clock}"])
             rows.append({c: row[c] for c in given})
             writes.append(Write(f"{time}.{len(writes):03d}", k, "row", tuple(rows[-1].items())))
@@ -166,7 +172,7 @@ class History:
         want = fold(self.writes, self.rule, USER)
         select = r.choice([[RECORD_KEY, COMMIT_TIME, *USER], [RECORD_KEY, "b"], ["b", RECORD_KEY, "late"]])
         expect = sorted(([{RECORD_KEY: k, **row}[c] for c in select] for k, row in want.items()), key=repr)
-        expect = [[v[:17] if c == COMMIT_TIME else v for c, v in zip(select, row, strict=True)] for row in expect]
+        expect = [[str(v)[:17] if c == COMMIT_TIME else v for c, v in zip(select, row, strict=True)] for row in expect]
         frames = merge(files, self.rule, self.columns, select=select)
         types = self.columns.schema
         assert all(f.schema == {c: types[c] for c in select} for f in frames)

@@ -13,7 +13,7 @@ from crdt_mor.ops import lifecycle
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import Publisher, find_tail, version_path
 from crdt_mor.ops.steps import Put
-from tests.simulation.small_world import Actor, FakeProjector, Pick, Saw, begun_paths
+from tests.simulation.small_world import FakeProjector, Pick, Saw, begun_paths
 
 PUBLISHER = Publisher(cast(Projector, FakeProjector()))
 GENESIS = Timeline.genesis("")
@@ -40,15 +40,21 @@ def finish(value: Timeline, begun: lifecycle.Pending) -> Run:
     tail = yield from find_tail(value)
     if tail.find_pending(requested) is None:
         return ("expired", requested)
-    file = DataFile(data_path(requested), 1, 1)
-    if not (yield Put(file.path, b"rows")):
-        yield from lifecycle.give_up(PUBLISHER, value, requested, [file.path])
+    path = data_path(requested)
+    if not (yield Put(path, b"rows")):
+        yield from lifecycle.give_up(PUBLISHER, value, requested, [path])
         return ("expired", requested)
+    return (yield from complete(value, begun))
+
+
+def complete(value: Timeline, begun: lifecycle.Pending) -> Run:
+    """A write that has staged its file."""
+    file = DataFile(data_path(begun.requested), 1, 1)
     try:
         yield from lifecycle.complete(PUBLISHER, value, begun, "UPSERT", [file], None)
     except WriterExpiredError:
-        return ("expired", requested)
-    return ("acknowledged", requested)
+        return ("expired", begun.requested)
+    return ("acknowledged", begun.requested)
 
 
 def cleaner() -> Run:
@@ -76,16 +82,9 @@ def _poll(known: Timeline | None) -> Run:
 
 
 def begun_world(count: int) -> tuple[dict[str, bytes], Timeline]:
-    """Objects of a table in which `count` writes have begun and nobody has done anything since."""
+    """Objects of a table in which `count` writes have begun, and all but the newest version are gone."""
     value = GENESIS
-    objects = {version_path(0): value.encode()}
     for i in range(count):
         value = value.begin(f"begun{i}", 0)
-        objects[version_path(value.version)] = value.encode()
-        objects |= dict.fromkeys(begun_paths(value.pending[-1].requested), b"")
-    return objects, value
-
-
-def begun_writer(value: Timeline, i: int) -> Actor:
-    """A writer that has begun already, as the `i`th pending write of `value`."""
-    return Actor(f"w{i}", lambda: finish(value, value.pending[i]))
+    objects = {path: b"" for p in value.pending for path in begun_paths(p.requested)}
+    return {**objects, version_path(value.version): value.encode()}, value

@@ -16,7 +16,15 @@ import polars as pl
 import crdt_mor as mor
 from crdt_mor.cli.demo.journal import Entry
 from crdt_mor.cli.demo.story import (
-    CORRECTION, DAY, DELAYS, KEY, PLAIN, WRONG_ORIGIN, Story, pseudonyms, require,
+    CORRECTION,
+    DELAYS,
+    KEY,
+    PLAIN,
+    WRONG_ORIGIN,
+    Story,
+    flown,
+    pseudonyms,
+    require,
 )  # fmt: skip
 
 
@@ -30,7 +38,13 @@ class Claim:
 
 
 def check(
-    table: mor.Table, story: Story, raw: pl.DataFrame, entries: Sequence[Entry], secret: bytes, middle: pl.DataFrame, middle_as_of: str
+    table: mor.Table,
+    story: Story,
+    raw: pl.DataFrame,
+    entries: Sequence[Entry],
+    secret: bytes,
+    middle: pl.DataFrame,
+    middle_as_of: str,
 ) -> list[Claim]:
     """All claims about a table at rest; `middle` is a snapshot that was read while everything was under way."""
     found = table.scan().to_polars().sort(KEY)
@@ -55,7 +69,9 @@ def _same_as_dicts(found: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
         for batch, positions in zip(batches, rows, strict=True):  # in requested order: the later replaces the earlier
             if column in batch.columns:
                 cells.update(zip(positions, batch[column].to_list(), strict=True))
-        wrong += sum(cells.get(row, KeyError) != value for row, value in zip(order, found[column].to_list(), strict=True))
+        wrong += sum(
+            cells.get(row, KeyError) != value for row, value in zip(order, found[column].to_list(), strict=True)
+        )
     total = found.height * found.width
     holds = wrong == 0 and found.height == len(number)
     return Claim(
@@ -71,7 +87,7 @@ def _keys(batch: pl.DataFrame) -> list[tuple[object, ...]]:
 
 
 def _no_plain_tails(found: pl.DataFrame, raw: pl.DataFrame, story: Story, secret: bytes) -> Claim:
-    days = DAY >= story.encrypt_from
+    days = flown >= story.encrypt_from
     ours, theirs = found.filter(days), raw.filter(days)
     plain = ours.filter(PLAIN).height
     expected = pseudonyms(theirs["tailnum"], secret)
@@ -87,7 +103,9 @@ def _corrections_stand(found: pl.DataFrame, raw: pl.DataFrame, entries: Sequence
     keys = pl.concat([entry.batch().select(KEY) for entry in entries if entry.process == "backfill"])
     corrected = raw.join(keys, on=KEY, how="semi").with_columns(CORRECTION)
     expected = pl.concat([corrected, raw.join(keys, on=KEY, how="anti")]).sort(KEY)
-    wrong = int((found.select(pl.struct(DELAYS).alias("d"))["d"] != expected.select(pl.struct(DELAYS).alias("d"))["d"]).sum())
+    wrong = int(
+        (found.select(pl.struct(DELAYS).alias("d"))["d"] != expected.select(pl.struct(DELAYS).alias("d"))["d"]).sum()
+    )
     return Claim(
         "every correction stands, once",
         wrong == 0 and keys.is_unique().all() and set(corrected["origin"]) == {WRONG_ORIGIN},
@@ -111,6 +129,6 @@ def _hudi_reads_it(path: Path, found: pl.DataFrame) -> Claim:
     theirs = pl.concat([pl.DataFrame(batch) for batch in batches]).select(found.columns).sort(KEY)
     return Claim(
         f"hudi-rs {require('hudi').version} reads the same rows",
-        theirs.equals(found.cast(dict(theirs.schema))),
+        theirs.equals(found.cast(theirs.schema)),
         f"{theirs.height:,} rows of the compacted table",
     )

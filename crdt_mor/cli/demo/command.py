@@ -32,15 +32,20 @@ Three processes write to one table and a fourth compacts it, all at once, withou
 
 
 def demo(
-    dir: Annotated[Path | None, typer.Option(help="Where; absent or empty.  [default: a fresh temporary folder]")] = None,
+    dir: Annotated[
+        Path | None, typer.Option(help="Where; absent or empty.  [default: a fresh temporary folder]")
+    ] = None,
     small: Annotated[bool, typer.Option("--small", help="Five weeks of flights instead of the year: seconds.")] = False,
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep the folder for a look around afterwards.")] = True,
+    keep: Annotated[
+        bool, typer.Option("--keep/--no-keep", help="Keep the folder for a look around afterwards.")
+    ] = True,
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")] = False,  # noqa: ARG001
 ) -> None:
     """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked."""
     if dir is not None and dir.exists() and (not dir.is_dir() or any(dir.iterdir())):
-        raise mor.InvalidInputError(f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}")
+        raise mor.InvalidInputError(
+            f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}"
+        )
     folder = dir.resolve() if dir is not None else Path(tempfile.mkdtemp(prefix="crdt-mor-demo-"))
     story = SMALL if small else FULL
     console = render.stderr()
@@ -70,10 +75,16 @@ def _report(result: Result, keep: bool) -> None:
     facts.add_column(justify="right", style="bold")
     facts.add_column()
     for value, meaning in (
-        (numbers.commits, f"commits in {result.writing_seconds:.0f} s, at most {numbers.most_at_once} under way at once"),
+        (
+            numbers.commits,
+            f"commits in {result.writing_seconds:.0f} s, at most {numbers.most_at_once} under way at once",
+        ),
         (numbers.overlapping, "of them overlapped with others"),
         (result.aborts, "aborts"),
-        (numbers.compactions, f"compactions; {numbers.across_compactions} transactions were open from before one to after it"),
+        (
+            numbers.compactions,
+            f"compactions; {numbers.across_compactions} transactions were open from before one to after it",
+        ),
         (result.rows, f"rows, {numbers.shared_rows:,} of them written by more than one process"),
         (numbers.overtaken_cells, "plain tail numbers completed after an encryption requested later, and lost to it"),
     ):
@@ -104,7 +115,7 @@ def _next_steps(result: Result) -> list[str]:
     return [
         f"crdt-mor show {table}",
         f"crdt-mor timeline {table}",
-        f"crdt-mor cat {table} --columns time_hour,carrier,flight,tailnum,arr_delay --where \"month = 1 and origin = 'LGA'\"",
+        f"crdt-mor cat {table} --where \"origin = 'LGA'\" --columns time_hour,carrier,flight,tailnum,arr_delay",
         f"crdt-mor cat {table} --as-of 40 --columns month,day,tailnum     # as it was at version 40",
         f"crdt-mor demo --small --dir {result.table.parent}-again",
     ]

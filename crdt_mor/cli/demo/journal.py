@@ -35,7 +35,7 @@ class Entry:
 
     def batch(self) -> pl.DataFrame:
         """The rows that were written, with the columns that were given."""
-        return pl.read_ipc(self.path, memory_map=False)
+        return pl.read_ipc(self.path)
 
     def overlaps(self, other: Entry) -> bool:
         """Whether both were under way at some moment."""
@@ -49,4 +49,8 @@ def note(folder: Path, process: str, what: str, commit: Commit, batch: pl.DataFr
 
 def read(folder: Path) -> list[Entry]:
     """All entries, in requested order."""
-    return [Entry(*path.stem.split("_", 3), path) for path in sorted(folder.glob("*.arrow"))]
+    result = []
+    for path in sorted(folder.glob("*.arrow")):
+        requested_at, completed_at, process, what = path.stem.split("_", 3)
+        result.append(Entry(requested_at, completed_at, process, what, path))
+    return result

@@ -1,9 +1,9 @@
 """The run as lanes: one for each process, a bar for each transaction from requested to completed. For terminals.
 
-    ingest    ╺╸╺╸╺╸╺╸╺╸╺╸╺╸╺╸
-    late        ╺━━━━━━━━━━━━━╸      began before the encryption, completed after it, and lost to it
-    encrypt       ╺━━━━╸   ╺━━━╸
-    compact          ▲                a barrier; nobody stops for it
+ingest    ╺╸╺╸╺╸╺╸╺╸╺╸╺╸╺╸
+late        ╺━━━━━━━━━━━━━╸      began before the encryption, completed after it, and lost to it
+encrypt       ╺━━━━╸   ╺━━━╸
+compact          ▲                a barrier; nobody stops for it
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def scene(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scene:
         for entry in entries
     )
     return Scene(
-        bars, tuple((c.begin - start, c.end - start) for c in compactions if c.begin > start), 0.0, max(bar.end for bar in bars)
+        bars,
+        tuple((c.begin - start, c.end - start) for c in compactions if c.begin > start),
+        0.0,
+        max(bar.end for bar in bars),
     )
 
 
@@ -71,7 +74,9 @@ def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scen
     whole = scene(entries, compactions)
     pairs = overtakings(entries)
     if pairs:
-        slow = max((slow for slow, _ in pairs), key=lambda e: (bool(crossed(e, compactions)), -(e.end - e.begin), e.end))
+        slow = max(
+            (slow for slow, _ in pairs), key=lambda e: (bool(crossed(e, compactions)), -(e.end - e.begin), e.end)
+        )
     else:
         slow = max(entries, key=lambda e: (len(crossed(e, compactions)), e.end - e.begin))
     start = min(entry.begin for entry in entries)
@@ -107,7 +112,7 @@ def _at(shown: Scene, moment: float, width: int) -> int:
 
 
 def _fill(cells: list[str], begin: int, end: int, glyphs: str) -> None:
-    head, body, tail, only = glyphs
+    head, body, tail, only = list(glyphs)
     if begin == end:
         cells[begin] = only
         return

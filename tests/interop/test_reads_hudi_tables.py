@@ -1,0 +1,97 @@
+"""Tables that Hudi itself wrote (Spark, versions 8 and 9) are read with exactly the rows that stand beside them.
+
+The tables lie beside the repository; where they do not, the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.errors import CrdtMorError
+from tests.format.hudi_files import FOLDER, needs_hudi_files
+from tests.interop.readers import by_key, hudi_rs, ours
+
+pytestmark = needs_hudi_files
+NAMES = sorted(path.stem for path in FOLDER.glob("*.zip"))
+USER_COLUMN_OF_TEXT = (bool, int, float, str, type(None))
+
+
+@pytest.fixture(params=NAMES)
+def made_by_hudi(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of one of the tables."""
+    with zipfile.ZipFile(FOLDER / f"{request.param}.zip") as archive:
+        archive.extractall(tmp_path)
+    return tmp_path / str(request.param)
+
+
+def expected_rows(table: Path) -> dict[tuple[str, str], dict[str, object]]:
+    return by_key(json.loads((FOLDER / f"{table.name}.expected.json").read_text()))
+
+
+def contents(root: Path) -> dict[str, str]:
+    """Every file and folder, by name and content."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in root.rglob("*")
+    }
+
+
+def as_texts(value: object) -> object:
+    """A value as the pages beside the tables spell it: JSON where it has the type, else Python's text."""
+    return value if isinstance(value, USER_COLUMN_OF_TEXT) else str(value)
+
+
+def test_the_rows_are_those_beside_the_table(made_by_hudi: Path) -> None:
+    expected = expected_rows(made_by_hudi)
+    scan = Table.open(made_by_hudi).scan(meta=True)
+    found = by_key([{name: as_texts(value) for name, value in row.items()} for row in scan.to_arrow().to_pylist()])
+    assert found.keys() == expected.keys()
+    for key, row in expected.items():
+        assert {name: found[key][name] for name in row} == row
+        assert set(found[key]) - set(row) <= {"_hoodie_commit_seqno"}
+    assert scan.count() == len(expected)
+
+
+def test_hudi_rs_agrees_in_every_column(made_by_hudi: Path) -> None:
+    assert ours(Table.open(made_by_hudi)) == hudi_rs(made_by_hudi)
+
+
+def test_reading_writes_nothing_into_the_table(made_by_hudi: Path) -> None:
+    before = contents(made_by_hudi)
+    table = Table.open(made_by_hudi)
+    table.scan().to_polars()
+    table.scan(filter="1 = 1").count()
+    table.inspect.timeline()
+    table.inspect.files()
+    table.refresh()
+    assert contents(made_by_hudi) == before
+
+
+def test_every_moment_is_answered_as_it_was(made_by_hudi: Path) -> None:
+    """Hudi wrote these tables one commit after another, so that its time travel and ours mean the same."""
+    table = Table.open(made_by_hudi)
+    timeline = table.inspect.timeline().to_pylist()
+    assert {instant["state"] for instant in timeline} == {"completed"}
+    moments = sorted(instant["completed_at"] for instant in timeline)
+    assert ours(table, as_of=moments[-1]) == ours(table)
+    assert ours(table, as_of="20000101000000000") == {}
+    for moment in moments:
+        at = ours(table, as_of=moment)
+        assert all(str(row["_hoodie_commit_time"]) <= moment for row in at.values())
+        assert table.scan(as_of=moment).count() == len(at)
+        assert at == hudi_rs(made_by_hudi, as_of=moment)
+
+
+def test_what_cannot_be_written_is_refused_and_leaves_the_table_as_it_was(made_by_hudi: Path) -> None:
+    """They have no bucket index, so that a new key could be put where no other writer looks."""
+    before = contents(made_by_hudi)
+    table = Table.open(made_by_hudi)
+    with pytest.raises(CrdtMorError):
+        table.append(table.scan().to_arrow())
+    assert contents(made_by_hudi) == before

@@ -1,0 +1,133 @@
+"""Claims about the kernel that random histories reach too seldom, or not at all."""
+
+from __future__ import annotations
+
+import io
+from random import Random
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from crdt_mor.merge.kernel import (
+    Columns,
+    DataBlock,
+    DeleteBlock,
+    DeleteWrite,
+    RowsWrite,
+    Slice,
+    compact_all,
+    count,
+    merge,
+    precombine,
+    to_arrow,
+)
+from crdt_mor.merge.rule import MergeRule
+from tests.merge.reference import Write, fold
+
+COLUMNS = Columns({"k": pl.String(), "v": pl.Int64()}, "k")
+ORDERING = MergeRule("ordering", ordering="v")
+
+
+def stamp(tick: int) -> str:
+    return f"{tick:017d}"
+
+
+def frame(rows: list[tuple[str, str, int | None]]) -> pl.DataFrame:
+    """Rows (requested time, key, value) with Hudi's columns."""
+    table = pl.DataFrame(rows, schema={COMMIT_TIME: pl.String, "k": pl.String, "v": pl.Int64}, orient="row")
+    meta = {c: pl.lit("") for c in META_COLUMNS if c not in (COMMIT_TIME, RECORD_KEY)}
+    return table.with_columns(pl.col("k").alias(RECORD_KEY), **meta).select(*META_COLUMNS, "k", "v")
+
+
+def parquet(rows: pl.DataFrame) -> bytes:
+    out = io.BytesIO()
+    rows.write_parquet(out)
+    return out.getvalue()
+
+
+def deletes(tick: int, *keys: str) -> DeleteBlock:
+    return DeleteBlock(stamp(tick), pl.DataFrame({RECORD_KEY: list(keys)}, schema={RECORD_KEY: pl.String}))
+
+
+def rows_of(files: Slice, rule: MergeRule) -> dict[str, int | None]:
+    found = [row for f in merge(files, rule, COLUMNS, select=["k", "v"]) for row in f.rows()]
+    assert len(found) == len(dict(found)) == count(files, rule, COLUMNS)
+    return dict(found)
+
+
+@settings(max_examples=150)
+@given(seed=st.integers(0, 10**9))
+@pytest.mark.parametrize("rule", [MergeRule(), ORDERING], ids=["latest", "ordering"])
+def test_a_log_older_than_the_base_wins_only_where_its_time_or_value_does(rule: MergeRule, seed: int) -> None:
+    r = Random(seed)
+    keys, writes = "abcd", []
+    blocks: list[DataBlock | DeleteBlock] = []
+    ticks = list(range(12))
+    base = [(stamp(r.choice(ticks) * 2), k, r.choice([None, 0, 1, 2])) for k in keys if r.random() < 0.8]
+    writes += [Write(t, k, "row", (("k", k), ("v", v))) for t, k, v in base]
+    for tick in sorted(r.sample(ticks, 4)):
+        time, k, x = stamp(tick * 2 + 1), r.choice(keys), r.random()
+        if x < 0.4:
+            blocks.append(deletes(tick * 2 + 1, k))
+            writes.append(Write(time, k, "delete"))
+        elif x < 0.6 and rule.kind == "ordering":
+            value = r.randint(0, 2)
+            blocks.append(DeleteBlock(time, pl.DataFrame({RECORD_KEY: [k], "ordering": [value]})))
+            writes.append(Write(time, k, "tombstone", (("v", value),)))
+        else:
+            given_value = r.choice([None, 0, 1, 2])
+            blocks.append(DataBlock(time, parquet(frame([(time, k, given_value)]))))
+            writes.append(Write(time, k, "row", (("k", k), ("v", given_value))))
+    latest = r.choice([None, max((t for t, _, _ in base), default=stamp(0))])
+    files = Slice(parquet(frame(base)), latest, tuple(blocks))
+    want = {k: row["v"] for k, row in fold(writes, rule, ["k", "v"]).items()}
+    assert rows_of(files, rule) == want
+    chosen = merge(files, rule, COLUMNS, select=["k"], predicate=pl.col("v") > 0)
+    assert sorted(k for f in chosen for k in f["k"]) == sorted(k for k, v in want.items() if isinstance(v, int) and v)
+
+
+def test_an_unstable_delete_still_beats_a_straggler_that_completes_after_compaction() -> None:
+    before = Slice(None, None, (DataBlock(stamp(2), frame([(stamp(2), "a", 1)])), deletes(6, "a")))
+    rows, carried = compact_all(before, MergeRule(), COLUMNS, stable_before=stamp(4))
+    assert rows.height == 0
+    assert carried.rows() == [("a", stamp(6))]
+    straggler = DataBlock(stamp(4), frame([(stamp(4), "a", 2)]))
+    blocks = (straggler, DeleteBlock(stamp(9), carried))
+    assert rows_of(Slice(parquet(rows), None, blocks), MergeRule()) == {}
+    newer = DataBlock(stamp(8), frame([(stamp(8), "a", 3)]))
+    assert rows_of(Slice(parquet(rows), None, (straggler, newer, blocks[1])), MergeRule()) == {"a": 3}
+
+
+def test_a_delete_that_is_stable_or_lost_is_not_carried() -> None:
+    blocks = (deletes(2, "a"), deletes(6, "b"), DataBlock(stamp(8), frame([(stamp(8), "b", 1)])))
+    rows, carried = compact_all(Slice(None, None, blocks), MergeRule(), COLUMNS, stable_before=stamp(4))
+    assert rows["k"].to_list() == ["b"]
+    assert carried.height == 0
+    assert compact_all(Slice(None, None, blocks), MergeRule(), COLUMNS, None)[1].height == 0
+
+
+def test_keys_of_different_partitions_do_not_meet_in_a_transaction() -> None:
+    def part(path: str, value: int) -> pl.DataFrame:
+        return frame([(stamp(2), "a", value)]).with_columns(pl.lit(path).alias("_hoodie_partition_path"))
+
+    gone = DeleteWrite(pl.DataFrame({RECORD_KEY: ["a"], "_hoodie_partition_path": ["p"]}))
+    folded = precombine([RowsWrite(part("p", 1)), RowsWrite(part("q", 2)), gone], MergeRule())
+    assert [r.rows["v"].to_list() for r in folded.rows] == [[2]]
+    assert folded.deletes["_hoodie_partition_path"].to_list() == ["p"]
+
+
+def test_an_ordering_column_is_named_by_its_rule_and_no_other() -> None:
+    with pytest.raises(InvalidInputError):
+        MergeRule("ordering")
+    with pytest.raises(InvalidInputError):
+        MergeRule("latest", ordering="v")
+
+
+def test_results_leave_in_types_that_pyarrow_can_work_with() -> None:
+    nested = pl.DataFrame({"s": ["x"], "l": [["y"]], "t": [{"u": "z", "b": b"1"}]})
+    kinds = [str(t) for t in to_arrow(nested).schema.types]
+    assert not any("large" in t or "view" in t for t in kinds)

@@ -1,0 +1,261 @@
+"""The protocol keeps its promises in every interleaving, and no rule of it can be left out.
+
+The promises: no acknowledged commit is lost, an instant has at most one outcome, no file of a committed instant is
+removed, Hudi's directory holds a prefix in completion order, an incremental reader misses nothing. `small_world` says
+how the search works and why it is sound; its checks raise `Violation` with the steps that lead there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.ops import protocol
+from crdt_mor.ops.protocol import Publisher, expire_versions, version_path
+from crdt_mor.ops.steps import Exists, Put, Read, Steps
+from tests.simulation.actors import GENESIS, begun_world, cleaner, complete, data_path, finish, reader, writer
+from tests.simulation.small_world import Actor, Violation, World
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a version may go as soon as there is a newer one, which is far more often than in life."""
+    monkeypatch.setattr(protocol, "KEPT_VERSIONS", 1)
+
+
+def world(
+    *, begun: int = 0, staged: int = 0, writers: int = 0, dead: int = 0, others: Sequence[str] = (), **options: Any
+) -> World:
+    """Writers that have not begun, that have begun, that have staged their file, that died after their begin; others."""
+    objects, value = begun_world(begun + staged + dead)
+    actors = [Actor(f"n{i}", writer) for i in range(writers)]
+    for i, pending in enumerate(value.pending[: begun + staged]):
+        if i >= begun:
+            objects[data_path(pending.requested)] = b"rows"
+        actors.append(Actor(f"w{i}", partial(finish if i < begun else complete, value, pending)))
+    actors += [Actor(name, {"cleaner": cleaner, "reader": reader}[name]) for name in others]
+    return World(objects, actors, **options)
+
+
+# --- the search itself ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"writers": 1, "others": ["cleaner"]},
+        {"begun": 1, "others": ["cleaner", "reader"]},
+        {"begun": 2, "deletions": False},
+        {"begun": 1, "others": ["cleaner"], "faults": 1},
+    ],
+)
+def test_letting_reads_wait_loses_no_store_and_no_state_of_a_finished_actor(options: dict[str, Any]) -> None:
+    patient, eager = world(**options), world(**options, reads_wait=False)
+    assert patient.search() < eager.search()
+    assert patient.stores == eager.stores
+    for a, b in zip(patient.actors, eager.actors, strict=True):
+        assert {s.result for s in a.local} == {s.result for s in b.local}
+
+
+def test_histories_with_one_key_behave_alike() -> None:
+    """Merging local states must not depend on which history came first: searching in another order finds the same."""
+    forth = world(begun=1, writers=1, deletions=False)
+    back = world(begun=1, writers=1, deletions=False)
+    back.actors = list(reversed(back.actors))
+    assert World.search(back) >= 1
+    assert forth.search() == back.search()
+    assert forth.stores == back.stores
+
+
+# --- every interleaving -----------------------------------------------------------------------------------------------
+
+
+def test_one_writer_a_cleaner_a_reader_and_deletions() -> None:
+    assert world(writers=1, others=["cleaner", "reader"]).search() > 10_000
+
+
+def test_two_writers_that_race_from_the_first_begin() -> None:
+    assert world(writers=2).search() > 10_000
+
+
+def test_two_writers_a_cleaner_and_deletions_from_their_begin_on() -> None:
+    assert world(begun=2, others=["cleaner"], check_leftovers=True).search() > 100_000
+
+
+def test_a_put_may_lose_its_reply_land_late_or_be_repeated() -> None:
+    assert world(begun=1, others=["cleaner"], faults=2).search() > 1_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"begun": 2, "others": ["cleaner", "reader"]}, id="everybody"),
+        pytest.param({"begun": 1, "writers": 1, "others": ["cleaner"]}, id="one of them begins"),
+        pytest.param({"writers": 2, "faults": 1}, id="two racing begins and a lost reply"),
+        pytest.param({"begun": 2, "others": ["cleaner"], "faults": 1}, id="lost reply"),
+    ],
+)
+def test_everything(options: dict[str, Any]) -> None:
+    assert world(**options).search() > 1_000_000
+
+
+def test_versions_are_deleted_strictly_oldest_first() -> None:
+    """What the search assumes of whoever deletes versions."""
+    value = GENESIS
+    for i in range(5):
+        value = value.begin(f"n{i}", 0)
+    objects = {version_path(i): b"" for i in range(6)}
+    steps = expire_versions(value)
+    step: Any = next(steps)
+    deleted = []
+    reply: Any = [_Listed(path) for path in objects]
+    while True:
+        try:
+            step = steps.send(reply)
+        except StopIteration:
+            break
+        deleted.append(step.path)
+        reply = None
+    assert deleted == [version_path(i) for i in range(4)]
+
+
+class _Listed:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+# --- planted bugs: every rule is needed ---------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def rule_1_an_outcome_for_an_instant_that_is_not_pending(patch: pytest.MonkeyPatch) -> None:
+    find = Timeline.find_pending
+
+    def careless(self: Timeline, requested: Instant) -> Pending:
+        return find(self, requested) or Pending(requested, "?", 0)
+
+    patch.setattr(Timeline, "find_pending", careless)
+
+
+def rule_2_nobody_helps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "help_project", lambda self, tail: _nothing())
+
+
+def rule_3_writers_trust_their_put(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "claim", _trusting(lambda tail, value: len(value.rolled_back) == len(tail.rolled_back)))
+
+
+def rule_3_cleaners_trust_their_put(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "claim", _trusting(lambda tail, value: len(value.rolled_back) > len(tail.rolled_back)))
+
+
+def rule_3_a_ghost_vouches_for_a_ghost(patch: pytest.MonkeyPatch) -> None:
+    def looks_only(tail: Timeline) -> Steps[bool]:
+        return (yield Exists(version_path(tail.version))) is not None
+
+    patch.setattr(protocol, "is_genuine", looks_only)
+
+
+def rule_3_whatever_is_read_back_is_mine(patch: pytest.MonkeyPatch) -> None:
+    def careless(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
+        yield Put(version_path(value.version), value.encode())
+        return value if (yield from protocol.is_genuine(tail)) else None
+
+    patch.setattr(protocol, "claim", careless)
+
+
+def rule_4_acknowledged_before_it_is_projected(patch: pytest.MonkeyPatch) -> None:
+    project = Publisher.project
+    patch.setattr(Publisher, "help_project", project)
+    patch.setattr(Publisher, "project", lambda self, value: _nothing())
+
+
+def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
+    def careless(start: Timeline) -> Steps[Timeline | None]:
+        low = start.version
+        while (yield Exists(version_path(low + 1))) is not None:
+            low += 1
+        if low == start.version:
+            return start
+        data = yield Read(version_path(low))
+        return Timeline.decode(data, "") if data is not None else None
+
+    patch.setattr(protocol, "_climb", careless)
+
+
+def what_a_listing_showed_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "KEPT_VERSIONS", 1 << 40)
+
+
+def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    def careless(instant: Instant, known: Timeline) -> Steps[bool]:
+        return False
+        yield
+
+    patch.setattr(protocol, "is_given_up", careless)
+
+
+def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
+    def careless(put: Put) -> Steps[None]:
+        yield put
+
+    patch.setattr(protocol, "put_surely", careless)
+
+
+def two_attempts_at_one_version_look_alike(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "replace", lambda value, nonce: value)
+
+
+def _nothing() -> Steps[None]:
+    return
+    yield
+
+
+def _trusting(whose: Callable[[Timeline, Timeline], bool]) -> Callable[[Timeline, Timeline], Steps[Timeline | None]]:
+    claim = protocol.claim
+
+    def careless(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
+        if not whose(tail, value):
+            return (yield from claim(tail, value))
+        return value if (yield Put(version_path(value.version), value.encode())) else None
+
+    return careless
+
+
+def _version_put(put: Put) -> bool:
+    return put.path.startswith(protocol.VERSIONS)
+
+
+ONE = {"begun": 1, "others": ["cleaner"]}
+TWO = {"begun": 2, "others": ["cleaner"]}
+THREE = {"staged": 2, "dead": 1, "others": ["cleaner"]}
+
+
+@pytest.mark.parametrize(
+    ("plant", "options", "found"),
+    [
+        (rule_1_an_outcome_for_an_instant_that_is_not_pending, ONE, "two outcomes"),
+        (rule_2_nobody_helps, {"begun": 2}, "a hole"),
+        (rule_3_writers_trust_their_put, TWO, "."),
+        (rule_3_cleaners_trust_their_put, TWO, "was removed"),
+        (rule_3_a_ghost_vouches_for_a_ghost, THREE, "."),
+        (rule_3_whatever_is_read_back_is_mine, ONE, "."),
+        (rule_4_acknowledged_before_it_is_projected, ONE, "not in Hudi's directory"),
+        (the_start_of_a_climb_is_not_read_again, TWO, "."),
+        (what_a_listing_showed_is_not_looked_for_again, {"staged": 1, "dead": 2, "others": ["cleaner", "reader"]}, "."),
+        (who_projects_does_not_look_whether_the_instant_was_given_up, {"writers": 1, "others": ["cleaner"], "check_leftovers": True}, "stays"),
+        (a_lost_reply_of_a_projection_is_taken_for_success, {**ONE, "faults": 1}, "Hudi's directory"),
+        (two_attempts_at_one_version_look_alike, {**THREE, "faults": 1, "faulty": _version_put}, "."),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world(**options).search()

@@ -1,0 +1,353 @@
+"""Bad input gets an error that names the thing and says what to do, and changes nothing: no file, no commit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import (
+    ClockError,
+    FormatError,
+    InvalidInputError,
+    SchemaMismatchError,
+    SnapshotExpiredError,
+    Table,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.ops import lifecycle
+from payloads import PartialUpdate
+from tests.table.conftest import SCHEMA, Make
+from tests.table.helpers import data_files, files, frame, rows
+
+GOOD = frame(("a", "eu", 1, 1.5), ("b", "us", 2, 2.5))
+
+
+def without(name: str) -> pa.Table:
+    return GOOD.drop_columns([name])
+
+
+def replaced(name: str, values: list[object], kind: pa.DataType | None = None) -> pa.Table:
+    return GOOD.set_column(GOOD.column_names.index(name), name, pa.array(values, kind))
+
+
+Write = Callable[[Table], object]
+WRITES: dict[str, tuple[Write, type[Exception], str]] = {
+    "missing key column": (lambda t: t.upsert(without("id")), SchemaMismatchError, r"missing=\['id'\]"),
+    "null key": (lambda t: t.upsert(replaced("id", ["a", None])), InvalidInputError, "cannot be null.*id.*row=1"),
+    "empty key": (lambda t: t.upsert(replaced("id", ["", "b"])), InvalidInputError, "cannot be empty.*id.*row=0"),
+    "absent column": (lambda t: t.upsert(without("price")), SchemaMismatchError, r"PartialUpdate.*missing=\['price'\]"),
+    "absent column in an append": (lambda t: t.append(without("n")), SchemaMismatchError, r"missing=\['n'\]"),
+    "wrong type": (lambda t: t.upsert(replaced("n", ["x", "y"])), SchemaMismatchError, r"n.*string"),
+    "a value that is out of range": (lambda t: t.upsert(replaced("n", [1, 2**63], pa.uint64())), SchemaMismatchError,
+                                     "n.*9223372036854775808"),
+    "unknown column": (lambda t: t.upsert(GOOD.append_column("extra", pa.array([1, 2]))), SchemaMismatchError,
+                       r'schema_mode="merge".*extra'),
+    "a column twice": (lambda t: t.upsert(GOOD.append_column("n", pa.array([1, 2]))), InvalidInputError,
+                       r"rename one.*\['n'\]"),
+    "a column of Hudi's": (lambda t: t.upsert(t.scan(meta=True)), SchemaMismatchError, "drop the table's own columns"),
+    "types that do not join": (lambda t: t.upsert(replaced("n", ["x", "y"]), schema_mode="merge"),
+                               SchemaMismatchError, r"n\b.*int64"),
+    "a new column of a type that cannot be stored": (
+        lambda t: t.upsert(GOOD.append_column("d", pa.array([1, 2], pa.duration("s"))), schema_mode="merge"),
+        (SchemaMismatchError, UnsupportedFeatureError, InvalidInputError), r"\bd\b.*duration|duration.*\bd\b"),
+    "an unknown schema mode": (lambda t: t.upsert(GOOD, schema_mode="grow"), InvalidInputError, "'grow'"),
+    "a lazy frame": (lambda t: t.upsert(pl.LazyFrame(GOOD.to_pydict())), InvalidInputError, "collect it"),
+    "a list of dicts": (lambda t: t.upsert(GOOD.to_pylist()), InvalidInputError, r"from_pylist.*type=list"),
+    "nothing": (lambda t: t.upsert(None), InvalidInputError, "not a table"),
+    "a delete without its key": (lambda t: t.delete(without("id")), InvalidInputError, r"missing=\['id'\]"),
+    "a delete of everything and nothing": (lambda t: t.delete(), InvalidInputError, "exactly one way"),
+    "a delete in two ways": (lambda t: t.delete(GOOD, keys=["a"]), InvalidInputError, "exactly one way"),
+    "a delete by a key of the wrong shape": (lambda t: t.delete(keys=[("a", "b")]), InvalidInputError, r"\('a', 'b'\)"),
+    "a delete by a key of the wrong type": (lambda t: t.delete(keys=[7]), InvalidInputError, "id.*7|7.*id"),
+    "a delete where an unknown column is": (lambda t: t.delete(filter="nope = 1"), InvalidInputError, "nope"),
+    "a filter that is no SQL": (lambda t: t.delete(filter="n >>> 1 ,"), InvalidInputError, "filter"),
+    "a filter that is no condition": (lambda t: t.delete(filter=pl.col("n") + 1), InvalidInputError, "filter"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRITES)
+def test_a_bad_write_is_refused_and_changes_nothing(make: Make, path: str, case: str) -> None:
+    write, error, message = WRITES[case]
+    table = make()
+    table.upsert(GOOD)
+    before, commits, schema = data_files(path), table.inspect.timeline().num_rows, table.schema
+    with pytest.raises(error, match=f"(?s){message}"):
+        write(table)
+    assert data_files(path) == before
+    states = table.inspect.timeline()["state"].to_pylist()
+    assert states.count("completed") == commits
+    assert "pending" not in states
+    assert table.schema == schema
+    assert rows(table) == [tuple(row.values()) for row in GOOD.to_pylist()]
+    assert table.upsert(frame(("c", "eu", 3, 3.5))).rows == 1
+
+
+def test_a_null_ordering_value_is_refused_in_rows_and_deletes(make: Make, path: str) -> None:
+    table = make(ordering="n")
+    for write in (table.upsert, table.delete):
+        with pytest.raises(InvalidInputError, match="must not be null.*column='n'"):
+            write(replaced("n", [1, None]))
+    assert not data_files(path)
+
+
+def test_a_partial_update_still_needs_its_key(make: Make) -> None:
+    table = make(merge=PartialUpdate(), partition_by="region")
+    with pytest.raises(SchemaMismatchError, match=r"key and partition columns.*missing=\['region'\]"):
+        table.upsert(without("region"))
+
+
+def test_a_null_in_a_column_that_may_not_be_null_is_refused(fast_path: Path) -> None:
+    schema = pa.schema([pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int64(), nullable=False)])
+    table = Table.create(str(fast_path / "t"), schema, key="k")
+    with pytest.raises(SchemaMismatchError, match=r"v\b"):
+        table.upsert(pa.table({"k": ["a"], "v": pa.array([None], pa.int64())}))
+
+
+# --- create -----------------------------------------------------------------------------------------------------------
+
+CREATES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "no key": ({"key": []}, InvalidInputError, "name at least one column"),
+    "a key that is not there": ({"key": "nope"}, InvalidInputError, "column=nope"),
+    "a key of a type without one text": ({"key": "price"}, InvalidInputError, "column=price type=double"),
+    "a partition that is not there": ({"partition_by": "nope"}, InvalidInputError, "column=nope"),
+    "an ordering that is not there": ({"ordering": "nope"}, InvalidInputError, "column=nope"),
+    "an ordering and a payload": ({"ordering": "n", "merge": PartialUpdate()}, InvalidInputError, "not both"),
+    "a merge that is none": ({"merge": "latest"}, InvalidInputError, "latest"),
+    "no buckets": ({"buckets": 0}, InvalidInputError, "buckets=0"),
+    "a reserved name": ({"schema": pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])}, InvalidInputError,
+                        "_hoodie_x"),
+    "a type that cannot be stored": ({"schema": pa.schema([("id", pa.string()), ("t", pa.duration("s"))])}, Exception,
+                                     "t.*duration"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CREATES)
+def test_a_bad_table_is_refused_and_nothing_is_made(make: Make, path: str, case: str) -> None:
+    settings, error, message = CREATES[case]
+    with pytest.raises(error, match=f"(?s){message}"):
+        make(**settings)
+    assert not Path(path).exists()
+
+
+def test_a_table_that_is_there_is_not_made_again(make: Make, path: str) -> None:
+    make().upsert(GOOD)
+    before = files(path)
+    with pytest.raises(TableExistsError, match="exist_ok=True"):
+        make()
+    assert files(path) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "what"),
+    [
+        ({"buckets": 8}, TableExistsError, "another buckets.*asked=8 found=4"),
+        ({"key": "region"}, TableExistsError, "another key"),
+        ({"partition_by": "region"}, TableExistsError, "another key"),
+        ({"ordering": "n"}, TableExistsError, "another merge.*ordering"),
+        ({"schema": SCHEMA.append(pa.field("more", pa.int8()))}, SchemaMismatchError, "another schema.*more"),
+    ],
+)
+def test_exist_ok_opens_the_same_table_only(
+    make: Make, path: str, settings: dict[str, Any], error: type[Exception], what: str
+) -> None:
+    make().upsert(GOOD)
+    before = files(path)
+    with pytest.raises(error, match=what):
+        make(exist_ok=True, **settings)
+    assert files(path) == before
+
+
+# --- open -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_is_no_table(fast_path: Path) -> None:
+    (fast_path / "folder").mkdir()
+    (fast_path / "file").write_text("x")
+    for name in ("folder", "nowhere"):
+        with pytest.raises(TableNotFoundError, match=rf"create it with Table.create.*path=.*{name}"):
+            Table.open(str(fast_path / name))
+    with pytest.raises(InvalidInputError, match="a table is a folder"):
+        Table.open(str(fast_path / "file"))
+    assert sorted(p.name for p in fast_path.rglob("*")) == ["file", "folder"], "looking leaves nothing"
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/table", "gs://bucket/table", "abfss://c@a.dfs.core.windows.net/t"])
+def test_an_address_that_is_not_local_is_refused_by_its_scheme(uri: str) -> None:
+    scheme = uri.partition(":")[0]
+    for make in (Table.open, lambda u: Table.create(u, SCHEMA, key="id")):
+        with pytest.raises(UnsupportedFeatureError, match=f"local disks.*scheme={scheme}"):
+            make(uri)
+
+
+def edit_properties(path: str, old: str, new: str) -> None:
+    file = Path(path) / ".hoodie/hoodie.properties"
+    text = file.read_text()
+    assert re.search(old, text, re.MULTILINE), text
+    file.write_text(re.sub(old, new, text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("version", ["6", "10"])
+def test_a_table_of_an_unsupported_version(make: Make, path: str, version: str) -> None:
+    make()
+    edit_properties(path, r"^hoodie\.table\.version=9$", f"hoodie.table.version={version}")
+    before = files(path)
+    with pytest.raises(UnsupportedVersionError, match=rf"found={version} supported=\[8, 9\]"):
+        Table.open(path)
+    assert files(path) == before
+
+
+def test_a_table_of_a_newer_engine(make: Make, path: str) -> None:
+    make()
+    edit_properties(path, r"^crdt_mor\.version=1$", "crdt_mor.version=2")
+    with pytest.raises(UnsupportedVersionError, match="made by a newer crdt_mor: upgrade"):
+        Table.open(path)
+
+
+# --- files that are not what they should be ---------------------------------------------------------------------------
+
+
+def one_log(path: str) -> Path:
+    return next(Path(path).glob(".0*.log.*"))
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "cut by a byte": lambda data: data[:-1],
+    "emptied": lambda data: b"",
+    "other magic": lambda data: b"#HUDA#" + data[6:],
+    "a length that is wrong": lambda data: data[:6] + (10**6).to_bytes(8, "big") + data[14:],
+    "rubbish behind": lambda data: data + b"rubbish",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_corrupt_log_block_is_named_by_file_and_offset_never_skipped(make: Make, path: str, damage: str) -> None:
+    table = make(buckets=1)
+    table.upsert(GOOD)
+    log = one_log(path)
+    log.write_bytes(DAMAGE[damage](log.read_bytes()))
+    for read in (lambda: table.scan().to_arrow(), lambda: table.scan().count(), table.maintenance.compact):
+        with pytest.raises(FormatError, match=rf"(?s){re.escape(log.name)}.*offset=\d+|empty.*{re.escape(log.name)}"):
+            read()
+
+
+def test_damaged_parquet_inside_a_log_block_is_named(make: Make, path: str) -> None:
+    table = make(buckets=1)
+    table.upsert(GOOD)
+    log = one_log(path)
+    data = bytearray(log.read_bytes())
+    at = data.rindex(b"PAR1") - 8
+    data[at : at + 4] = b"\xff\xff\xff\x7f"
+    log.write_bytes(bytes(data))
+    with pytest.raises(FormatError, match=re.escape(log.name)):
+        table.scan().to_arrow()
+
+
+@pytest.mark.parametrize("damage", ["cut short", "emptied", "cut by a byte"])
+def test_a_corrupt_base_file_is_named(make: Make, path: str, damage: str) -> None:
+    table = make(buckets=1)
+    table.upsert(GOOD)
+    table.maintenance.compact()
+    base = next(Path(path).glob("*.parquet"))
+    base.write_bytes(DAMAGE[damage](base.read_bytes()))
+    with pytest.raises(FormatError, match=re.escape(base.name)):
+        table.scan().to_arrow()
+
+
+@pytest.mark.parametrize("kind", ["*.parquet", ".0*.log.*"])
+def test_a_missing_data_file_is_an_error_never_fewer_rows(make: Make, path: str, kind: str) -> None:
+    table = make(buckets=1)
+    table.upsert(GOOD)
+    table.maintenance.compact()
+    table.upsert(frame(("c", "eu", 3, 3.5)))
+    missing = sorted(Path(path).glob(kind))[-1]
+    missing.unlink()
+    with pytest.raises(SnapshotExpiredError, match=rf"restore it from a backup. file={re.escape(missing.name)}"):
+        table.scan().to_arrow()
+
+
+def test_a_timeline_of_a_newer_release_or_of_rubbish_is_named(make: Make, path: str) -> None:
+    make().upsert(GOOD)
+    newest = sorted((Path(path) / ".hoodie/.crdt_mor/timeline").iterdir())[-1]
+    data = newest.read_bytes()
+    for bad in (data.replace(b'"format":1', b'"format":2'), data[:50], b""):
+        newest.write_bytes(bad)
+        with pytest.raises(FormatError, match=re.escape(newest.name)):
+            Table.open(path)
+
+
+# --- other writers, other clocks --------------------------------------------------------------------------------------
+
+
+def test_file_groups_that_the_bucket_index_did_not_make_are_refused_on_write(make: Make, path: str) -> None:
+    """As Hudi leaves them that was not told of the index: its new keys go to file groups with ids of their own."""
+    table = make(buckets=1)
+    commit = table.upsert(GOOD)
+    log = one_log(path)
+    foreign = "1c2a7d4e-9f00-4c33-8a55-0123456789ab-0"
+    requested, completed = (from_ms(to_ms(commit.completed_at) + ms) for ms in (101, 205))
+    name = f".{foreign}_{requested}.log.1_0-1-0"
+    data = log.read_bytes().replace(commit.requested_at.encode(), requested.encode())
+    (Path(path) / name).write_bytes(data)
+    stat = WriteStat(
+        file_id=foreign, path=name, prev_commit=requested, partition_path="", num_writes=2, log_version=1, log_offset=0,
+        base_file="", log_files=(name,), total_write_bytes=len(data), file_size_in_bytes=len(data),
+    )  # fmt: skip
+    timeline = Path(path) / ".hoodie/timeline"
+    (timeline / f"{requested}.deltacommit.requested").write_bytes(b"")
+    (timeline / f"{requested}.deltacommit.inflight").write_bytes(encode_commit(CommitMetadata({"": (stat,)})))
+    (timeline / f"{requested}_{completed}.deltacommit").write_bytes(encode_commit(CommitMetadata({"": (stat,)}, "UPSERT")))
+    other = Table.open(path)
+    session = other._session
+    session.remember(session.run(lifecycle.adopt(session.publisher, session.tail())))
+    before = data_files(path)
+    with pytest.raises(InvalidInputError, match=rf"hoodie.index.type=BUCKET.*file_id={foreign}"):
+        other.upsert(frame(("c", "eu", 3, 3.5)))
+    assert data_files(path) == before
+    assert "pending" not in other.inspect.timeline()["state"].to_pylist()
+
+
+class AheadEnvironment(SystemEnvironment):
+    """A machine whose clock is an hour ahead of the file system's."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 3_600_000
+
+
+def test_a_wall_clock_far_ahead_of_the_stores_is_refused_rather_than_poisoning_the_future(
+    make: Make, path: str
+) -> None:
+    table = make()
+    table.upsert(GOOD)
+    before = files(path)
+    ahead = Table.open(path, environment=AheadEnvironment())
+    for write in (lambda: ahead.upsert(GOOD), lambda: ahead.delete(keys=["a"]), ahead.maintenance.compact):
+        with pytest.raises(ClockError, match=r"far ahead of the store's.*wall_clock=\d{17} store_clock=\d{17}"):
+            write()
+    assert files(path) == before
+    assert rows(ahead) == rows(table)
+    later = table.upsert(frame(("c", "eu", 3, 3.5)))
+    assert to_ms(later.completed_at) < SystemEnvironment().now_ms() + 60_000
+
+
+def test_a_wall_clock_that_is_behind_does_no_harm(make: Make, path: str) -> None:
+    class Behind(SystemEnvironment):
+        def now_ms(self) -> int:
+            return super().now_ms() - 3_600_000
+
+    first = make().upsert(GOOD)
+    second = Table.open(path, environment=Behind()).upsert(frame(("a", "late", 9, 9.0)))
+    assert second.requested_at > first.completed_at
+    assert rows(Table.open(path), "region", filter="id = 'a'") == [("late",)]
