@@ -19,8 +19,8 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
-demo: setup      ## Two writers, no lock: the example of the README on real flights
-	$(BIN)/python -m crdt_mor.cli.demo
+demo: setup      ## Three processes, one table, no lock: the example of the README on real flights
+	$(BIN)/crdt-mor demo
 
 test: setup      ## The test suite (all but the tests marked slow, spark and bench)
 	$(BIN)/python -m pytest $(ARGS)

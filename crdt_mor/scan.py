@@ -40,13 +40,7 @@ class Scan:
             raise InvalidInputError(f"no such columns; the table has {known}. unknown={unknown}")
         if meta:
             self._columns = [*META_COLUMNS, *self._columns]
-        self._filter = pl.sql_expr(filter) if isinstance(filter, str) else filter
-        if self._filter is not None:
-            unknown = [n for n in self._filter.meta.root_names() if n not in known and n not in META_COLUMNS]
-            if unknown:
-                raise InvalidInputError(
-                    f"the filter names columns that the table has not; it has {known}. unknown={unknown}"
-                )
+        self._filter = None if filter is None else _condition(filter, snapshot.schema)
 
     @property
     def as_of(self) -> Instant:
@@ -131,6 +125,26 @@ class Scan:
         schema = self._snapshot.schema
         changed = [n for n in frame.columns if n not in META_COLUMNS and not _same_in_polars(schema, n)]
         return frame.with_columns(self._restored(frame.select(changed))) if changed else frame
+
+
+def _condition(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+    """A filter that can be applied to the table's rows; tried on none of them, before any file is read."""
+    try:
+        condition = pl.sql_expr(filter) if isinstance(filter, str) else filter
+        if not isinstance(condition, pl.Expr):
+            raise InvalidInputError(f"a filter is a polars expression or SQL text. filter={filter!r}")
+        known = schema.declared.names
+        unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
+        if unknown:
+            raise InvalidInputError(f"the filter names columns that the table has not; it has {known}. unknown={unknown}")
+        meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
+        empty = pl.DataFrame(pl.from_arrow(pa.schema([*meta, *schema.declared]).empty_table()))
+        kind = empty.select(condition.alias("keep")).schema["keep"]
+    except pl.exceptions.PolarsError as error:
+        raise InvalidInputError(f"the filter cannot be applied to this table: {error}. filter={filter}") from error
+    if kind != pl.Boolean:
+        raise InvalidInputError(f"a filter is a condition, true or false for each row. filter={filter} type={kind}")
+    return condition
 
 
 def _same_in_polars(schema: TableSchema, name: str) -> bool:

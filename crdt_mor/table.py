@@ -240,7 +240,11 @@ class Table:
     def _moment(self, value: Timeline, as_of: AsOf | None) -> Instant | None:
         if as_of is None:
             return None
+        if not isinstance(as_of, Commit | int | str | datetime) or isinstance(as_of, bool):
+            raise InvalidInputError(f"as_of is a commit, a version, 17 digits or a datetime. as_of={as_of!r}")
         if isinstance(as_of, int):
+            if as_of < 0:
+                raise InvalidInputError(f"versions count from 0, the empty table. as_of={as_of}")
             if as_of > value.version:
                 raise FutureSnapshotError(f"no such version yet. as_of={as_of} newest={value.version}")
             seen = [c.completed for c in self._session.completions(value) if c.version <= as_of]
@@ -376,9 +380,13 @@ class Transaction:
             raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
         assert self._value is not None
         schema = TableSchema.from_json(self._value.schema).declared
-        columns = {
-            name: pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(key.fields)
-        }
+        columns = {}
+        for i, name in enumerate(key.fields):
+            values, kind = [row[i] for row in rows], schema.field(name).type
+            try:
+                columns[name] = pa.array(values, kind)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise InvalidInputError(f"a key is of its column's type: {error}. {name}={kind} keys={values[:5]!r}") from error
         return pa.table(columns)
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:

@@ -135,7 +135,7 @@ def cat(
     as_of: AsOf = None,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help=f"At most N rows.  [default: {TABLE_ROWS} in a table, else all]"),
+        typer.Option(metavar="N", min=0, help=f"At most N rows; by default {TABLE_ROWS} in a table, else all."),
     ] = None,
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
     meta: Annotated[bool, typer.Option("--meta", help="With Hudi's five columns in front.")] = False,

@@ -65,7 +65,7 @@ def compact_stable(
 def _fold(files: Slice, rule: MergeRule, columns: Columns, *, timed: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All rows of a slice, sorted by key, and the lines of the deletes that won."""
     every = columns.select_all()
-    files = promote(files, columns, RECORD_KEY)
+    files = promote(files, rule, columns, RECORD_KEY, every)
     found = resolve(files, rule, columns, RECORD_KEY, every, timed=timed)
     rest = found.untouched(every)
     rows = [found.live_rows().select(every), *([rest] if rest is not None else [])]

@@ -61,7 +61,7 @@ def _merge(
     files: Slice, rule: MergeRule, columns: Columns, key: str, select: list[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
-    files = promote(files, columns, key)
+    files = promote(files, rule, columns, key, need)
     if rule.kind == "partial":
         merged, rest = _merge_partial(files, rule, columns, key, need, predicate)
     else:
@@ -73,8 +73,9 @@ def _merge(
     return [f for f in frames if f.height] or frames[:1]
 
 
-def promote(files: Slice, columns: Columns, key: str) -> Slice:
-    """Without a base file: the largest block as the base, its rows that the others touch as an ordinary block."""
+def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:
+    """Without a base file: the largest block as the base. If it is the first one, as after a load, it is just that;
+    else its rows that the others touch are an ordinary block as well."""
     if files.base is not None or len(files.blocks) < 2:
         return files
     sizes = [_parquet_bytes(b) for b in files.blocks]
@@ -86,8 +87,11 @@ def promote(files: Slice, columns: Columns, key: str) -> Slice:
     assert not isinstance(block.rows, pl.DataFrame)
     before, after = files.blocks[:largest], files.blocks[largest + 1 :]
     base = raw(block.rows)
+    if not before:
+        return Slice(base, block.instant, after)
     others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[KEY].unique()
-    hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode()))
+    wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
+    hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
     given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(base)).names if c in columns.stored)
     mine = replace(block, rows=hit.collect(), given=given)
     return Slice(base, NO_SAY, (*before, mine, *after))

@@ -31,6 +31,7 @@ from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
 from crdt_mor.ops import lifecycle
+from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, read_segment
 from crdt_mor.ops.read import in_threads, kernel_columns, key_column, merge_rule, missing, open_slice
 from crdt_mor.ops.session import Session
@@ -48,6 +49,8 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
 
     def steps() -> Steps[Timeline]:
         tail = yield from lifecycle.tend(publisher, session.known(), session.expiry_ms)
+        # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
+        tail = yield from lifecycle.adopt(publisher, tail)
         nonce = yield Nonce()
 
         def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
@@ -148,12 +151,14 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
     opened = open_slice(store, found, config)
     carried: list[Deletes | Rows] = []
     if rule.kind == "latest":
-        rows, tombstones = compact_all(opened, rule, columns, plan.stable_before)
+        with naming_damage(store, found):
+            rows, tombstones = compact_all(opened, rule, columns, plan.stable_before)
         for instant, keys in tombstones.group_by("time", maintain_order=True):
             time = Instant(str(instant[0]))
             carried.append(Deletes(time, stored_array(keys[KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height)))
     else:
-        rows, carry = compact_stable(opened, rule, columns, plan.pending)
+        with naming_damage(store, found):
+            rows, carry = compact_stable(opened, rule, columns, plan.pending)
         carried = [_carried(block, config, schema) for block in carry]
     files = [_put_base(session, plan, group, rows, schema)]
     if carried:

@@ -30,6 +30,7 @@ from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import DataFile, Timeline
+from crdt_mor.ops.damage import check_length, naming_damage
 from crdt_mor.ops.session import Session
 from crdt_mor.store.base import Store
 
@@ -68,6 +69,7 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
         data = store.read(log.path)
         if data is None:
             raise missing(log)
+        check_length(data, log, config)
         for block in read_log(data, log.path):
             carry = isinstance(log.name, LogFileName) and block.instant != log.name.instant
             blocks += [(block.instant, order, opened) for opened in open_block(block, config, carry)]
@@ -152,7 +154,8 @@ class Snapshot:
 
         def merged(found: FileSlice) -> list[pl.DataFrame]:
             opened = open_slice(self.session.store, found, config)
-            return list(kernel.merge(opened, rule, columns, select=select, predicate=predicate))
+            with naming_damage(self.session.store, found):
+                return list(kernel.merge(opened, rule, columns, select=select, predicate=predicate))
 
         for frames in in_threads(merged, self.slices):
             yield from frames
@@ -167,7 +170,9 @@ class Snapshot:
             if not found.logs:
                 assert found.base is not None
                 return found.base.rows
-            return kernel.count(open_slice(self.session.store, found, config), rule, columns)
+            opened = open_slice(self.session.store, found, config)
+            with naming_damage(self.session.store, found):
+                return kernel.count(opened, rule, columns)
 
         return sum(in_threads(counted, self.slices))
 

@@ -563,6 +563,20 @@ def straggler_without_a_column(make: Maker) -> Table:
     return table
 
 
+@shape("differs", "equal", "hudi-rs keeps the base file's value of a column that a block lacks")
+def straggler_from_before_a_column(make: Maker) -> Table:
+    """default, a straggler that does not know a column, over a base file that has it."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    adds, straggler = make.begin(table), make.begin(table)
+    adds.upsert(rows([0, 1], 2).append_column("extra", pa.array(["x", "y"])), schema_mode="merge")
+    make.end(adds)
+    table.maintenance.compact()
+    straggler.upsert(rows([0, 2], 3))
+    make.end(straggler)
+    return table
+
+
 NARROW = pa.schema([("id", pa.string()), ("i", pa.int32()), ("f", pa.float32()), ("d", pa.int32())])
 WIDE = pa.schema([("id", pa.string()), ("i", pa.int64()), ("f", pa.float64()), ("d", pa.float64())])
 
@@ -752,7 +766,7 @@ def ordering_plain_deletes(make: Maker) -> Table:
     return table
 
 
-@shape()
+@shape("differs", "differs", "Hudi forgets a plain delete's place once a lower value follows it, until a compaction")
 def ordering_plain_deletes_over_a_base(make: Maker) -> Table:
     """ordering column, plain deletes after a compaction, a lower value written again."""
     table = make.create(ordering="n")
@@ -781,6 +795,41 @@ def ordering_mixed_deletes(make: Maker) -> Table:
         tx.delete(rows([1, 2], 20))
     table.upsert(rows([1], 15))
     return table
+
+
+@shape("differs", "differs", "Hudi takes the int 0 of a delete for \"no ordering value\"")
+def ordering_zero(make: Maker) -> Table:
+    """ordering column of type `int32`, a late delete with the value 0."""
+    schema = pa.schema([("id", pa.string()), ("n", pa.int32())])
+    table = make.create(schema, ordering="n")
+    table.append(pa.table({"id": keys(0, 1), "n": [5, -5]}, schema))
+    table.delete(pa.table({"id": keys(0, 1), "n": [0, 0]}, schema))
+    return table
+
+
+def _widen_ordering(make: Maker, compact: bool) -> Table:
+    narrow, wide = (pa.schema([("id", pa.string()), ("n", kind)]) for kind in (pa.int32(), pa.int64()))
+    table = make.create(narrow, ordering="n", buckets=1)
+    table.append(pa.table({"id": keys(*range(6)), "n": [5] * 6}, narrow))
+    table.delete(pa.table({"id": keys(0, 1), "n": [7, 7]}, narrow))
+    table.upsert(pa.table({"id": keys(0, 1, 2), "n": [6, 2**40, 2**40]}, wide), schema_mode="merge")
+    table.delete(pa.table({"id": keys(1, 2, 3), "n": [8, 2**41, 8]}, wide))
+    if compact:
+        table.maintenance.compact()
+        table.upsert(pa.table({"id": keys(0, 2, 4), "n": [6, 2**42, 3]}, wide))
+    return table
+
+
+@shape()
+def ordering_widened(make: Maker) -> Table:
+    """ordering column, its type widened, deletes before and after; log files only."""
+    return _widen_ordering(make, compact=False)
+
+
+@shape()
+def ordering_widened_and_compacted(make: Maker) -> Table:
+    """ordering column, its type widened, deletes before and after, compacted and written."""
+    return _widen_ordering(make, compact=True)
 
 
 ORDERINGS: dict[str, tuple[pa.DataType, list[object]]] = {

@@ -57,6 +57,13 @@ def complete(value: Timeline, begun: lifecycle.Pending) -> Run:
     return ("acknowledged", begun.requested)
 
 
+def latecomer(value: Timeline, begun: lifecycle.Pending) -> Run:
+    """A write that has derived its completion and stalls before the put, then dies after it."""
+    file = DataFile(data_path(begun.requested), 1, 1)
+    late = value.complete("late", 0, begun.requested, "UPSERT", [file])
+    yield Put(version_path(late.version), late.encode())
+
+
 def cleaner() -> Run:
     """Gives up whatever is pending, at any time, one after the other."""
     while True:

@@ -222,13 +222,15 @@ class World:
             check_store(objects)
         return found
 
-    def search(self, limit: int | None = None) -> int:
-        """Visit every state that can be reached; returns how many. Raises `Violation` with the steps that lead there."""
+    def search(self, *, depth_first: bool = False) -> int:
+        """Visit every state that can be reached; returns how many. Raises `Violation` with the steps that lead there:
+        as few as possible, or sooner, if many are needed, where the search goes depth first.
+        """
         code = _pack((self.first, *(self._enter(actor, ()) for actor in self.actors)))
         parents = self.parents = {code: -1}
         frontier = deque([code])
-        while frontier and (limit is None or len(parents) <= limit):
-            code = frontier.popleft()
+        while frontier:
+            code = frontier.pop() if depth_first else frontier.popleft()
             try:
                 for to in self._successors(code):
                     if to not in parents:

@@ -124,7 +124,7 @@ CREATES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a partition that is not there": ({"partition_by": "nope"}, InvalidInputError, "column=nope"),
     "an ordering that is not there": ({"ordering": "nope"}, InvalidInputError, "column=nope"),
     "an ordering and a payload": ({"ordering": "n", "merge": PartialUpdate()}, InvalidInputError, "not both"),
-    "a merge that is none": ({"merge": "latest"}, InvalidInputError, "latest"),
+    "a merge that is none": ({"merge": 3}, InvalidInputError, "merge"),
     "no buckets": ({"buckets": 0}, InvalidInputError, "buckets=0"),
     "a reserved name": ({"schema": pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])}, InvalidInputError,
                         "_hoodie_x"),

@@ -33,7 +33,7 @@ Three processes write to one table and a fourth compacts it, all at once, withou
 
 def demo(
     dir: Annotated[
-        Path | None, typer.Option(help="Where; absent or empty.  [default: a fresh temporary folder]")
+        Path | None, typer.Option(help="Where: an absent or empty folder; by default a fresh temporary one.")
     ] = None,
     small: Annotated[bool, typer.Option("--small", help="Five weeks of flights instead of the year: seconds.")] = False,
     keep: Annotated[

@@ -6,6 +6,7 @@ before a compaction to after it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from html import escape
@@ -13,7 +14,7 @@ from html import escape
 from crdt_mor.cli.demo.lanes import Bar, Scene
 
 WIDTH = 1200
-LEFT = 120
+LEFT = 132
 RIGHT = 30
 LANE = 34
 BAR = 20
@@ -25,6 +26,7 @@ LANES = {
 }
 FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, DejaVu Sans, sans-serif"
 LEGEND = "bar: from requested to completed  ·  dashed: a compaction's barrier  ·  dark edge: open across a compaction"
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 INK, FAINT, LINE = "#24292f", "#6e7781", "#8c959f"
 
 
@@ -88,7 +90,9 @@ def _bar(shown: Scene, bar: Bar, top: int) -> str:
     width = max(1.2, until - x - 0.6)
     y = top + row * LANE + (LANE - BAR) // 2
     edge = f' stroke="{INK}" stroke-width="1.4"' if bar.crosses and width > 4 else ""
-    label = bar.what.removeprefix("late-").replace("2013-", "").replace("-", " ")
+    label = _DAY.sub(lambda day: f"{date.fromisoformat(day[0]):%-d %b}", bar.what.removeprefix("late-")).replace(
+        "-", " "
+    )
     text = _text(x + 5, y + 14, label, colour="#ffffff", size=11) if width > 7 * len(label) + 8 else ""
     tip = escape(f"{bar.what}: {bar.begin:.2f} s to {bar.end:.2f} s")
     place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2.5"'
@@ -100,7 +104,7 @@ def _months(shown: Scene, top: int) -> Iterator[str]:
     for bar in shown.bars:
         if bar.lane == "ingest" and bar.what.endswith("-01"):
             month = date.fromisoformat(bar.what)
-            yield _text(_x(shown, bar.begin), top + 2, f"{month:%b}", colour=FAINT, size=11)
+            yield _text(_x(shown, bar.begin), top - 1, f"{month:%b}", colour=FAINT, size=11)
 
 
 def _axis(shown: Scene, y: int) -> Iterator[str]:

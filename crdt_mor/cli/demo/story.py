@@ -43,6 +43,9 @@ flown: Final = pl.date(2013, pl.col("month"), pl.col("day"))
 PSEUDONYM: Final = "anon-"
 PLAIN: Final = pl.col("tailnum").is_not_null() & ~pl.col("tailnum").str.starts_with(PSEUDONYM)
 
+HOUR: Final = pl.col("time_hour").str.replace(":00:00Z", "Z", literal=True)
+"""2013-01-01T10Z: an hour has no minutes, and Hudi finds the values of a key of several columns by its colons."""
+
 WRONG_ORIGIN: Final = "LGA"
 FAST_MINUTES: Final = 3
 DELAYS: Final = ["dep_delay", "arr_delay"]
@@ -71,18 +74,14 @@ class Story:
 
 
 FULL: Final = Story(
-    days=365, encrypt_from=date(2013, 4, 1), encrypt_step=3, encrypt_commits=5, late_every=14, late_days=12, old_after=16,
-    backfill_step=14, backfill_commits=30, compact_seconds=2.0, log_files_min=6,
+    days=365, encrypt_from=date(2013, 4, 1), encrypt_step=3, encrypt_commits=5, late_every=14, late_days=12,
+    old_after=16, backfill_step=14, backfill_commits=30, compact_seconds=2.0, log_files_min=6,
 )  # fmt: skip
 SMALL: Final = Story(
-    days=35, encrypt_from=date(2013, 1, 8), encrypt_step=2, encrypt_commits=3, late_every=7, late_days=6, old_after=8,
-    backfill_step=6, backfill_commits=10, compact_seconds=0.4, log_files_min=3,
+    days=35, encrypt_from=date(2013, 1, 8), encrypt_step=2, encrypt_commits=3, late_every=7, late_days=6,
+    old_after=8, backfill_step=6, backfill_commits=10, compact_seconds=0.4, log_files_min=3,
 )  # fmt: skip
 assert all(story.late_days < story.old_after for story in (FULL, SMALL)), "or a late delivery undoes a correction"
-
-
-HOUR: Final = pl.col("time_hour").str.replace(":00:00Z", "Z", literal=True)
-"""2013-01-01T10Z: an hour has no minutes, and Hudi finds the values of a key of several columns by its colons."""
 
 
 def flights(story: Story) -> pl.DataFrame:

@@ -1,0 +1,62 @@
+"""Which file is to blame when rows cannot be read.
+
+The kernel knows bytes, not files: what it trips over is an error of polars without a name. Only then are the files of the
+slice tried one by one, so that looking for damage costs nothing where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import polars as pl
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format.log import BlockKind, read_log
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.names import WRITE_TOKEN, LogFileName
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.timeline import DataFile
+from crdt_mor.store.base import Store
+
+_POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+@contextmanager
+def naming_damage(store: Store, found: FileSlice) -> Iterator[None]:
+    """Errors of polars inside the block become a `FormatError` that names the file, if one is damaged."""
+    try:
+        yield
+    except _POLARS as error:
+        where = _damaged(store, found)
+        if where is None:
+            raise
+        raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {where}") from error
+
+
+def _damaged(store: Store, found: FileSlice) -> str | None:
+    if found.base is not None and not _can_read(store.url(found.base.path)):
+        return f"file={found.base.path}"
+    for log in found.logs:
+        for block in read_log(store.read(log.path) or b"", log.path):
+            if block.kind is BlockKind.PARQUET and not _can_read(bytes(block.content)):
+                return f"file={log.path} offset={block.offset}"
+    return None
+
+
+def _can_read(source: str | bytes) -> bool:
+    try:
+        pl.read_parquet(source, glob=False, hive_partitioning=False)
+    except (OSError, *_POLARS):
+        return False
+    return True
+
+
+def check_length(data: bytes, log: DataFile, config: TableConfig) -> None:
+    """A log of ours is as long as its commit says: one that is cut between two blocks looks whole, with fewer rows."""
+    ours = config.ours and isinstance(log.name, LogFileName) and log.name.token == WRITE_TOKEN
+    if ours and len(data) != log.size:
+        raise FormatError(
+            "a log file is not as long as its commit says: restore it from a backup. "
+            f"file={log.path} size={log.size} offset={len(data)}"
+        )

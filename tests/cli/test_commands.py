@@ -1,0 +1,314 @@
+"""The commands, as a user meets them: what they print where, and how they end."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner, Result
+
+import crdt_mor as mor
+from crdt_mor.cli.inputs import read_schema
+from crdt_mor.cli.main import app
+
+COMMANDS = ("create", "write", "cat", "show", "timeline", "files", "compact", "demo")
+README = Path(__file__).parent.parent.parent / "README.md"
+
+EVENTS = pl.DataFrame({"id": ["a", "b", "c"], "views": [5, 15, 25], "note": ["x", None, "[bold]"]})
+
+
+def crdt_mor(*arguments: object, code: int = 0) -> Result:
+    """Run a command; its exit code is part of the claim."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def rows(*arguments: object) -> list[dict[str, object]]:
+    """The rows that `cat` gives as JSON."""
+    found = [json.loads(line) for line in crdt_mor("cat", *arguments, "--output", "json").stdout.splitlines()]
+    return sorted(found, key=lambda row: str(row["id"]))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    EVENTS.write_parquet(tmp_path / "events.parquet")
+    return tmp_path / "events.parquet"
+
+
+@pytest.fixture
+def table(tmp_path: Path, data: Path) -> Path:
+    """A table with three rows, made by the command line alone."""
+    crdt_mor("create", tmp_path / "t", "--schema", data, "--key", "id")
+    crdt_mor("write", tmp_path / "t", data, "--as", "append")
+    return tmp_path / "t"
+
+
+# --- the command line itself ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    shown = crdt_mor(command, "--help").stdout
+    assert "Usage" in shown
+    assert "--output" in shown
+    assert "--verbose" in shown
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    assert tuple(command.callback.__name__ for command in app.registered_commands if command.callback) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_stands_in_the_readme(command: str) -> None:
+    assert f"crdt-mor {command}" in README.read_text()
+
+
+def test_an_error_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    result = crdt_mor("show", tmp_path / "nothing", code=1)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: there is no table here; create it")
+    assert result.stderr.count("\n") == 1
+
+
+def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
+    assert "Traceback" in crdt_mor("show", tmp_path / "nothing", "--verbose", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["write", "t", "--as", "append"],
+        ["cat"],
+        ["cat", "t", "--as-of", "yesterday"],
+        ["cat", "t", "--limit", "-1"],
+        ["show", "t", "--output", "yaml"],
+    ],
+)
+def test_wrong_usage_exits_with_two(
+    arguments: list[str], table: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(table.parent)
+    crdt_mor(*arguments, code=2)
+
+
+def test_a_malformed_token_is_wrong_usage(table: Path, data: Path) -> None:
+    crdt_mor("write", table, data, "--as", "upsert", "--token", "17", code=2)
+
+
+@pytest.mark.parametrize("where", ["views >", "nothing = 1", "views > 'x' +"])
+def test_a_filter_that_cannot_be_is_one_line(table: Path, where: str) -> None:
+    assert crdt_mor("cat", table, "--where", where, code=1).stderr.count("\n") == 1
+
+
+# --- create -----------------------------------------------------------------------------------------------------------
+
+
+def test_create_twice_is_refused_and_says_so(table: Path, data: Path) -> None:
+    assert "open it" in crdt_mor("create", table, "--schema", data, "--key", "id", code=1).stderr
+    crdt_mor("create", table, "--schema", data, "--key", "id", "--exist-ok")
+
+
+def test_create_takes_every_setting(tmp_path: Path, data: Path) -> None:
+    crdt_mor(
+        "create", tmp_path / "p", "--schema", data, "--key", "id,note", "--partition-by", "note", "--buckets", 2,
+        "--merge", "partial_update?nulls=keep",
+    )  # fmt: skip
+    config = mor.Table.open(tmp_path / "p").config
+    assert (config.key.fields, config.key.partition_fields, config.buckets) == (("id", "note"), ("note",), 2)
+    assert str(config.merge) == "partial_update/1?nulls=keep"
+    crdt_mor("create", tmp_path / "o", "--schema", data, "--key", "id", "--ordering", "views")
+    assert mor.Table.open(tmp_path / "o").config.merge.ordering == "views"
+
+
+def test_a_schema_comes_from_any_kind_of_file(tmp_path: Path) -> None:
+    table = pa.table({"id": ["a"], "n": [1]})
+    pa.parquet.write_table(table, tmp_path / "a.parquet")
+    pa.csv.write_csv(table, tmp_path / "a.csv")
+    (tmp_path / "a.jsonl").write_text('{"id": "a", "n": 1}\n')
+    (tmp_path / "a.json").write_text('{"id": "string", "n": "int64"}')
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as writer:
+        writer.write_table(table)
+    for name in ("a.parquet", "a.csv", "a.jsonl", "a.json", "a.arrow"):
+        assert read_schema(tmp_path / name) == table.schema, name
+
+
+def test_a_spelled_schema_knows_the_types_that_need_parameters(tmp_path: Path) -> None:
+    spelled = {"a": "timestamp[us, UTC]", "b": "decimal(10, 2)", "c": "list<string>", "d": "date", "e": "timestamp"}
+    (tmp_path / "s.json").write_text(json.dumps(spelled))
+    kinds = pa.timestamp("us", "UTC"), pa.decimal128(10, 2), pa.list_(pa.string()), pa.date32(), pa.timestamp("us")
+    assert read_schema(tmp_path / "s.json").types == list(kinds)
+    (tmp_path / "w.json").write_text('{"a": "string", "b": "number"}')
+    with pytest.raises(mor.InvalidInputError, match=r"column='b' type='number'"):
+        read_schema(tmp_path / "w.json")
+
+
+# --- write ------------------------------------------------------------------------------------------------------------
+
+
+def test_write_upserts_and_deletes_in_the_types_of_the_table(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text('id,views,note\na,100,""\nd,7,\n')
+    (tmp_path / "gone.jsonl").write_text('{"id": "b"}\n')
+    crdt_mor("write", table, tmp_path / "new.csv", "--as", "upsert")
+    crdt_mor("write", table, tmp_path / "gone.jsonl", "--as", "delete")
+    assert rows(table) == [
+        {"id": "a", "views": 100, "note": ""},
+        {"id": "c", "views": 25, "note": "[bold]"},
+        {"id": "d", "views": 7, "note": None},
+    ]
+
+
+def test_several_files_are_one_commit(table: Path, tmp_path: Path) -> None:
+    for name in ("d", "e"):
+        EVENTS.head(1).with_columns(id=pl.lit(name)).write_parquet(tmp_path / f"{name}.parquet")
+    commit = json.loads(
+        crdt_mor(
+            "write", table, tmp_path / "d.parquet", tmp_path / "e.parquet", "--as", "append", "--output", "json"
+        ).stdout
+    )
+    assert commit["rows"] == 2
+    assert len(rows(table)) == 5
+
+
+def test_a_token_written_twice_counts_once(table: Path, data: Path) -> None:
+    first, second = (
+        json.loads(crdt_mor("write", table, data, "--as", "upsert", "--token", "app:1", "--output", "json").stdout)
+        for _ in range(2)
+    )
+    assert second == first | {"repeated": True}
+
+
+def test_json_lines_of_a_partial_update_leave_other_columns_alone(tmp_path: Path, data: Path) -> None:
+    table = tmp_path / "p"
+    crdt_mor("create", table, "--schema", data, "--key", "id", "--merge", "partial_update")
+    crdt_mor("write", table, data, "--as", "append")
+    (tmp_path / "some.jsonl").write_text('{"id": "a", "views": 6}\n')
+    crdt_mor("write", table, tmp_path / "some.jsonl", "--as", "upsert")
+    assert rows(table)[0] == {"id": "a", "views": 6, "note": "x"}
+
+
+def test_a_new_column_needs_schema_mode_merge(table: Path, tmp_path: Path) -> None:
+    EVENTS.with_columns(more=1.5).write_parquet(tmp_path / "more.parquet")
+    assert "more" in crdt_mor("write", table, tmp_path / "more.parquet", "--as", "upsert", code=1).stderr
+    crdt_mor("write", table, tmp_path / "more.parquet", "--as", "upsert", "--schema-mode", "merge")
+    assert rows(table)[0]["more"] == 1.5
+
+
+def test_a_file_of_an_unknown_kind_is_named(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.xlsx").write_text("")
+    assert "rows.xlsx" in crdt_mor("write", table, tmp_path / "rows.xlsx", "--as", "upsert", code=1).stderr
+
+
+# --- cat --------------------------------------------------------------------------------------------------------------
+
+
+def test_cat_selects_columns_and_rows(table: Path) -> None:
+    assert rows(table, "--columns", "id", "--where", "views > 10") == [{"id": "b"}, {"id": "c"}]
+
+
+def test_cat_shows_a_table_and_says_when_there_is_more(table: Path) -> None:
+    shown = crdt_mor("cat", table)
+    assert {"id", "views", "note", "25", "null", "[bold]"} <= set(shown.stdout.split())
+    assert shown.stderr == ""
+    assert "the first 2 rows" in crdt_mor("cat", table, "--limit", 2).stderr
+
+
+@pytest.mark.parametrize("limit", [None, 0, 2])
+def test_cat_gives_the_same_rows_in_every_format(table: Path, limit: int | None) -> None:
+    asked = [] if limit is None else ["--limit", limit]
+    lines = crdt_mor("cat", table, *asked, "--format", "jsonl").stdout
+    comma = pl.read_csv(io.BytesIO(crdt_mor("cat", table, *asked, "--format", "csv").stdout_bytes))
+    parquet = pl.read_parquet(io.BytesIO(crdt_mor("cat", table, *asked, "--format", "parquet").stdout_bytes))
+    assert len(lines.splitlines()) == comma.height == parquet.height == (3 if limit is None else limit)
+    if limit is None:
+        assert parquet.sort("id").equals(EVENTS)
+
+
+def test_cat_travels_in_time(table: Path, data: Path) -> None:
+    version = json.loads(crdt_mor("show", table, "--output", "json").stdout)["version"]
+    before = pl.DataFrame(mor.Table.open(table).inspect.timeline())["completed_at"].item()
+    crdt_mor("write", table, data, "--as", "delete")
+    assert rows(table) == []
+    assert len(rows(table, "--as-of", version)) == len(rows(table, "--as-of", before)) == 3
+    assert rows(table, "--as-of", "2001-01-01T00:00:00Z") == []
+    assert "not decided yet" in crdt_mor("cat", table, "--as-of", "2999-01-01T00:00:00Z", code=1).stderr
+
+
+def test_cat_with_meta_puts_hudis_columns_in_front(table: Path) -> None:
+    assert next(iter(rows(table, "--meta")[0])) == "_hoodie_commit_time"
+
+
+# --- looking inside ---------------------------------------------------------------------------------------------------
+
+
+def test_show_says_what_the_table_is(table: Path) -> None:
+    shown = json.loads(crdt_mor("show", table, "--output", "json").stdout)
+    assert (shown["key"], shown["merge"], shown["buckets"], shown["rows"]) == (["id"], "latest", 4, 3)
+    assert "see these rows at every moment" in shown["other_readers"]
+    text = crdt_mor("show", table).stdout
+    assert "views int64" in text
+
+
+def test_show_tells_who_must_wait_for_compaction(tmp_path: Path, data: Path) -> None:
+    table = tmp_path / "p"
+    crdt_mor("create", table, "--schema", data, "--key", "id", "--merge", "partial_update")
+    crdt_mor("write", table, data, "--as", "append")
+    assert "nobody else while" in crdt_mor("show", table).stdout
+    crdt_mor("compact", table)
+    assert "fully compacted" in crdt_mor("show", table).stdout
+
+
+def test_show_counts_pending_writes_and_timeline_lists_them(table: Path) -> None:
+    with mor.Table.open(table).transaction() as tx:
+        tx.upsert(EVENTS)
+        assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["pending_writes"] == 1
+        (line,) = crdt_mor("timeline", table, "--pending", "--output", "json").stdout.splitlines()
+        assert json.loads(line)["state"] == "pending"
+
+
+def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> None:
+    (first,) = [json.loads(line) for line in crdt_mor("timeline", table, "--output", "json").stdout.splitlines()]
+    crdt_mor("write", table, data, "--as", "upsert")
+    since = crdt_mor("timeline", table, "--since", first["completed_at"], "--output", "json").stdout.splitlines()
+    assert [json.loads(line)["operation"] for line in since] == ["UPSERT"]
+    assert first["requested_at"] in crdt_mor("timeline", table).stdout
+
+
+def test_files_lists_a_snapshot_of_then_and_now(table: Path) -> None:
+    version = json.loads(crdt_mor("show", table, "--output", "json").stdout)["version"]
+    crdt_mor("compact", table)
+
+    def kinds(*options: object) -> set[str]:
+        lines = crdt_mor("files", table, *options, "--output", "json").stdout.splitlines()
+        return {json.loads(line)["kind"] for line in lines}
+
+    assert kinds() == {"base"}
+    assert kinds("--as-of", version) == {"log"}
+
+
+# --- compact ----------------------------------------------------------------------------------------------------------
+
+
+def test_compact_merges_and_then_has_nothing_to_do(table: Path) -> None:
+    before = rows(table)
+    (done,) = json.loads(crdt_mor("compact", table, "--output", "json").stdout)["compactions"]
+    assert done["rows"] == 3
+    assert rows(table) == before
+    assert "nothing to compact" in crdt_mor("compact", table).stderr
+
+
+def test_a_plan_is_left_for_a_later_run(table: Path) -> None:
+    assert "scheduled compaction" in crdt_mor("compact", table, "--plan-only").stderr
+    assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["open_plans"] == 1
+    crdt_mor("compact", table)
+    assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["open_plans"] == 0
+
+
+def test_compact_spares_groups_with_few_logs(table: Path) -> None:
+    assert "nothing" in crdt_mor("compact", table, "--log-files-min", 5).stderr
