@@ -136,7 +136,9 @@ def _condition(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
         known = schema.declared.names
         unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
         if unknown:
-            raise InvalidInputError(f"the filter names columns that the table has not; it has {known}. unknown={unknown}")
+            raise InvalidInputError(
+                f"the filter names columns that the table has not; it has {known}. unknown={unknown}"
+            )
         meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
         empty = pl.DataFrame(pl.from_arrow(pa.schema([*meta, *schema.declared]).empty_table()))
         kind = empty.select(condition.alias("keep")).schema["keep"]

@@ -36,13 +36,12 @@ from crdt_mor.model.timeline import Completion, Timeline, Token
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import Snapshot
-from crdt_mor.ops.session import Session
+from crdt_mor.ops.session import PROPERTIES, Session
 from crdt_mor.ops.write import SchemaMode, Write, require_bucketed
 from crdt_mor.scan import Scan
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 
-PROPERTIES = ".hoodie/hoodie.properties"
 WRITER_EXPIRY = timedelta(minutes=10)
 
 
@@ -240,8 +239,7 @@ class Table:
     def _moment(self, value: Timeline, as_of: AsOf | None) -> Instant | None:
         if as_of is None:
             return None
-        if not isinstance(as_of, Commit | int | str | datetime) or isinstance(as_of, bool):
-            raise InvalidInputError(f"as_of is a commit, a version, 17 digits or a datetime. as_of={as_of!r}")
+        _check_as_of(as_of)
         if isinstance(as_of, int):
             if as_of < 0:
                 raise InvalidInputError(f"versions count from 0, the empty table. as_of={as_of}")
@@ -386,7 +384,9 @@ class Transaction:
             try:
                 columns[name] = pa.array(values, kind)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise InvalidInputError(f"a key is of its column's type: {error}. {name}={kind} keys={values[:5]!r}") from error
+                raise InvalidInputError(
+                    f"a key is of its column's type: {error}. column={name} type={kind} keys={values[:5]!r}"
+                ) from error
         return pa.table(columns)
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
@@ -415,6 +415,11 @@ def _check_token(token: object) -> None:
         case None | (str(), int()):
             return
     raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
+
+
+def _check_as_of(as_of: object) -> None:
+    if isinstance(as_of, bool) or not isinstance(as_of, Commit | int | str | datetime):
+        raise InvalidInputError(f"as_of is a commit, a version, 17 digits or a datetime. as_of={as_of!r}")
 
 
 def _mode(mode: SchemaMode) -> SchemaMode:

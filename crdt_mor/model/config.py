@@ -82,6 +82,7 @@ _INDEX_TYPE: Final = "hoodie.index.type"
 _BUCKET_ENGINE: Final = "hoodie.index.bucket.engine"
 _BUCKETS: Final = "hoodie.bucket.index.num.buckets"
 _TIMELINE_PATH: Final = "hoodie.timeline.path"
+_METADATA_PARTITIONS: Final = "hoodie.table.metadata.partitions"
 _OUR_MERGE: Final = "crdt_mor.merge"
 _OUR_BUCKETS: Final = "crdt_mor.buckets"
 _OUR_SCHEMA: Final = "crdt_mor.schema"
@@ -162,6 +163,11 @@ class TableConfig:
     def database(self) -> str | None:
         """The database's name, part of the checksum."""
         return self.properties.get(DATABASE)
+
+    @property
+    def metadata_partitions(self) -> tuple[str, ...]:
+        """What Hudi keeps in a metadata table beside this one; its readers then see only the files listed there."""
+        return _names(self.properties.get(_METADATA_PARTITIONS, ""))
 
     @property
     def handed_over(self) -> bool:

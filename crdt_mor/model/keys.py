@@ -35,8 +35,8 @@ EMPTY_KEY: Final = "__empty__"
 
 _GENERATORS: Final = ("SIMPLE", "COMPLEX", "NON_PARTITION")
 _NAME_BYTES_MAX: Final = 255
-_UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]"
-"""A colon, too: Hadoop takes what stands before it for a scheme, so that Hudi's Spark reader refuses the table."""
+_UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
+"""Hadoop takes what stands before a colon for a scheme, and Spark reads `%41` in a path as the letter A."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class KeySpec:
     def _path_rules(self, values: pa.Array, prefix: str) -> list[tuple[pa.Array, str]]:
         room = _NAME_BYTES_MAX - len(prefix)
         rules = [
-            (pc.match_substring_regex(values, _UNSAFE_IN_PATH), "a / or : or control character cannot stand in a directory that Hudi reads"),
+            (pc.match_substring_regex(values, _UNSAFE_IN_PATH), "a /, :, control character or % with two hex digits cannot stand in a directory that Hudi reads"),
             (pc.equal(values, DEFAULT_PARTITION), f"{DEFAULT_PARTITION} stands for a missing partition value"),
             (pc.greater(pc.binary_length(values), room), "a partition value this long is no directory"),
         ]

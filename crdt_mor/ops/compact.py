@@ -37,6 +37,7 @@ from crdt_mor.ops.read import in_threads, kernel_columns, key_column, merge_rule
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
+from crdt_mor.ops.write import require_no_metadata_table
 
 PLANS = f"{OWN_FOLDER}/plans"
 
@@ -44,6 +45,7 @@ PLANS = f"{OWN_FOLDER}/plans"
 def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     """Plan and schedule in one transition; None if there is nothing to compact. Gives up expired writers first."""
     publisher, merge = session.publisher, session.config.merge
+    require_no_metadata_table(session.settings())
     session.start()
     made: list[CompactionPlan] = []
 

@@ -1,7 +1,7 @@
 """Which file is to blame when rows cannot be read.
 
-The kernel knows bytes, not files: what it trips over is an error of polars without a name. Only then are the files of the
-slice tried one by one, so that looking for damage costs nothing where there is none.
+The kernel knows bytes, not files: what it trips over is an error of polars without a name. Only then are the files of
+the slice tried one by one, so that looking for damage costs nothing where there is none.
 """
 
 from __future__ import annotations

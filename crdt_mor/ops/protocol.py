@@ -62,8 +62,8 @@ def segment_path(name: str) -> str:
 
 
 HINTS = (".deltacommit.inflight", ".deltacommit.requested")
-"""Files that say of a write only that it has begun. If a power cut takes them, it takes the writer as well: they need not
-be durable, which saves a commit four of its twelve waits for the disk."""
+"""Files that say of a write only that it has begun. If a power cut takes them, it takes the writer as well: they need
+not be durable, which saves a commit four of its twelve waits for the disk."""
 
 
 Derive = Callable[[Timeline, int], Steps[Timeline | None]]

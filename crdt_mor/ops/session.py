@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from crdt_mor.clock import Environment
+from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
@@ -21,12 +22,14 @@ from crdt_mor.ops.adoption import foreign_completions
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import VERSIONS, Publisher, expire_versions, find_tail, read_segment, version_path
 from crdt_mor.ops.steps import Steps, run
-from crdt_mor.store.base import Store
+from crdt_mor.store.base import Stat, Store
 
 T = TypeVar("T")
 
 EXPIRE_EVERY = 64
 """Old versions are deleted after this many new ones have been seen."""
+
+PROPERTIES = ".hoodie/hoodie.properties"
 
 LOOK_EVERY_MS = 60_000
 """How often an open table looks for commits that Hudi itself wrote."""
@@ -49,10 +52,20 @@ class Session:
         self._looked_at_ms = 0
         self._foreign = False
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
+        self._settings: tuple[Stat | None, TableConfig] = (None, config)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
         return run(steps, self.store, self.environment)
+
+    def settings(self) -> TableConfig:
+        """The table's properties as they are now, which Hudi's writers change; read again only when the file is new."""
+        stat = self.store.stat(PROPERTIES)
+        seen, config = self._settings
+        if stat is not None and stat != seen and (data := self.store.read(PROPERTIES)) is not None:
+            config = TableConfig.from_properties(decode_table(data, PROPERTIES), PROPERTIES)
+            self._settings = (stat, config)
+        return config
 
     def remember(self, value: Timeline) -> Timeline:
         """Note a genuine value; deletes old versions now and then."""

@@ -97,7 +97,7 @@ _PAUSE_S = 0.001
 
 
 def run(steps: Steps[T], store: Store, environment: Environment) -> T:
-    """Drive a protocol against a store to its end. It is told when the store fails, so that it can say what that means."""
+    """Drive a protocol against a store to its end. When the store fails it is told, and can say what that means."""
     reply: object = None
     failure: StorageUnavailableError | None = None
     try:

@@ -71,7 +71,7 @@ class Write:
     @classmethod
     def begin(cls, session: Session, token: tuple[str, int] | None) -> Write:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
-        require_bucketed(session.config)
+        require_bucketed(session.settings())
         try:
             value, begun = session.begin()
         except CommitUnknownError as error:
@@ -125,6 +125,12 @@ class Write:
     def _grow(self, schema: pa.Schema) -> None:
         if self._schema.grow(schema) == self._schema:
             return
+        ordering = self.config.merge.ordering
+        if ordering and self._schema.grow(schema).select([ordering]).stored != self._schema.select([ordering]).stored:
+            raise SchemaMismatchError(
+                "an ordering column keeps its type: Hudi's readers compare the values of older deletes with newer rows, "
+                f"and only values of one type. Cast the data. column={ordering!r}"
+            )
         grown = self.session.remember(self.session.run(lifecycle.grow(self.session.publisher, self.value, schema)))
         # Columns that others have added since this write began are not asked for: nobody aborts because of others.
         known = dict.fromkeys([*self._schema.declared.names, *schema.names])
@@ -208,8 +214,8 @@ class Write:
             raise unknown from None
         if done is None:
             raise StorageUnavailableError(
-                "the store failed in the middle of the commit, which was rolled back: nothing was published. Try again. "
-                f"requested={self.begun.requested}"
+                "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
+                f"again. requested={self.begun.requested}"
             ) from unknown
         return lifecycle.Committed(done, value)
 
@@ -276,6 +282,7 @@ def require_bucketed(config: TableConfig) -> None:
             f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
             f"{WRITTEN_VERSION}. version={config.version}"
         )
+    require_no_metadata_table(config)
     if config.table_type != "MERGE_ON_READ":
         raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
     if config.buckets is None:
@@ -283,6 +290,16 @@ def require_bucketed(config: TableConfig) -> None:
             "this table does not say how many buckets its index has, so a new key could be put where no other writer "
             "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
             "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+        )
+
+
+def require_no_metadata_table(config: TableConfig) -> None:
+    """Raise where Hudi's readers would not find what we write, be it a commit or a compaction."""
+    if config.metadata_partitions:
+        raise InvalidInputError(
+            "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell Hudi's "
+            "writers hoodie.metadata.enable=false, and remove it with Hudi: call delete_metadata_table(table => ...). "
+            f"metadata={list(config.metadata_partitions)}"
         )
 
 

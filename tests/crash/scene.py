@@ -67,10 +67,10 @@ class Scene:
         for name in list(self.workers):
             self.kill(name)
 
-    def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+    def wait_for(self, what: str, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + patience_s
         while not condition():
-            assert time.monotonic() < deadline, f"no {what} after {PATIENCE_S} s"
+            assert time.monotonic() < deadline, f"no {what} after {patience_s} s"
             for name, worker in self.workers.items():
                 assert worker.poll() in (None, 0), f"{name}: {(self.folder / f'{name}.err').read_text()}"
             time.sleep(0.005)

@@ -26,7 +26,7 @@ def many_writers(scene: Scene, processes: int, commits: int) -> None:
     names = [f"w{i}" for i in range(processes)]
     for name in names:
         scene.start("write", name, str(commits))
-    scene.wait_for("end", lambda: all(worker.poll() == 0 for worker in scene.workers.values()))
+    scene.wait_for("end", lambda: all(worker.poll() == 0 for worker in scene.workers.values()), patience_s=900)
     scene.end()
     assert len(scene.check(names)) == processes * commits
     acks = [line for name in names for line in scene.log(name) if line[0] == "ack"]

@@ -4,8 +4,8 @@
     python -m tests.crash.worker compact <table> <log> <name> <expiry_ms>            compacts until it is killed
     python -m tests.crash.worker hold <table> <log> <name> <expiry_ms>               one commit; waits for a line first
 
-What a worker did stands in its log, a line before and a line after each commit. One that finds a log of its name goes on
-where that one ended, and so repeats the write whose outcome nobody knows, under the same token.
+What a worker did stands in its log, a line before and a line after each commit. One that finds a log of its name goes
+on where that one ended, and so repeats the write whose outcome nobody knows, under the same token.
 """
 
 from __future__ import annotations

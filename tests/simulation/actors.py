@@ -8,7 +8,7 @@ from typing import Any, cast
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id
-from crdt_mor.model.timeline import DataFile, Timeline
+from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import Publisher, find_tail, version_path
@@ -34,7 +34,7 @@ def writer() -> Run:
     return (yield from finish(value, begun))
 
 
-def finish(value: Timeline, begun: lifecycle.Pending) -> Run:
+def finish(value: Timeline, begun: Pending) -> Run:
     """A write from its begin on: stage, after a look whether it is still pending, and complete."""
     requested = begun.requested
     tail = yield from find_tail(value)
@@ -47,7 +47,7 @@ def finish(value: Timeline, begun: lifecycle.Pending) -> Run:
     return (yield from complete(value, begun))
 
 
-def complete(value: Timeline, begun: lifecycle.Pending) -> Run:
+def complete(value: Timeline, begun: Pending) -> Run:
     """A write that has staged its file."""
     file = DataFile(data_path(begun.requested), 1, 1)
     try:
@@ -57,7 +57,7 @@ def complete(value: Timeline, begun: lifecycle.Pending) -> Run:
     return ("acknowledged", begun.requested)
 
 
-def latecomer(value: Timeline, begun: lifecycle.Pending) -> Run:
+def latecomer(value: Timeline, begun: Pending) -> Run:
     """A write that has derived its completion and stalls before the put, then dies after it."""
     file = DataFile(data_path(begun.requested), 1, 1)
     late = value.complete("late", 0, begun.requested, "UPSERT", [file])

@@ -1,7 +1,7 @@
 """Every interleaving of the real protocol code in a small world, by explicit-state search.
 
     state  =  (store, local state of each actor)
-    step   =  one actor does its next store operation and runs on to the one after it
+    step   =  one actor does its next operations up to and including one that changes the store
             | the oldest version, or a ghost, is deleted | a put whose reply was lost lands at last
 
 The actors are the generators of `ops`, unchanged. They do no I/O, so the search answers their operations from a store
@@ -11,15 +11,21 @@ and `Settle` have one deterministic answer each and are no scheduling points. A 
 its reply: it landed all the same, or it lands at any later moment, or never; or it is repeated below us and so answers
 False although it was ours.
 
+**Reads wait.** A read commutes with whatever does not change its answer, so it may always be put off until just before
+its actor's own next change of the store, or until just before somebody else's change of what it reads. Hence a step of
+one actor also chooses, for each of the others, how many of its reads came before: none, or up to one whose answer this
+very step changes. Every store, every answer and every result is still met (`reads_wait=False` schedules every operation
+by itself, and a test compares), in a thirtieth of the states. A put or delete that changes nothing is a read.
+
 **What an actor has seen.** Generators cannot be copied, so a local state keeps one representative history of replies
 and is replayed from it, memoised: the search itself only compares numbers. Two histories are the same local state if
 they lead to the same chain of suspended frames: code, instruction, locals and captured variables of the generator and
-of each that it delegates to, plus the number of nonces drawn. That determines the future: the protocols keep no state
-outside their frames, and the one thing in a frame that Python does not show, its value stack, is a function of what it
+of each that it delegates to, plus the number of nonces drawn (`publish` draws one for each attempt; attempts at
+different versions may share one without harm, so those are counted by the replies that were lost). That determines the
+future: the protocols keep no state outside their frames, and the one thing in a frame that Python does not show, its value stack, is a function of what it
 shows. An operand stack at a given instruction has a given shape, and all that these generators leave on it across a
 `yield` are iterators of `for` loops. Those run over values without repetition that are themselves locals or functions
-of locals, so the loop's variable, a local too, tells how far they are. `Frames` refuses locals that it cannot freeze,
-and `tests/simulation/test_small_world.py` checks on whole runs that equal keys behave alike.
+of locals, so the loop's variable, a local too, tells how far they are. `freeze` refuses what it does not know.
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from crdt_mor.model.instant import Instant
@@ -37,7 +43,19 @@ from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.ops.protocol import VERSIONS, version_path
 from crdt_mor.ops.steps import (
-    Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Step, Steps, StoreNow, Walk,
+    Delete,
+    Exists,
+    List,
+    Nonce,
+    Now,
+    Pause,
+    Put,
+    Read,
+    Settle,
+    Step,
+    Steps,
+    StoreNow,
+    Walk,
 )  # fmt: skip
 from crdt_mor.store.base import Stat
 
@@ -48,7 +66,7 @@ Objects = tuple[tuple[str, Hashable], ...]
 LOG, FAULTS, FLYING = "!log", "!faults", "!flying"
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818
     """A promise that does not hold in a state that can be reached."""
 
 
@@ -96,7 +114,7 @@ def completed_path(completion: Completion) -> str:
 # --- local states -----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=None)
+@cache
 def decoded(data: bytes) -> Timeline:
     """Values are immutable, so equal bytes may share one."""
     return Timeline.decode(data, "")
@@ -328,7 +346,7 @@ class World:
                 return [((tail, p.requested), None) for p in tail.pending]
             case Put(path, data, _):
                 landed = land(objects, path, data)
-                found = [(landed is not None, landed)]
+                found: list[tuple[object, dict[str, Hashable] | None]] = [(landed is not None, landed)]
                 if objects[FAULTS] and self.faulty(step):
                     fewer = {**objects, FAULTS: objects[FAULTS] - 1}
                     if landed is not None:
@@ -351,8 +369,8 @@ class World:
         if self.deletions:
             genuine = [p for p in sorted(objects) if p.startswith(VERSIONS) and objects[p] in objects[LOG]]
             ghosts = [p for p in objects if p.startswith(VERSIONS) and objects[p] not in objects[LOG]]
-            for path in [*ghosts, *(genuine[:1] if len(genuine) > 1 else [])]:
-                found.append(self._store({p: data for p, data in objects.items() if p != path}))
+            gone = [*ghosts, *(genuine[:1] if len(genuine) > 1 else [])]
+            found += [self._store({p: data for p, data in objects.items() if p != path}) for path in gone]
         self._changes[store] = tuple(found)
         return self._changes[store]
 
@@ -414,10 +432,14 @@ class World:
         lines = []
         for before, after in itertools.pairwise(path):
             was, now = (dict(self._stores[c & _MASK]) for c in (before, after))
-            for actor, a, b in zip(self.actors, _unpack(before, len(self.actors)), _unpack(after, len(self.actors)), strict=True):
+            for actor, a, b in zip(
+                self.actors, _unpack(before, len(self.actors)), _unpack(after, len(self.actors)), strict=True
+            ):
                 if a != b:
                     lines += [f"  {actor.name}: {_words(step)}" for step in _between(actor, a, b)]
-            lines += [f"      gone: {p}" for p in was.keys() - now.keys()] + [f"      new: {p}" for p in now.keys() - was.keys()]
+            lines += [f"      gone: {p}" for p in was.keys() - now.keys()] + [
+                f"      new: {p}" for p in now.keys() - was.keys()
+            ]
         return "\n".join(lines)
 
 
@@ -433,7 +455,7 @@ def _unpack(code: int, count: int) -> list[int]:
     return [code >> (_BITS * (i + 1)) & _MASK for i in range(count)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _stat(path: str) -> Stat:
     return Stat(path, 0, 0)
 
@@ -463,9 +485,9 @@ def _differs(step: Step | Pick | Saw, before: dict[str, Any], after: dict[str, A
         case Walk():
             return _walked(before) != _walked(after)
         case Pick():
-            return before[LOG] != after[LOG]
+            return bool(before[LOG] != after[LOG])
         case Read(path) | Exists(path) | Put(path) | Delete(path):
-            return before.get(path) != after.get(path)
+            return bool(before.get(path) != after.get(path))
     return False
 
 
@@ -485,7 +507,7 @@ def _words(step: object) -> str:
 
 
 def land(objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
-    """The store after a put; None if the path is taken. A version right after the tail is genuine, any other a ghost."""
+    """The store after a put; None if the path is taken. The version after the tail is genuine, any other a ghost."""
     if path in objects:
         return None
     after = {**objects, path: data}

@@ -26,7 +26,7 @@ def rows(table: Table, *columns: str, **scan: Any) -> list[Row]:
 
 
 def files(path: str | Path) -> dict[str, bytes]:
-    """Everything below a folder, by path; without what a look alone may leave: temporary files and the store's clock."""
+    """Everything below a folder, by path; without what a look alone leaves: temporary files, the store's clock."""
     found = {str(p.relative_to(path)): p.read_bytes() for p in Path(path).rglob("*") if p.is_file()}
     return {name: data for name, data in found.items() if not name.startswith(".hoodie/.temp/")}
 

@@ -45,7 +45,7 @@ def replaced(name: str, values: list[object], kind: pa.DataType | None = None) -
 Write = Callable[[Table], object]
 WRITES: dict[str, tuple[Write, type[Exception], str]] = {
     "missing key column": (lambda t: t.upsert(without("id")), SchemaMismatchError, r"missing=\['id'\]"),
-    "null key": (lambda t: t.upsert(replaced("id", ["a", None])), InvalidInputError, "cannot be null.*id.*row=1"),
+    "null key": (lambda t: t.upsert(replaced("id", ["a", None])), InvalidInputError, r"cannot be null.*id.*row=1"),
     "empty key": (lambda t: t.upsert(replaced("id", ["", "b"])), InvalidInputError, "cannot be empty.*id.*row=0"),
     "absent column": (lambda t: t.upsert(without("price")), SchemaMismatchError, r"PartialUpdate.*missing=\['price'\]"),
     "absent column in an append": (lambda t: t.append(without("n")), SchemaMismatchError, r"missing=\['n'\]"),
@@ -97,7 +97,7 @@ def test_a_bad_write_is_refused_and_changes_nothing(make: Make, path: str, case:
 def test_a_null_ordering_value_is_refused_in_rows_and_deletes(make: Make, path: str) -> None:
     table = make(ordering="n")
     for write in (table.upsert, table.delete):
-        with pytest.raises(InvalidInputError, match="must not be null.*column='n'"):
+        with pytest.raises(InvalidInputError, match=r"must not be null.*column='n'"):
             write(replaced("n", [1, None]))
     assert not data_files(path)
 
@@ -272,7 +272,7 @@ def test_a_missing_data_file_is_an_error_never_fewer_rows(make: Make, path: str,
     table.upsert(GOOD)
     table.maintenance.compact()
     table.upsert(frame(("c", "eu", 3, 3.5)))
-    missing = sorted(Path(path).glob(kind))[-1]
+    missing = max(Path(path).glob(kind))
     missing.unlink()
     with pytest.raises(SnapshotExpiredError, match=rf"restore it from a backup. file={re.escape(missing.name)}"):
         table.scan().to_arrow()
@@ -280,7 +280,7 @@ def test_a_missing_data_file_is_an_error_never_fewer_rows(make: Make, path: str,
 
 def test_a_timeline_of_a_newer_release_or_of_rubbish_is_named(make: Make, path: str) -> None:
     make().upsert(GOOD)
-    newest = sorted((Path(path) / ".hoodie/.crdt_mor/timeline").iterdir())[-1]
+    newest = max((Path(path) / ".hoodie/.crdt_mor/timeline").iterdir())
     data = newest.read_bytes()
     for bad in (data.replace(b'"format":1', b'"format":2'), data[:50], b""):
         newest.write_bytes(bad)
@@ -308,7 +308,8 @@ def test_file_groups_that_the_bucket_index_did_not_make_are_refused_on_write(mak
     timeline = Path(path) / ".hoodie/timeline"
     (timeline / f"{requested}.deltacommit.requested").write_bytes(b"")
     (timeline / f"{requested}.deltacommit.inflight").write_bytes(encode_commit(CommitMetadata({"": (stat,)})))
-    (timeline / f"{requested}_{completed}.deltacommit").write_bytes(encode_commit(CommitMetadata({"": (stat,)}, "UPSERT")))
+    commit_file = timeline / f"{requested}_{completed}.deltacommit"
+    commit_file.write_bytes(encode_commit(CommitMetadata({"": (stat,)}, "UPSERT")))
     other = Table.open(path)
     session = other._session
     session.remember(session.run(lifecycle.adopt(session.publisher, session.tail())))

@@ -54,8 +54,9 @@ def test_a_scan_gives_arrow_polars_pandas_and_streams_of_the_same_rows(table: Ta
 
 
 def test_duckdb_queries_a_scan_as_it_is(table: Table) -> None:
-    scan = table.scan(filter="n >= 10")
-    found = duckdb.connect().execute("select region, count(*), sum(n) from scan group by 1 order by 1").fetchall()
+    connection = duckdb.connect()
+    connection.register("scan", table.scan(filter="n >= 10"))
+    found = connection.execute("select region, count(*), sum(n) from scan group by 1 order by 1").fetchall()
     assert found == [("eu", 15, sum(range(11, 40, 2))), ("us", 15, sum(range(10, 40, 2)))]
 
 
@@ -93,8 +94,8 @@ FILTERS = {
 def test_a_filter_is_an_expression_or_sql_and_need_not_be_among_the_columns(table: Table, name: str) -> None:
     text, expression = FILTERS[name]
     expected = sorted(pl.DataFrame(MANY).filter(expression)["id"])
-    for filter in (text, expression):
-        scan = table.scan(columns=["id"], filter=filter)
+    for condition in (text, expression):
+        scan = table.scan(columns=["id"], filter=condition)
         assert sorted(scan.to_arrow()["id"].to_pylist()) == expected
         assert scan.count() == len(expected)
         assert scan.to_polars().columns == ["id"]
@@ -230,7 +231,7 @@ def test_the_future_is_refused_since_it_is_not_decided_yet(make: Make) -> None:
 
 @pytest.mark.parametrize("as_of", ["yesterday", "2024", "20241399000000000", "2024010100000000０"])
 def test_a_time_that_is_none_is_refused(make: Make, as_of: str) -> None:
-    with pytest.raises(InvalidInputError, match="17 digits|no such moment"):
+    with pytest.raises(InvalidInputError, match=r"17 digits|no such moment"):
         make().scan(as_of=as_of)
 
 

@@ -55,9 +55,9 @@ DATA = frame(A, B)
 FRAMES = {
     "pyarrow table": lambda: DATA,
     "record batch": lambda: DATA.to_batches()[0],
-    "reader": lambda: DATA.to_reader(),
+    "reader": DATA.to_reader,
     "polars": lambda: pl.DataFrame(DATA),
-    "pandas": lambda: DATA.to_pandas(),
+    "pandas": DATA.to_pandas,
     "pandas with its key as index": lambda: DATA.to_pandas().set_index("id"),
     "duckdb": lambda: duckdb.connect().from_arrow(DATA),
     "columns in another order": lambda: DATA.select(["price", "n", "id", "region"]),
@@ -163,7 +163,7 @@ def test_inside_one_frame_the_greatest_ordering_value_wins_and_of_equal_ones_the
 
 def test_an_append_with_a_key_twice_is_refused(make: Make) -> None:
     table = make()
-    with pytest.raises(InvalidInputError, match="twice in an append; use upsert.*key='a'"):
+    with pytest.raises(InvalidInputError, match=r"twice in an append; use upsert.*key='a'"):
         table.append(frame(A, B, A))
     assert rows(table) == []
 
@@ -316,7 +316,7 @@ def test_an_exception_rolls_the_transaction_back_and_leaves_no_files(make: Make,
     table = make()
     table.upsert(frame(A))
     before = data_files(path)
-    with pytest.raises(ZeroDivisionError), table.transaction() as tx:
+    with pytest.raises(ZeroDivisionError), table.transaction() as tx:  # noqa: PT012
         tx.upsert(frame(B))
         raise ZeroDivisionError
     assert tx.commit is None
@@ -327,7 +327,7 @@ def test_an_exception_rolls_the_transaction_back_and_leaves_no_files(make: Make,
 
 def test_a_transaction_inside_another_is_a_write_of_its_own(make: Make) -> None:
     table = make()
-    with pytest.raises(ZeroDivisionError), table.transaction() as outer:
+    with pytest.raises(ZeroDivisionError), table.transaction() as outer:  # noqa: PT012
         outer.upsert(frame(A))
         with table.transaction() as inner:
             inner.upsert(frame(B))
@@ -449,7 +449,7 @@ def test_a_new_column_comes_with_schema_mode_merge_as_an_event_of_its_own(make: 
 
 def test_a_growth_stays_when_its_write_is_rolled_back(make: Make) -> None:
     table = make()
-    with pytest.raises(ZeroDivisionError), table.transaction() as tx:
+    with pytest.raises(ZeroDivisionError), table.transaction() as tx:  # noqa: PT012
         tx.upsert(DATA.append_column("new", pa.array([7, 8])), schema_mode="merge")
         raise ZeroDivisionError
     assert "new" in table.schema.names

@@ -35,7 +35,7 @@ def demo(
     dir: Annotated[
         Path | None, typer.Option(help="Where: an absent or empty folder; by default a fresh temporary one.")
     ] = None,
-    small: Annotated[bool, typer.Option("--small", help="Five weeks of flights instead of the year: seconds.")] = False,
+    small: Annotated[bool, typer.Option("--small", help="Four weeks of flights instead of the year: seconds.")] = False,
     keep: Annotated[
         bool, typer.Option("--keep/--no-keep", help="Keep the folder for a look around afterwards.")
     ] = True,
@@ -86,9 +86,11 @@ def _report(result: Result, keep: bool) -> None:
             f"compactions; {numbers.across_compactions} transactions were open from before one to after it",
         ),
         (result.rows, f"rows, {numbers.shared_rows:,} of them written by more than one process"),
-        (numbers.overtaken_cells, "plain tail numbers completed after an encryption requested later, and lost to it"),
     ):
         facts.add_row(f"{value:,}", meaning)
+    if numbers.overtaken_cells:
+        meaning = "plain tail numbers completed after an encryption that was requested after them, and lost to it"
+        facts.add_row(f"{numbers.overtaken_cells:,}", meaning)
     console.print(Padding(facts, (0, 0, 0, 2), expand=False))
     _heading(console, "What holds")
     for claim in result.claims:
@@ -96,7 +98,8 @@ def _report(result: Result, keep: bool) -> None:
         console.print(Text.assemble("  ", mark, f" {claim.name}: ", (claim.evidence, "dim")))
     _heading(console, "The whole run")
     console.print(lanes.draw(result.whole, width))
-    _heading(console, "From near: a late delivery, overtaken by an encryption, across compactions")
+    overtaken = ": a late delivery, overtaken by an encryption that was requested after it"
+    _heading(console, "From near" + (overtaken if numbers.overtaken_cells else ""))
     console.print(lanes.draw(result.near, width))
     if keep:
         console.print(Text(f"\npicture: {result.picture}"))

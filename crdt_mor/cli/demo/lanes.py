@@ -72,13 +72,14 @@ def _lane(entry: Entry) -> str:
 def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scene:
     """The few seconds around a late delivery that crosses compactions and is overtaken by an encryption."""
     whole = scene(entries, compactions)
-    pairs = overtakings(entries)
-    if pairs:
-        slow = max(
-            (slow for slow, _ in pairs), key=lambda e: (bool(crossed(e, compactions)), -(e.end - e.begin), e.end)
-        )
-    else:
-        slow = max(entries, key=lambda e: (len(crossed(e, compactions)), e.end - e.begin))
+    candidates = [slow for slow, _ in overtakings(entries)] or entries
+
+    def telling(entry: Entry) -> tuple[int, bool, float]:
+        """Who was met on the way, across a compaction or not, and not for too long."""
+        met = {other.process for other in entries if other.overlaps(entry)}
+        return len(met), bool(crossed(entry, compactions)), entry.begin - entry.end
+
+    slow = max(candidates, key=telling)
     start = min(entry.begin for entry in entries)
     margin = max(0.2, 0.25 * (slow.end - slow.begin))
     return whole.window(max(0.0, slow.begin - start - margin), min(whole.end, slow.end - start + margin))

@@ -78,8 +78,8 @@ FULL: Final = Story(
     old_after=16, backfill_step=14, backfill_commits=30, compact_seconds=2.0, log_files_min=6,
 )  # fmt: skip
 SMALL: Final = Story(
-    days=35, encrypt_from=date(2013, 1, 8), encrypt_step=2, encrypt_commits=3, late_every=7, late_days=6,
-    old_after=8, backfill_step=6, backfill_commits=10, compact_seconds=0.4, log_files_min=3,
+    days=28, encrypt_from=date(2013, 1, 6), encrypt_step=2, encrypt_commits=3, late_every=7, late_days=5,
+    old_after=6, backfill_step=6, backfill_commits=8, compact_seconds=0.4, log_files_min=3,
 )  # fmt: skip
 assert all(story.late_days < story.old_after for story in (FULL, SMALL)), "or a late delivery undoes a correction"
 

@@ -1,0 +1,29 @@
+"""What the interop tests share: a maker of tables, and one Spark process for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.interop.readers import HudiSpark, spark_is_possible
+from tests.interop.shapes import Maker
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Maker]:
+    """Makes a table below the test's folder; writes left pending are rolled back when the test is over."""
+    with ExitStack() as stack:
+        yield Maker(tmp_path / "t", stack)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiSpark]:
+    """Hudi's own Spark; the tests that use it are marked `spark`."""
+    if not spark_is_possible():
+        pytest.skip("no Java or no Maven here")
+    reader = HudiSpark(tmp_path_factory.mktemp("spark"))
+    yield reader
+    reader.close()

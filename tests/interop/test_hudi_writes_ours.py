@@ -1,0 +1,231 @@
+"""Tables of ours that Hudi itself then wrote to: met in memory, adopted by the next write, nothing lost.
+
+What Hudi's writers do is forged here from our own bytes, so that it needs no Java; below, Hudi does it itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.format import properties
+from crdt_mor.format.commit import decode_commit, encode_commit
+from crdt_mor.model.config import handover_properties
+from tests.interop.readers import HudiSpark, hudi_rs, ours
+from tests.interop.shapes import SCHEMA, Maker, keys, rows
+
+
+def numbers(table: Table) -> dict[str, object]:
+    return {str(row["id"]): row["n"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def hudi_upserts(root: Path, data: pa.Table, file_id: str | None = None) -> None:
+    """What is left in the folder when Hudi has upserted `data`: files and a commit without a trace of us."""
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy)
+    before = {path.relative_to(copy) for path in copy.rglob("*")}
+    Table.open(copy).upsert(data)
+    for path in sorted(copy.rglob("*")):
+        name = path.relative_to(copy)
+        if name in before or not path.is_file() or ".crdt_mor" in name.parts:
+            continue
+        content, target = path.read_bytes(), str(name)
+        if name.suffix == ".deltacommit":
+            target = str(name)
+            content = encode_commit(_as_hudis(decode_commit(content, target), file_id))
+        elif ".log." in name.name and file_id:
+            target = str(name).replace(name.name[1:37] + "-0", file_id)
+        elif name.suffix == ".inflight":
+            content = b""
+        (root / target).write_bytes(content)
+    shutil.rmtree(copy)
+
+
+def _as_hudis(commit: object, file_id: str | None) -> object:
+    from dataclasses import replace
+
+    stats = {
+        partition: [
+            replace(
+                stat,
+                file_id=file_id or stat.file_id,
+                path=stat.path.replace(stat.file_id, file_id or stat.file_id),
+                log_files=tuple(log.replace(stat.file_id, file_id or stat.file_id) for log in stat.log_files),
+            )
+            for stat in found
+        ]
+        for partition, found in commit.stats.items()  # type: ignore[attr-defined]
+    }
+    extra = {name: text for name, text in commit.extra.items() if name != "crdt_mor"}  # type: ignore[attr-defined]
+    return replace(commit, stats=stats, extra=extra)  # type: ignore[type-var]
+
+
+def test_a_commit_of_hudis_is_met_in_memory_and_adopted_by_the_next_write(make: Maker) -> None:
+    table = make.create()
+    table.append(rows(range(3), 1))
+    hudi_upserts(make.root, rows([1, 50], 2))
+    met = Table.open(make.root)
+    assert numbers(met) == {"k0": 1, "k1": 2, "k2": 1, "k50": 2}
+    assert met.version == table.version
+    met.upsert(rows([0], 3))
+    for reader in (met, table, Table.open(make.root)):
+        assert numbers(reader) == {"k0": 3, "k1": 2, "k2": 1, "k50": 2}
+    assert ours(table) == hudi_rs(make.root)
+
+
+def test_a_compaction_right_after_a_commit_of_hudis_does_not_leave_it_behind(make: Maker) -> None:
+    """The commit completed before the barrier: a plan that had not seen it would put it into the old slice."""
+    table = make.create()
+    table.append(rows(range(3), 1))
+    hudi_upserts(make.root, rows([1, 50], 2))
+    table.maintenance.compact()
+    assert numbers(table) == numbers(Table.open(make.root)) == {"k0": 1, "k1": 2, "k2": 1, "k50": 2}
+    assert ours(table) == hudi_rs(make.root)
+
+
+def test_a_file_group_outside_the_bucket_index_is_read_but_the_table_not_written(make: Maker) -> None:
+    table = make.create()
+    table.append(rows(range(3), 1))
+    hudi_upserts(make.root, rows([50], 2), file_id="9f1c2d3e-aaaa-4bbb-8ccc-1234567890ab-0")
+    table = Table.open(make.root)
+    assert numbers(table) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="hoodie.index.type=BUCKET"):
+            table.upsert(rows([50], 3))
+    assert numbers(Table.open(make.root)) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
+    copy = Table.create(make.root.with_name("copied"), SCHEMA, key="id")
+    copy.append(table.scan())
+    copy.upsert(rows([50], 3))
+    assert numbers(copy)["k50"] == 3
+
+
+def test_a_metadata_table_stops_writers_also_those_that_had_the_table_open(make: Maker) -> None:
+    table = make.create()
+    table.append(rows(range(3), 1))
+    _set_properties(make.root, {"hoodie.table.metadata.partitions": "files"})
+    for opened in (table, Table.open(make.root)):
+        assert numbers(opened) == {"k0": 1, "k1": 1, "k2": 1}
+        with pytest.raises(InvalidInputError, match="delete_metadata_table"):
+            opened.upsert(rows([0], 2))
+        with pytest.raises(InvalidInputError, match="delete_metadata_table"):
+            opened.maintenance.compact()
+    _set_properties(make.root, {"hoodie.table.metadata.partitions": ""})
+    table.upsert(rows([0], 2))
+    assert numbers(table) == {"k0": 2, "k1": 1, "k2": 1}
+
+
+def _set_properties(root: Path, changed: dict[str, str]) -> None:
+    file = root / ".hoodie" / "hoodie.properties"
+    found = properties.decode_table(file.read_bytes(), str(file))
+    file.write_bytes(properties.encode_table({**found, **changed}, ["changed"]))
+    (root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
+
+
+# --- Hudi itself ------------------------------------------------------------------------------------------------------
+
+
+def _all_agree(table: Table, root: Path, spark: HudiSpark) -> None:
+    assert ours(table) == ours(Table.open(root)) == spark.read(root) == hudi_rs(root)
+
+
+@pytest.mark.spark
+def test_sql_and_our_writes_and_compactions_in_turn(make: Maker, spark: HudiSpark) -> None:
+    table = make.create()
+    table.append(rows(range(6), 1))
+    table.maintenance.compact()
+    table.upsert(rows([0], 2))
+    spark.sql("set hoodie.metadata.enable=false")
+    spark.sql(f"create table in_turn using hudi location '{make.root}'")
+    spark.sql("update in_turn set n = 100 where id = 'k1'")
+    spark.sql("insert into in_turn select 'k50' as id, 7L as n, 'x' as v")
+    spark.sql("delete from in_turn where id = 'k2'")
+    table.refresh()
+    assert numbers(table) == {"k0": 2, "k1": 100, "k3": 1, "k4": 1, "k5": 1, "k50": 7}
+    _all_agree(table, make.root, spark)
+    table.upsert(rows([1, 7], 200))
+    table.delete(keys=keys(50))
+    _all_agree(table, make.root, spark)
+    spark.sql("update in_turn set n = 101 where id = 'k7'")
+    table.maintenance.compact()
+    _all_agree(table, make.root, spark)
+    table.upsert(rows([2], 300))
+    assert numbers(table) == {"k0": 2, "k1": 200, "k2": 300, "k3": 1, "k4": 1, "k5": 1, "k7": 101}
+    _all_agree(table, make.root, spark)
+
+
+@pytest.mark.spark
+def test_hudis_own_compaction_of_our_table(make: Maker, spark: HudiSpark) -> None:
+    table = make.create()
+    table.append(rows(range(6), 1))
+    table.maintenance.compact()
+    table.upsert(rows([0, 1], 2))
+    table.delete(keys=keys(2))
+    expected = numbers(table)
+    options = "hoodie.datasource.write.recordkey.field=id,hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    done = spark.sql(f"call run_compaction(op => 'scheduleAndExecute', path => '{make.root}', options => '{options}')")
+    assert done
+    table.refresh()
+    assert numbers(table) == expected
+    assert set(table.inspect.files()["kind"].to_pylist()) == {"base"}
+    _all_agree(table, make.root, spark)
+    table.upsert(rows([3], 3))
+    table.delete(keys=keys(4))
+    table.maintenance.compact()
+    assert numbers(table) == {"k0": 2, "k1": 2, "k3": 3, "k5": 1}
+    _all_agree(table, make.root, spark)
+
+
+@pytest.mark.spark
+def test_a_metadata_table_of_hudis_and_the_way_out(make: Maker, spark: HudiSpark) -> None:
+    table = make.create()
+    table.append(rows(range(3), 1))
+    spark.sql("set hoodie.metadata.enable=true")
+    spark.sql(f"create table with_metadata using hudi location '{make.root}'")
+    spark.sql("update with_metadata set n = 100 where id = 'k1'")
+    spark.sql("set hoodie.metadata.enable=false")
+    table.refresh()
+    assert numbers(table) == {"k0": 1, "k1": 100, "k2": 1}
+    with pytest.raises(InvalidInputError, match="delete_metadata_table"):
+        table.upsert(rows([1], 2))
+    spark.sql("call delete_metadata_table(table => 'with_metadata')")
+    table.upsert(rows([1], 2))
+    assert numbers(table) == {"k0": 1, "k1": 2, "k2": 1}
+    _all_agree(table, make.root, spark)
+
+
+@pytest.mark.spark
+def test_the_data_source_writes_while_the_table_declares_commit_time_ordering(
+    make: Maker, spark: HudiSpark, tmp_path: Path
+) -> None:
+    table = make.create()
+    table.append(rows(range(6), 1))
+    table.maintenance.compact()
+    file = make.root / ".hoodie" / "hoodie.properties"
+    flipped = handover_properties(properties.decode_table(file.read_bytes(), str(file)), to_hudi=True)
+    file.write_bytes(properties.encode_table(flipped, ["changed"]))
+    pq.write_table(rows([1, 60], 77), tmp_path / "batch.parquet")
+    options = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": "2",
+        "hoodie.metadata.enable": "false",
+    }
+    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=options)
+    _all_agree(Table.open(make.root), make.root, spark)
+    found = properties.decode_table(file.read_bytes(), str(file))
+    file.write_bytes(properties.encode_table(handover_properties(found, to_hudi=False), ["changed"]))
+    (make.root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)
+    table = Table.open(make.root)
+    table.upsert(rows([2], 9))
+    table.delete(keys=keys(60))
+    assert numbers(table) == {"k0": 1, "k1": 77, "k2": 9, "k3": 1, "k4": 1, "k5": 1}
+    _all_agree(table, make.root, spark)

@@ -1,0 +1,118 @@
+"""hudi-rs 0.5 and Hudi's own Spark reader see our rows in the tables that we write, or refuse, as `docs/interop.md` says.
+
+A reader that says something else than that page is a failure in either direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from tests.interop.histories import write_history
+from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
+from tests.interop.shapes import SHAPES, Maker, Shape, Verdict, convergence, keys, rows
+
+PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
+HISTORIES = [("latest", None, False), ("ordering", "n", False), ("ordering with ties", "n", True)]
+
+
+def verdict(table: Table, read: Callable[[Path], Rows], path: Path) -> Verdict:
+    try:
+        found = read(path)
+    except Refused:
+        return "refused"
+    return "equal" if found == ours(table) else "differs"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_hudi_rs(shape: Shape, make: Maker) -> None:
+    assert verdict(shape.build(make), hudi_rs, make.root) == shape.hudi_rs
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_hudis_spark_reader(shape: Shape, make: Maker, spark: HudiSpark) -> None:
+    assert verdict(shape.build(make), spark.read, make.root) == shape.spark
+
+
+def test_the_page_lists_these_shapes_and_verdicts() -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+    for shape in SHAPES:
+        assert f"| {shape.title} | {shape.hudi_rs} | {shape.spark} | {shape.why} |" in lines
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=lambda value: str(value))
+def test_random_histories_in_hudi_rs(make: Maker, seed: int, name: str, ordering: str | None, ties: bool) -> None:
+    table = write_history(make, seed, ordering, ties)
+    assert hudi_rs(make.root) == ours(table)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=lambda value: str(value))
+def test_random_histories_in_spark(
+    make: Maker, spark: HudiSpark, seed: int, name: str, ordering: str | None, ties: bool
+) -> None:
+    table = write_history(make, seed, ordering, ties)
+    assert spark.read(make.root) == ours(table)
+
+
+# --- the convergence case, row by row ---------------------------------------------------------------------------------
+
+CONVERGED = {"k0": 3, "k1": 3, "k3": 2, "k4": 3, "k7": 1, "k8": 1, "k9": 1}
+"""B began last, so its rows stand and its deletes hold; A's other rows and deletes count as well."""
+
+
+def numbers(found: Rows) -> dict[str, object]:
+    return {key: row["n"] for (_, key), row in found.items()}
+
+
+def test_the_later_writer_stands_although_it_was_compacted_before_the_earlier_one_ended(make: Maker) -> None:
+    table = convergence(make)
+    assert numbers(ours(table)) == numbers(hudi_rs(make.root)) == CONVERGED
+
+
+@pytest.mark.spark
+def test_the_later_writer_stands_in_spark(make: Maker, spark: HudiSpark) -> None:
+    convergence(make)
+    assert numbers(spark.read(make.root)) == CONVERGED
+
+
+# --- what is refused at the door, because others could not read it ----------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["a:b", "50%41"])
+def test_partition_values_that_hudi_reads_otherwise_are_refused(make: Maker, place: str) -> None:
+    schema = pa.schema([("id", pa.string()), ("place", pa.string())])
+    table = make.create(schema, partition_by="place")
+    with pytest.raises(InvalidInputError, match="column=place"):
+        table.append(pa.table({"id": ["a"], "place": [place]}, schema))
+
+
+def test_an_ordering_column_keeps_its_type(make: Maker) -> None:
+    """Hudi compares tombstones of the old type with rows of the new one, and fails or lets the tombstone win."""
+    narrow, wide = (pa.schema([("id", pa.string()), ("n", kind)]) for kind in (pa.int32(), pa.int64()))
+    table = make.create(narrow, ordering="n")
+    with pytest.raises(SchemaMismatchError, match="keeps its type"):
+        table.upsert(pa.table({"id": ["a"], "n": [2**40]}, wide), schema_mode="merge")
+
+
+def test_an_ordered_delete_of_zero_is_no_plain_delete(make: Maker) -> None:
+    schema = pa.schema([("id", pa.string()), ("n", pa.int32())])
+    table = make.create(schema, ordering="n")
+    table.append(pa.table({"id": keys(0, 1), "n": [5, -5]}, schema))
+    table.delete(pa.table({"id": keys(0, 1), "n": [0, 0]}, schema))
+    table.upsert(pa.table({"id": keys(1), "n": [-1]}, schema))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "k0", "n": 5}]
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": keys(1), "n": [-1]}, schema))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "k0", "n": 5}]
+    table.delete(keys=keys(0), plain=True)
+    table.upsert(rows([0], -9).select(["id", "n"]))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "k0", "n": -9}]

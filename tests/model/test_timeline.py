@@ -1,0 +1,412 @@
+"""The timeline value and its segments: the clock's laws, exact round trips, and nothing lost however long it grows.
+
+The life of a table is played here by one writer at a time over a store in memory, with the real protocols; what many
+writers do to one another is the business of `tests/simulation`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdt_mor.errors import FormatError, TokenOrderError, UnsupportedVersionError, WriterExpiredError
+from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.timeline import Completion, DataFile, Pending, RolledBack, Timeline, superseded_at
+from crdt_mor.ops import lifecycle, protocol
+from crdt_mor.ops.adoption import foreign_completions
+from crdt_mor.ops.projection import Projector
+from crdt_mor.ops.protocol import Publisher, find_completion, find_tail, read_segment, version_path
+from crdt_mor.ops.steps import Nonce, Steps, run
+from crdt_mor.store.memory import MemoryStore
+
+SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
+PUBLISHER = Publisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=4)))
+NEVER = 1 << 60
+T = TypeVar("T")
+
+
+class Scene:
+    """A table in memory, and time that stands where a test puts it."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+        self.store = MemoryStore(self.now_ms)
+        self.count = 0
+        self.store.put(version_path(0), Timeline.genesis(SCHEMA).encode())
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def nonce(self) -> str:
+        self.count += 1
+        return f"n{self.count}"
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += 1
+
+    def jitter(self) -> float:
+        return 0.5
+
+    def run(self, steps: Steps[T]) -> T:
+        return run(steps, self.store, self)
+
+    def tail(self) -> Timeline:
+        return self.run(find_tail(None))
+
+    def begin(self, expiry_ms: int = NEVER) -> tuple[Timeline, Pending]:
+        return self.run(lifecycle.begin(PUBLISHER, self.tail(), expiry_ms))
+
+    def stage(self, begun: Pending, bucket: int = 0) -> DataFile:
+        file = log(begun.requested, bucket)
+        self.store.put(file.path, b"rows")
+        return file
+
+    def complete(
+        self, value: Timeline, begun: Pending, files: list[DataFile], token: tuple[str, int] | None = None
+    ) -> lifecycle.Committed:
+        return self.run(lifecycle.complete(PUBLISHER, value, begun, "UPSERT", files, token))
+
+    def commit(self, bucket: int = 0, token: tuple[str, int] | None = None) -> lifecycle.Committed:
+        value, begun = self.begin()
+        return self.complete(value, begun, [self.stage(begun, bucket)], token)
+
+    def compact(self, bucket: int) -> Timeline:
+        """A compaction of one bucket, as far as the timeline is concerned."""
+
+        def steps() -> Steps[Timeline]:
+            nonce = yield Nonce()
+
+            def schedule(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+                if any(plan.nonce == nonce for plan in tail.plans):
+                    return None
+                return tail.schedule(nonce, wall_ms, "no such plan", [("", bucket_file_id(bucket))])
+                yield
+
+            value = yield from PUBLISHER.publish(schedule)
+            (plan,) = [plan for plan in value.plans if plan.nonce == nonce]
+            file = DataFile(str(BaseFileName(bucket_file_id(bucket), WRITE_TOKEN, plan.barrier)), 1, 1)
+
+            def complete(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+                return tail.complete_plan("c", wall_ms, plan.barrier, [file]) if tail.find_plan(plan.barrier) else None
+                yield
+
+            return (yield from PUBLISHER.publish(complete, value))
+
+        return self.run(steps())
+
+    def completions(self, value: Timeline) -> list[Completion]:
+        found = [c for segment in value.segments for c in self.run(read_segment(segment))]
+        return sorted([*found, *value.completions], key=lambda c: c.completed)
+
+    def hudi(self) -> list[str]:
+        return [stat.path.rpartition("/")[2] for stat in self.store.list(PUBLISHER.projector.folder)]
+
+
+def log(requested: Instant, bucket: int = 0) -> DataFile:
+    return DataFile(str(LogFileName(bucket_file_id(bucket), requested)), 4, 1)
+
+
+def small_history(seed: int, events: int = 40) -> list[Timeline]:
+    """Random transitions under a random wall clock."""
+    chance = random.Random(seed)
+    values = [Timeline.genesis(SCHEMA)]
+    for i in range(events):
+        value, wall_ms, nonce = values[-1], chance.randrange(0, 4_000_000_000_000), f"n{i}"
+        requested = chance.choice(value.pending).requested if value.pending else None
+        barrier = chance.choice(value.plans).barrier if value.plans else None
+        match chance.randrange(8):
+            case 0 | 1 if requested:
+                token = ("app", i) if chance.random() < 0.5 else None
+                value = value.complete(nonce, wall_ms, requested, "UPSERT", [log(requested)], token)
+            case 2 if requested:
+                value = value.roll_back(nonce, wall_ms, requested)
+            case 3 if not value.plans:
+                value = value.schedule(nonce, wall_ms, "plan", [("p", bucket_file_id(0))])
+            case 4 if barrier:
+                value = value.complete_plan(nonce, wall_ms, barrier, [])
+            case 5 if barrier:
+                value = value.cancel_plan(nonce, wall_ms, barrier)
+            case 6 if value.rolled_back:
+                value = value.sweep(nonce, wall_ms, [value.rolled_back[0].requested])
+            case 7:
+                value = value.grow(nonce, wall_ms, f"{value.schema} ")
+            case _:
+                value = value.begin(nonce, wall_ms)
+        values.append(value)
+    return values
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=40)
+def test_the_clock_moves_on_by_two_milliseconds_or_more_whatever_wall_clocks_say(seed: int) -> None:
+    values = small_history(seed)
+    for before, after in itertools.pairwise(values):
+        assert after.version == before.version + 1
+        assert to_ms(after.clock) >= to_ms(before.clock) + 2
+        assert to_ms(after.clock) % 2 == 0
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=40)
+def test_requested_and_completion_times_are_unique_and_barriers_alone_are_odd(seed: int) -> None:
+    values = small_history(seed)
+    last = values[-1]
+    times = [t for c in last.completions for t in (c.requested, c.completed)]
+    times += [p.requested for p in last.pending]
+    barriers = {p.barrier for v in values for p in v.plans}
+    assert len(times) == len(set(times))
+    assert all((to_ms(t) % 2 == 1) == (t in barriers) for t in times)
+    assert all(c.requested < c.completed for c in last.completions)
+    assert [c.completed for c in last.completions] == sorted(c.completed for c in last.completions)
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=40)
+def test_json_gives_back_the_very_value(seed: int) -> None:
+    for value in small_history(seed, 20):
+        assert Timeline.decode(value.encode(), "") == value
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format":1}', b"\xff", b'{"format":1,"version":0}'])
+def test_bytes_that_are_no_timeline_are_named(data: bytes) -> None:
+    with pytest.raises(FormatError, match="file=x/y"):
+        Timeline.decode(data, "x/y")
+
+
+def test_a_newer_format_is_refused_by_number() -> None:
+    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":1', b'"format":2')
+    with pytest.raises(UnsupportedVersionError, match="format=2"):
+        Timeline.decode(data, "x")
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "COMPLETIONS_MAX", 2)
+    monkeypatch.setattr(protocol, "SEGMENTS_MAX", 2)
+    scene, chance = Scene(), random.Random(seed)
+    done: list[Completion] = []
+    begun: list[tuple[Timeline, Pending]] = []
+    for _ in range(150):
+        match chance.randrange(5):
+            case 0 | 1:
+                begun.append(scene.begin())
+            case 2 | 3 if begun:
+                value, pending = begun.pop(chance.randrange(len(begun)))
+                committed = scene.complete(value, pending, [scene.stage(pending, chance.randrange(2))])
+                assert isinstance(committed.completion, Completion)
+                done.append(committed.completion)
+            case _:
+                value = scene.compact(chance.randrange(2))
+                done.append(value.completions[-1])
+        tail = scene.tail()
+        assert scene.completions(tail) == done
+        assert tail.commit_count == len(done)
+        assert len(tail.completions) <= 3
+        assert len(tail.segments) <= 4 * (1 + len(done).bit_length())
+    for completion in done:
+        assert scene.run(find_completion(completion.requested, scene.tail())) == completion
+    check_superseded(scene, scene.tail(), done)
+
+
+def check_superseded(scene: Scene, value: Timeline, done: list[Completion]) -> None:
+    """A segment may be left out of every snapshot that it says it can be left out of."""
+    truth = superseded_at(done)
+    for segment in value.segments:
+        content = scene.run(read_segment(segment))
+        assert (segment.first, segment.last, segment.count) == (
+            content[0].completed,
+            content[-1].completed,
+            len(content),
+        )
+        if segment.superseded is not None:
+            for completion in content:
+                until = truth[completion.requested]
+                assert until is not None
+                assert until <= segment.superseded
+
+
+def test_a_commit_is_needed_until_a_later_compaction_of_each_of_its_groups_completes() -> None:
+    def commit(requested: int, completed: int, *files: DataFile, action: str = "deltacommit") -> Completion:
+        return Completion(from_ms(requested), from_ms(completed), 1, "", action, "", files)
+
+    def base(bucket: int, barrier: int) -> DataFile:
+        return DataFile(str(BaseFileName(bucket_file_id(bucket), WRITE_TOKEN, from_ms(barrier))), 1, 1)
+
+    both = commit(2, 4, log(from_ms(2), 0), log(from_ms(2), 1))
+    first = commit(5, 8, base(0, 5), action="commit")
+    late = commit(6, 10, log(from_ms(6), 0))
+    second = commit(11, 14, base(1, 11), action="commit")
+    third = commit(15, 18, base(0, 15), action="commit")
+    nothing = commit(20, 22)
+    found = superseded_at([both, first, late, second, third, nothing])
+    assert found[both.requested] == from_ms(14)
+    assert found[first.requested] == from_ms(18)
+    assert found[late.requested] == from_ms(18)
+    assert found[second.requested] is found[third.requested] is None
+    assert found[nothing.requested] == EPOCH
+
+
+def test_a_commit_that_replaced_file_groups_is_needed_for_ever() -> None:
+    done = Completion(from_ms(2), from_ms(4), 1, "", "replacecommit", "DELETE_PARTITION", (), (("p", "g"),))
+    assert superseded_at([done]) == {from_ms(2): None}
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_token_gives_the_earlier_commit_and_leaves_nothing_behind() -> None:
+    scene = Scene()
+    first = scene.commit(token=("app", 7))
+    again = scene.commit(token=("app", 7))
+    assert again.repeated
+    assert again.completion.requested == first.completion.requested
+    assert scene.tail().commit_count == 1
+    assert len(scene.store.walk("")) == 1
+
+
+def test_a_token_below_the_last_one_raises_and_other_applications_do_not_mind() -> None:
+    scene = Scene()
+    scene.commit(token=("app", 7))
+    with pytest.raises(TokenOrderError, match="last=7"):
+        scene.commit(token=("app", 6))
+    assert not scene.commit(token=("other", 1)).repeated
+    assert not scene.commit(token=("app", 8)).repeated
+    assert [(t.application, t.number) for t in scene.tail().tokens] == [("other", 1), ("app", 8)]
+
+
+def test_a_writer_that_was_given_up_hears_of_it_and_cannot_commit() -> None:
+    scene = Scene()
+    value, begun = scene.begin()
+    file = scene.stage(begun)
+    scene.ms += 100_000
+    scene.begin(expiry_ms=50_000)
+    with pytest.raises(WriterExpiredError):
+        scene.complete(value, begun, [file])
+    assert scene.store.read(file.path) is None
+    assert begun.requested not in "".join(scene.hudi())
+
+
+# --- sweeping ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_given_up_instant_is_forgotten_only_once_a_listing_shows_nothing_of_it() -> None:
+    scene = Scene()
+    value, begun = scene.begin()
+    scene.run(lifecycle.give_up(PUBLISHER, value, begun.requested, None))
+    file = scene.stage(begun)  # a writer that wakes up too late
+    swept = scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    assert [r.requested for r in swept.rolled_back] == [begun.requested]
+    assert scene.store.read(file.path) is None
+    swept = scene.run(lifecycle.sweep(PUBLISHER, swept))
+    assert swept.rolled_back == ()
+    scene.stage(begun)  # later still: nobody knows the instant any more, and by that it is recognised
+    scene.run(lifecycle.sweep(PUBLISHER, swept))
+    assert scene.store.read(file.path) is None
+
+
+def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() -> None:
+    scene = Scene()
+    value, begun = scene.begin()
+    scene.run(lifecycle.give_up(PUBLISHER, value, begun.requested, None))
+    for _ in range(2):
+        scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    for path, data in scene.run(PUBLISHER.projector.files(value)):
+        scene.store.put(path, data)
+    assert scene.hudi()
+    scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    assert scene.hudi() == []
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_nothing_of_a_commit_a_pending_write_or_hudi_is_swept(sealed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if sealed:
+        monkeypatch.setattr(protocol, "COMPLETIONS_MAX", 1)
+    scene = Scene()
+    for bucket in range(3):
+        scene.commit(bucket)
+    _, begun = scene.begin()
+    scene.stage(begun)
+    hudis = from_ms(scene.ms - 1_001)  # before the table's clock, and unknown to it
+    put_hudi(scene, hudis, completed=False)
+    before = {s.path for s in scene.store.walk("")}, scene.hudi()
+    for _ in range(2):
+        scene.ms += 70_000
+        scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    assert ({s.path for s in scene.store.walk("")}, scene.hudi()) == before
+
+
+# --- adoption ---------------------------------------------------------------------------------------------------------
+
+
+def put_hudi(scene: Scene, requested: Instant, *, completed: bool) -> DataFile:
+    """What Hudi leaves of a write, complete or under way."""
+    file = log(requested)
+    folder = PUBLISHER.projector.folder
+    stat = WriteStat(file_id=bucket_file_id(0), path=file.path, num_writes=1, file_size_in_bytes=4)
+    scene.store.put(f"{folder}/{requested}.deltacommit.requested", b"")
+    scene.store.put(f"{folder}/{requested}.deltacommit.inflight", encode_commit(CommitMetadata({}, "UPSERT", {})))
+    scene.store.put(file.path, b"rows")
+    if completed:
+        done = from_ms(to_ms(requested) + 10)
+        scene.store.put(
+            f"{folder}/{requested}_{done}.deltacommit", encode_commit(CommitMetadata({"": [stat]}, "UPSERT", {}))
+        )
+    return file
+
+
+def test_what_hudi_wrote_is_adopted_once_and_the_clock_moves_past_it() -> None:
+    scene = Scene()
+    scene.commit()
+    ahead = from_ms(scene.ms + 500_000)
+    file = put_hudi(scene, ahead, completed=True)
+    value = scene.run(lifecycle.adopt(PUBLISHER, scene.tail()))
+    (adopted,) = [c for c in value.completions if c.adopted]
+    assert (adopted.requested, [f.path for f in adopted.files], adopted.version) == (ahead, [file.path], value.version)
+    assert value.clock > adopted.completed
+    assert scene.run(lifecycle.adopt(PUBLISHER, value)) == value
+    scene.run(lifecycle.sweep(PUBLISHER, value))
+    assert scene.store.read(file.path) is not None
+
+
+def test_our_own_files_pending_ones_and_given_up_ones_are_never_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "COMPLETIONS_MAX", 2)
+    scene = Scene()
+    values = [scene.commit().value for _ in range(5)]
+    put_hudi(scene, from_ms(scene.ms + 9_001), completed=False)
+    # An older value sees commits in the directory that it does not know; they bear our key.
+    assert scene.run(foreign_completions(PUBLISHER.projector, values[2])).completions == ()
+    value, begun = scene.begin()
+    value = scene.run(lifecycle.give_up(PUBLISHER, value, begun.requested, None))
+    put_hudi(scene, begun.requested, completed=True)
+    assert value.find_rolled_back(begun.requested) == RolledBack(begun.requested, begun.nonce, value.version)
+    assert scene.run(lifecycle.adopt(PUBLISHER, value)) == value
+
+
+def test_adopted_instants_in_segments_are_not_adopted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "COMPLETIONS_MAX", 1)
+    scene = Scene()
+    put_hudi(scene, from_ms(scene.ms - 5_000), completed=True)
+    value = scene.run(lifecycle.adopt(PUBLISHER, scene.tail()))
+    for _ in range(3):
+        value = scene.commit().value
+    assert scene.run(lifecycle.adopt(PUBLISHER, value)) == value
+    assert sum(c.adopted for c in scene.completions(value)) == 1

@@ -1,0 +1,235 @@
+"""Compaction: plans are frozen, anybody may execute them, stragglers neither stop it nor lose, and no answer changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Commit, InvalidInputError, Table, Transaction
+from crdt_mor.ops import compact
+from payloads import PartialUpdate
+from tests.table.conftest import Make
+from tests.table.helpers import Row, data_files, frame, rows
+
+MERGES: dict[str, dict[str, Any]] = {
+    "latest": {},
+    "ordering": {"ordering": "n"},
+    "partial": {"merge": PartialUpdate()},
+}
+
+
+@pytest.fixture(params=MERGES)
+def table(make: Make, request: pytest.FixtureRequest) -> Table:
+    """A table of each merge: the first is compacted in the first form, the others in the second."""
+    return make(**MERGES[request.param])
+
+
+def remove(table: Table, key: str) -> Commit:
+    return table.delete(keys=[key], plain=True)
+
+
+def every_answer(table: Table, commits: list[Commit]) -> list[list[Row]]:
+    return [rows(table), *(rows(table, as_of=commit) for commit in commits)]
+
+
+def open_write(table: Table, *writes: Row) -> Transaction:
+    tx = table.transaction()
+    tx.__enter__()
+    tx.upsert(frame(*writes))
+    return tx
+
+
+def close(tx: Transaction) -> Commit:
+    tx.__exit__(None, None, None)
+    assert tx.commit is not None
+    return tx.commit
+
+
+def kinds(table: Table) -> list[str]:
+    return sorted(set(table.inspect.files()["kind"].to_pylist()))
+
+
+def test_compaction_folds_logs_into_base_files_and_changes_no_answer(table: Table) -> None:
+    commits = [table.upsert(frame(("a", "x", i), (f"k{i}", "x", i))) for i in range(4)]
+    commits.append(remove(table, "k1"))
+    before = every_answer(table, commits)
+    done = table.maintenance.compact()
+    assert len(done) == 1
+    assert (done[0].file_groups, done[0].rows, done[0].carried) == (4, 4, 0)
+    assert kinds(table) == ["base"]
+    assert every_answer(table, commits) == before
+    assert table.maintenance.compact() == [], "there is nothing left to do"
+    commits.append(table.upsert(frame(("a", "y", 9))))
+    before = every_answer(table, commits)
+    assert table.maintenance.compact()[0].file_groups == 1
+    assert every_answer(table, commits) == before
+
+
+def test_a_straggler_never_stops_compaction_never_loses_a_row_and_never_wins_late(table: Table) -> None:
+    commits = [table.upsert(frame(("a", "first", 1), ("b", "first", 1)))]
+    straggler = open_write(table, ("a", "straggler", 5), ("own", "straggler", 5))
+    commits.append(table.upsert(frame(("a", "newer", 6))))
+    commits.append(remove(table, "b"))
+    for again in (False, True):
+        before = every_answer(table, commits)
+        done = table.maintenance.compact()
+        assert len(done) == 1
+        assert again or done[0].carried > 0, "what the straggler could still change is carried"
+        assert every_answer(table, commits) == before
+        commits.append(table.upsert(frame(("c", "x", len(commits)))))
+    commits.append(close(straggler))
+    before = every_answer(table, commits)
+    assert rows(table, "id", "region", filter="id <> 'c'") == [("a", "newer"), ("own", "straggler")]
+    done = table.maintenance.compact()
+    assert done[0].carried == 0, "nothing is pending any more, so it comes to rest"
+    assert kinds(table) == ["base"]
+    assert every_answer(table, commits) == before
+
+
+def test_a_carry_does_not_grow_with_the_number_of_commits(table: Table) -> None:
+    straggler = open_write(table, ("s", "x", 1))
+    carried = []
+    for i in range(4):
+        for j in range(3):
+            table.upsert(frame(("a", "x", 10 * i + j), ("b", "x", 10 * i + j)))
+        remove(table, "b")
+        carried.append(table.maintenance.compact()[0].carried)
+    assert len(set(carried)) == 1
+    close(straggler)
+    assert rows(table, "id", "n") == [("a", 32), ("s", 1)]
+
+
+def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, path: str) -> None:
+    straggler = open_write(table, ("a", "straggler", 2))
+    commits = [table.upsert(frame(("a", "x", 1), ("b", "x", 1)))]
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    assert len(plan.pending) == 1
+    commits += [table.upsert(frame(("a", "later", 3))), remove(table, "b"), close(straggler)]
+    commits.append(table.upsert(frame(("d", "x", 1)).append_column("new", pa.array([1])), schema_mode="merge"))
+    before = every_answer(table, commits)
+    other = Table.open(path)
+    assert other.maintenance.open_plans() == [plan]
+    files = compact.execute(other._session, plan)
+    assert every_answer(table, commits) == before, "outputs are invisible until the plan completes"
+    assert table.maintenance.compact(plan)[0].barrier == plan.barrier
+    assert every_answer(table, commits) == before
+    assert {file.path for file in files} <= data_files(path)
+    assert every_answer(other, commits) == before
+
+
+def test_several_executors_on_one_plan_write_the_same_files_and_the_first_completes(table: Table, path: str) -> None:
+    commits = [table.upsert(frame(("a", "x", i), ("b", "x", i))) for i in range(3)]
+    straggler = open_write(table, ("a", "straggler", 0))
+    commits.append(table.upsert(frame(("a", "y", 9))))
+    before = every_answer(table, commits)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    workers = [Table.open(path) for _ in range(3)]
+    outputs = [compact.execute(worker._session, plan) for worker in workers]
+    assert outputs[0] == outputs[1] == outputs[2]
+    done = [worker.maintenance.compact(plan) for worker in workers]
+    assert done[0] == done[1] == done[2]
+    after = data_files(path)
+    assert Table.open(path).maintenance.compact(plan) == done[0], "hours later, and still the same"
+    assert data_files(path) == after
+    assert [o for o in table.inspect.timeline()["operation"].to_pylist() if o == "COMPACT"] == ["COMPACT"]
+    assert every_answer(table, commits) == before
+    close(straggler)
+
+
+def test_a_file_group_is_in_one_open_plan_at_most_and_the_oldest_plan_goes_first(table: Table) -> None:
+    table.upsert(frame(("a", "x", 1)))
+    first = table.maintenance.plan_compaction()
+    table.upsert(frame(*((f"k{i}", "x", 1) for i in range(8))))
+    second = table.maintenance.plan_compaction()
+    assert first is not None
+    assert second is not None
+    groups = [{(g.partition, g.file_id) for g in plan.groups} for plan in (first, second)]
+    assert not groups[0] & groups[1]
+    assert table.maintenance.plan_compaction() is None
+    done = table.maintenance.compact()
+    assert [c.barrier for c in done][:2] == [first.barrier, second.barrier]
+    assert len(rows(table)) == 9
+
+
+def test_a_plan_waits_for_as_many_log_files_as_it_is_told(make: Make) -> None:
+    table = make(buckets=1)
+    for i in range(3):
+        assert table.maintenance.plan_compaction(log_files_min=3) is None
+        table.upsert(frame(("a", "x", i)))
+    assert table.maintenance.compact(log_files_min=3)[0].rows == 1
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        table.maintenance.compact(log_files_min=0)
+
+
+def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table: Table, path: str) -> None:
+    commits = [table.upsert(frame(("a", "x", 1)))]
+    before = every_answer(table, commits)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    compact.execute(table._session, plan)
+    assert Table.open(path).maintenance.cancel(plan.barrier)
+    assert not table.maintenance.cancel("20240101000000001"), "no such plan"
+    assert table.maintenance.compact(plan) == []
+    assert every_answer(table, commits) == before
+    assert table.maintenance.open_plans() == []
+    assert table.maintenance.compact()[0].rows == 1
+    assert every_answer(table, commits) == before
+
+
+def test_a_fold_that_leaves_no_row_still_opens_a_slice(table: Table) -> None:
+    commits = [table.upsert(frame(("a", "x", 1))), remove(table, "a")]
+    before = every_answer(table, commits)
+    assert table.maintenance.compact()[0].rows == 0
+    assert every_answer(table, commits) == before
+    assert table.scan().count() == 0
+    table.upsert(frame(("a", "y", 0)))
+    assert rows(table, "region") == [("y",)]
+
+
+def test_a_winning_tombstone_is_carried_through_every_compaction(make: Make) -> None:
+    table = make(ordering="n")
+    table.upsert(frame(("a", "x", 5)))
+    table.delete(frame(("a", None, 7)))
+    for _ in range(3):
+        table.maintenance.compact()
+        table.upsert(frame(("a", "older event", 6), ("other", "x", 1)))
+        assert rows(table, "id") == [("other",)]
+    table.upsert(frame(("a", "newer event", 8)))
+    assert rows(table, "id", "n") == [("a", 8), ("other", 1)]
+
+
+@pytest.mark.parametrize("form", MERGES)
+def test_compaction_is_right_beside_writers_that_end_in_any_order(make: Make, form: str) -> None:
+    table = make(buckets=1, **MERGES[form])
+    commits: list[Commit] = []
+    writers = [open_write(table, ("all", f"w{i}", 1), (f"own{i}", f"w{i}", 1)) for i in range(4)]
+    for i in (2, 0, 3, 1):
+        commits.append(close(writers[i]))
+        before = every_answer(table, commits)
+        table.maintenance.compact()
+        assert every_answer(table, commits) == before
+    assert rows(table, "region", filter="id = 'all'") == [("w3",)]
+    assert table.scan().count() == 5
+    assert kinds(table) == ["base"]
+
+
+def test_a_reader_with_an_older_view_still_finds_its_files(table: Table) -> None:
+    table.upsert(frame(("a", "x", 1)))
+    scan = table.scan()
+    table.upsert(frame(("a", "y", 2)))
+    table.maintenance.compact()
+    assert scan.to_arrow()["region"].to_pylist() == ["x"]
+
+
+def test_partitions_are_compacted_each_by_itself(make: Make, path: str) -> None:
+    table = make(partition_by="region", buckets=2)
+    table.upsert(frame(*((f"k{i}", region, i) for i in range(6) for region in ("eu", "us"))))
+    before = rows(table)
+    assert table.maintenance.compact()[0].file_groups == 4
+    assert rows(table) == before
+    assert {str(Path(name).parent) for name in data_files(path)} == {"region=eu", "region=us"}

@@ -1,0 +1,116 @@
+"""What users may rely on, pinned: names, signatures, exceptions. A change here is a change of the product."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+import crdt_mor
+import payloads
+from crdt_mor import errors
+
+PUBLIC = """
+ClockError Commit CommitUnknownError Compacted CrdtMorError FormatError FutureSnapshotError InvalidInputError Payload
+Scan SchemaMismatchError SnapshotExpiredError StorageUnavailableError Table TableExistsError TableNotFoundError
+TokenOrderError Transaction UnsupportedFeatureError UnsupportedVersionError WriterExpiredError
+""".split()
+
+SIGNATURES = {
+    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge name exist_ok writer_expiry "
+    "environment",
+    "Table.open": "uri * writer_expiry environment",
+    "Table.append": "self data * schema_mode token",
+    "Table.upsert": "self data * schema_mode token",
+    "Table.delete": "self data * keys filter plain token",
+    "Table.transaction": "self * token",
+    "Table.scan": "self * columns filter as_of meta",
+    "Table.refresh": "self",
+    "Transaction.append": "self data * schema_mode",
+    "Transaction.upsert": "self data * schema_mode",
+    "Transaction.delete": "self data * keys filter plain",
+    "Transaction.scan": "self * columns filter meta",
+    "Scan.count": "self",
+    "Scan.to_arrow": "self",
+    "Scan.to_polars": "self",
+    "Scan.to_pandas": "self",
+    "Scan.to_reader": "self",
+}
+MEMBERS = {
+    "Table": "append config create delete inspect maintenance open refresh scan schema transaction upsert version",
+    "Transaction": "append delete scan upsert",
+    "Scan": "as_of count schema to_arrow to_pandas to_polars to_reader version",
+}
+FIELDS = {
+    "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],
+    "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried"],
+}
+BASES = {
+    "TableNotFoundError": FileNotFoundError,
+    "TableExistsError": FileExistsError,
+    "InvalidInputError": ValueError,
+    "SchemaMismatchError": ValueError,
+    "FutureSnapshotError": ValueError,
+    "TokenOrderError": ValueError,
+    "UnsupportedVersionError": crdt_mor.FormatError,
+}
+
+
+def member(path: str) -> object:
+    found: object = crdt_mor
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def test_the_names_are_these_and_no_more() -> None:
+    assert sorted(crdt_mor.__all__) == crdt_mor.__all__ == PUBLIC
+    assert "PartialUpdate" in payloads.__all__
+
+
+@pytest.mark.parametrize("path", SIGNATURES)
+def test_parameters_are_named_and_ordered_like_this(path: str) -> None:
+    words = []
+    parameters = inspect.signature(member(path)).parameters.values()  # type: ignore[arg-type]
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in words:
+            words.append("*")
+        words.append(parameter.name)
+    expected = SIGNATURES[path].split()
+    assert [word for word in words if word != "cls"] == expected
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_methods_and_properties_are_these(name: str) -> None:
+    cls = member(name)
+    assert sorted(n for n in vars(cls) if not n.startswith("_")) == MEMBERS[name].split()
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_results_are_frozen_values_with_these_fields(name: str) -> None:
+    cls = member(name)
+    assert isinstance(cls, type)
+    assert dataclasses.is_dataclass(cls)
+    assert [field.name for field in dataclasses.fields(cls)] == FIELDS[name]
+    assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_every_exception_is_public_ours_and_a_kind_of_what_python_users_catch() -> None:
+    ours = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.CrdtMorError)]
+    assert {c.__name__ for c in ours} <= set(PUBLIC)
+    for name, base in BASES.items():
+        assert issubclass(getattr(crdt_mor, name), base)
+
+
+def test_the_tree_of_exceptions_in_the_docs_names_each_of_them() -> None:
+    assert errors.__doc__ is not None
+    named = set(re.findall(r"\b\w+Error\b", errors.__doc__))
+    ours = {c.__name__ for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.CrdtMorError)}
+    assert ours <= named
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, *SIGNATURES])
+def test_everything_public_says_what_it_is(name: str) -> None:
+    assert inspect.getdoc(member(name))
