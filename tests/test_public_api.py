@@ -12,11 +12,12 @@ import crdt_mor
 import payloads
 from crdt_mor import errors
 
-PUBLIC = """
-ClockError Commit CommitUnknownError Compacted CrdtMorError FormatError FutureSnapshotError InvalidInputError Payload
-Scan SchemaMismatchError SnapshotExpiredError StorageUnavailableError Table TableExistsError TableNotFoundError
-TokenOrderError Transaction UnsupportedFeatureError UnsupportedVersionError WriterExpiredError
-""".split()
+PUBLIC = [
+    "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError", "FormatError", "FutureSnapshotError",
+    "InvalidInputError", "Payload", "Scan", "SchemaMismatchError", "SnapshotExpiredError", "StorageUnavailableError",
+    "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction", "UnsupportedFeatureError",
+    "UnsupportedVersionError", "WriterExpiredError",
+]  # fmt: skip
 
 SIGNATURES = {
     "Table.create": "uri schema * key ordering partition_by hive_style buckets merge name exist_ok writer_expiry "

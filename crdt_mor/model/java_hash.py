@@ -161,6 +161,7 @@ def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets)
 # --- one at a time ------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1 << 16)  # the parts of composite keys repeat
 def string_hash(text: str) -> int:
     """`String.hashCode`, unsigned."""
     result = 0

@@ -147,7 +147,10 @@ class KeySpec:
     def _path_rules(self, values: pa.Array, prefix: str) -> list[tuple[pa.Array, str]]:
         room = _NAME_BYTES_MAX - len(prefix)
         rules = [
-            (pc.match_substring_regex(values, _UNSAFE_IN_PATH), "a /, :, control character or % with two hex digits cannot stand in a directory that Hudi reads"),
+            (
+                pc.match_substring_regex(values, _UNSAFE_IN_PATH),
+                "a /, :, control character or % with two hex digits cannot stand in a directory that Hudi reads",
+            ),
             (pc.equal(values, DEFAULT_PARTITION), f"{DEFAULT_PARTITION} stands for a missing partition value"),
             (pc.greater(pc.binary_length(values), room), "a partition value this long is no directory"),
         ]

@@ -147,7 +147,10 @@ class Snapshot:
         return TableSchema.from_json(self.value.schema)
 
     def frames(self, select: Sequence[str], predicate: pl.Expr | None) -> Iterator[pl.DataFrame]:
-        """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side."""
+        """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side.
+
+        Partitions of which the predicate says alone that it holds for none of their rows are never opened.
+        """
         config = self.session.config
         rule = merge_rule(config.merge)
         columns = kernel_columns(self.value.schema, key_column(config))
@@ -157,8 +160,21 @@ class Snapshot:
             with naming_damage(self.session.store, found):
                 return list(kernel.merge(opened, rule, columns, select=select, predicate=predicate))
 
-        for frames in in_threads(merged, self.slices):
+        for frames in in_threads(merged, self._that_may_hold(predicate, columns)):
             yield from frames
+
+    def _that_may_hold(self, predicate: pl.Expr | None, columns: Columns) -> Sequence[FileSlice]:
+        """The slices of partitions that the predicate does not rule out by partition columns alone."""
+        key = self.session.config.key
+        named = set(predicate.meta.root_names()) if predicate is not None else set()
+        if predicate is None or not named or not named <= set(key.partition_fields):
+            return self.slices
+        stored, holds = self.schema.stored, {}
+        for partition in {found.partition for found in self.slices}:
+            values = {n: v for n, v in key.partition_values(partition, stored).items() if n in named}
+            row = pl.DataFrame({n: [v] for n, v in values.items()}, schema={n: columns.stored[n] for n in values})
+            holds[partition] = len(values) < len(named) or row.filter(predicate).height > 0
+        return [found for found in self.slices if holds[found.partition]]
 
     def count(self) -> int:
         """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""

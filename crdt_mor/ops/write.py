@@ -128,8 +128,8 @@ class Write:
         ordering = self.config.merge.ordering
         if ordering and self._schema.grow(schema).select([ordering]).stored != self._schema.select([ordering]).stored:
             raise SchemaMismatchError(
-                "an ordering column keeps its type: Hudi's readers compare the values of older deletes with newer rows, "
-                f"and only values of one type. Cast the data. column={ordering!r}"
+                "an ordering column keeps its type: Hudi's readers compare values of older deletes with newer rows, "
+                f"and only values of one type: cast the data. column={ordering!r}"
             )
         grown = self.session.remember(self.session.run(lifecycle.grow(self.session.publisher, self.value, schema)))
         # Columns that others have added since this write began are not asked for: nobody aborts because of others.
@@ -297,7 +297,7 @@ def require_no_metadata_table(config: TableConfig) -> None:
     """Raise where Hudi's readers would not find what we write, be it a commit or a compaction."""
     if config.metadata_partitions:
         raise InvalidInputError(
-            "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell Hudi's "
+            "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell its "
             "writers hoodie.metadata.enable=false, and remove it with Hudi: call delete_metadata_table(table => ...). "
             f"metadata={list(config.metadata_partitions)}"
         )

@@ -188,13 +188,20 @@ ORDERINGS = [
 ]
 
 
+def as_hudi_compares(ordering: pa.Array) -> pa.Array:
+    """Dates and timestamps are written as the numbers that Hudi's Spark reader compares them with."""
+    if pa.types.is_date32(ordering.type):
+        return ordering.cast(pa.int32())
+    return ordering.cast(pa.int64()) if pa.types.is_timestamp(ordering.type) else ordering
+
+
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda array: str(array.type))
 def test_an_ordering_value_of_each_type_comes_back_typed(ordering: pa.Array) -> None:
     for values in (ordering, ordering.slice(1)):
         keys = [f"key-{index}" for index in range(len(values))]
         table = deletes_of(keys, values)
         assert table["record_key"].to_pylist() == keys
-        assert table["ordering"].combine_chunks().equals(values)
+        assert table["ordering"].combine_chunks().equals(as_hudi_compares(values))
 
 
 def test_decimal_ordering_values_are_javas_big_integers() -> None:
@@ -213,11 +220,15 @@ def test_decimal_ordering_values_are_javas_big_integers() -> None:
         delete_block(T1, SCHEMA, ["a"], "", pa.array([decimal.Decimal(10) ** 20], pa.decimal128(38, 2)))
 
 
-def test_a_plain_delete_has_a_null_ordering_value() -> None:
+def test_a_plain_delete_has_hudis_natural_order_and_an_ordered_zero_is_told_from_it() -> None:
     for plain in (None, pa.nulls(2)):
-        table = deletes_of(["a", "b"], plain)
-        assert table["record_key"].to_pylist() == ["a", "b"]
-        assert table["ordering"].type == pa.null()
+        block = only(delete_block(T1, SCHEMA, ["a", "b"], "", plain))
+        assert decode_deletes(block).to_pydict() == {"record_key": ["a", "b"], "ordering": [0, 0]}
+        assert decode_deletes(block)["ordering"].type == pa.int32()
+        assert not block.ordered
+    block = only(delete_block(T1, SCHEMA, ["a"], "", pa.array([0], pa.int32())))
+    assert block.ordered
+    assert json.loads(block.schema) == json.loads(SCHEMA) | {"crdt_mor.ordered": True}
 
 
 def test_integer_zero_stays_zero_and_the_caller_decides_what_it_means() -> None:
@@ -228,7 +239,7 @@ def test_integer_zero_stays_zero_and_the_caller_decides_what_it_means() -> None:
 def test_plain_and_ordered_deletes_mix_in_one_block(ordering: pa.Array) -> None:
     mixed = pa.concat_arrays([pa.nulls(1, ordering.type), ordering, pa.nulls(2, ordering.type)])
     table = deletes_of([str(index) for index in range(6)], mixed)
-    assert table["ordering"].combine_chunks().equals(mixed)
+    assert table["ordering"].combine_chunks().equals(as_hudi_compares(mixed))
 
 
 def test_an_ordering_type_without_a_wrapper_is_refused_by_name() -> None:

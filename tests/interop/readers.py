@@ -24,7 +24,7 @@ Rows = dict[tuple[str, str], dict[str, object]]
 """Rows by partition path and record key."""
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818  an answer, like the rows are
     """The reader does not read the table."""
 
 

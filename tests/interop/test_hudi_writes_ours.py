@@ -6,6 +6,7 @@ What Hudi's writers do is forged here from our own bytes, so that it needs no Ja
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.format import properties
-from crdt_mor.format.commit import decode_commit, encode_commit
+from crdt_mor.format.commit import CommitMetadata, decode_commit, encode_commit
 from crdt_mor.model.config import handover_properties
+from crdt_mor.ops.projection import OWN_KEY
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import SCHEMA, Maker, keys, rows
 
@@ -37,7 +39,6 @@ def hudi_upserts(root: Path, data: pa.Table, file_id: str | None = None) -> None
             continue
         content, target = path.read_bytes(), str(name)
         if name.suffix == ".deltacommit":
-            target = str(name)
             content = encode_commit(_as_hudis(decode_commit(content, target), file_id))
         elif ".log." in name.name and file_id:
             target = str(name).replace(name.name[1:37] + "-0", file_id)
@@ -47,23 +48,21 @@ def hudi_upserts(root: Path, data: pa.Table, file_id: str | None = None) -> None
     shutil.rmtree(copy)
 
 
-def _as_hudis(commit: object, file_id: str | None) -> object:
-    from dataclasses import replace
-
+def _as_hudis(commit: CommitMetadata, file_id: str | None) -> CommitMetadata:
     stats = {
         partition: [
             replace(
                 stat,
                 file_id=file_id or stat.file_id,
                 path=stat.path.replace(stat.file_id, file_id or stat.file_id),
-                log_files=tuple(log.replace(stat.file_id, file_id or stat.file_id) for log in stat.log_files),
+                log_files=tuple(log.replace(stat.file_id, file_id or stat.file_id) for log in stat.log_files or ()),
             )
             for stat in found
         ]
-        for partition, found in commit.stats.items()  # type: ignore[attr-defined]
+        for partition, found in commit.stats.items()
     }
-    extra = {name: text for name, text in commit.extra.items() if name != "crdt_mor"}  # type: ignore[attr-defined]
-    return replace(commit, stats=stats, extra=extra)  # type: ignore[type-var]
+    extra = {name: text for name, text in commit.extra.items() if name != OWN_KEY}
+    return replace(commit, stats=stats, extra=extra)
 
 
 def test_a_commit_of_hudis_is_met_in_memory_and_adopted_by_the_next_write(make: Maker) -> None:
@@ -96,7 +95,7 @@ def test_a_file_group_outside_the_bucket_index_is_read_but_the_table_not_written
     table = Table.open(make.root)
     assert numbers(table) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
     for _ in range(2):
-        with pytest.raises(InvalidInputError, match="hoodie.index.type=BUCKET"):
+        with pytest.raises(InvalidInputError, match=r"hoodie\.index\.type=BUCKET"):
             table.upsert(rows([50], 3))
     assert numbers(Table.open(make.root)) == {"k0": 1, "k1": 1, "k2": 1, "k50": 2}
     copy = Table.create(make.root.with_name("copied"), SCHEMA, key="id")
@@ -167,7 +166,8 @@ def test_hudis_own_compaction_of_our_table(make: Maker, spark: HudiSpark) -> Non
     table.upsert(rows([0, 1], 2))
     table.delete(keys=keys(2))
     expected = numbers(table)
-    options = "hoodie.datasource.write.recordkey.field=id,hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    settings = ["datasource.write.recordkey.field=id", "metadata.enable=false", "compact.inline.max.delta.commits=1"]
+    options = ",".join(f"hoodie.{setting}" for setting in settings)
     done = spark.sql(f"call run_compaction(op => 'scheduleAndExecute', path => '{make.root}', options => '{options}')")
     assert done
     table.refresh()

@@ -1,4 +1,4 @@
-"""hudi-rs 0.5 and Hudi's own Spark reader see our rows in the tables that we write, or refuse, as `docs/interop.md` says.
+"""hudi-rs 0.5 and Hudi's own Spark reader see our rows in tables that we write, or refuse, as `docs/interop.md` says.
 
 A reader that says something else than that page is a failure in either direction.
 """
@@ -47,7 +47,7 @@ def test_the_page_lists_these_shapes_and_verdicts() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=lambda value: str(value))
+@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=str)
 def test_random_histories_in_hudi_rs(make: Maker, seed: int, name: str, ordering: str | None, ties: bool) -> None:
     table = write_history(make, seed, ordering, ties)
     assert hudi_rs(make.root) == ours(table)
@@ -55,7 +55,7 @@ def test_random_histories_in_hudi_rs(make: Maker, seed: int, name: str, ordering
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(100, 110))
-@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=lambda value: str(value))
+@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=str)
 def test_random_histories_in_spark(
     make: Maker, spark: HudiSpark, seed: int, name: str, ordering: str | None, ties: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""Compaction: plans are frozen, anybody may execute them, stragglers neither stop it nor lose, and no answer changes."""
+"""Compaction: plans are frozen, anybody may execute them, stragglers neither stop it nor lose; no answer changes."""
 
 from __future__ import annotations
 

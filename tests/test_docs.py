@@ -1,0 +1,60 @@
+"""The documents say what is true: their examples run, their links lead somewhere, their commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+import crdt_mor
+
+REPO = Path(__file__).parents[1]
+DOCUMENTS = sorted([*REPO.glob("*.md"), *REPO.glob("docs/*.md"), *REPO.glob("benches/*.md")])
+README = (REPO / "README.md").read_text()
+
+
+def test_the_example_of_the_readme_runs_and_means_what_it_says(
+    fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fast_path)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    table, commit = names["table"], names["commit"]
+    assert isinstance(table, crdt_mor.Table)
+    assert isinstance(commit, crdt_mor.Commit)
+    assert sorted(table.scan(columns=["id", "views"], filter="views > 1").to_polars().rows()) == [("b", 2), ("c", 3)]
+    assert table.scan(as_of=commit).to_polars().height == 2
+    scan = table.scan()
+    assert isinstance(scan, crdt_mor.Scan)
+    query = re.search(r'duckdb\.sql\("(.*?)"\)', README)
+    assert query is not None
+    assert duckdb.sql(query[1]).fetchall() == [(5,)]
+    again = [table.upsert(pl.DataFrame({"id": ["d"], "views": [1], "day": ["x"]}), token=("nightly-load", 17))] * 2
+    assert again[0].requested_at == again[1].requested_at
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(REPO)))
+def test_links_to_files_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", document.read_text())
+    broken = [link for link in links if "://" not in link and not (document.parent / link).exists()]
+    assert not broken
+
+
+def test_every_command_of_make_that_the_readme_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"^make ([a-z-]+)", README, re.MULTILINE))
+    assert named
+    assert named <= targets
+
+
+def test_the_changelog_knows_this_version() -> None:
+    version = re.search(r'^version = "(.*)"', (REPO / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    changelog = (REPO / "CHANGELOG.md").read_text()
+    assert version[1] in changelog or "Unreleased" in changelog
