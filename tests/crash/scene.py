@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -70,10 +71,22 @@ class Scene:
     def wait_for(self, what: str, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + patience_s
         while not condition():
-            assert time.monotonic() < deadline, f"no {what} after {patience_s} s"
+            assert time.monotonic() < deadline, f"no {what} after {patience_s} s\n{self.where_they_are()}"
             for name, worker in self.workers.items():
                 assert worker.poll() in (None, 0), f"{name}: {(self.folder / f'{name}.err').read_text()}"
             time.sleep(0.005)
+
+    def where_they_are(self) -> str:
+        """The stacks and the last lines of all workers."""
+        for worker in self.workers.values():
+            worker.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        found = []
+        for name in self.workers:
+            errors = self.folder / f"{name}.err"
+            found.append(f"{name}: {self.log(name)[-3:]}\n{errors.read_text()}")
+            errors.write_text("")
+        return "\n".join(found)
 
     # --- what must hold -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@ on where that one ended, and so repeats the write whose outcome nobody knows, un
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -87,6 +89,7 @@ def hold(table: Table, log: Log, name: str) -> None:
 
 
 def main(role: str, path: str, log_path: str, name: str, expiry_ms: str, commits: str = "1000000") -> None:
+    faulthandler.register(signal.SIGUSR1)  # where are you? to the error stream
     before = read_log(Path(log_path))
     log = Log(Path(log_path))
     table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))

@@ -13,8 +13,8 @@ from tests.interop.shapes import SCHEMA, Maker, keys
 KEYS = 6
 
 
-def write_history(make: Maker, seed: int, ordering: str | None, ties: bool = False) -> Table:
-    """A table whose history is a function of the seed. `ties`: ordering values repeat."""
+def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
+    """A table whose history is a function of the seed. No two ordering values in it are equal."""
     chance = random.Random(seed)
     table = make.create(buckets=1, ordering=ordering)
     pending: list[Transaction] = []
@@ -24,8 +24,7 @@ def write_history(make: Maker, seed: int, ordering: str | None, ties: bool = Fal
         nonlocal count
         chosen = chance.sample(range(KEYS), chance.randint(1, 4))
         count += 1
-        # Without ties no two values are equal, in whatever order they come.
-        n = [chance.randint(0, 4) if ties else chance.randint(0, 3000) * 1000 + count for _ in chosen]
+        n = [chance.randint(0, 3000) * 1000 + count for _ in chosen]
         return pa.table({"id": keys(*chosen), "n": n, "v": [f"{seed}-{count}"] * len(chosen)}, SCHEMA)
 
     def write(tx: Transaction) -> None:

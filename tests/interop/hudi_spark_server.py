@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from decimal import Decimal
+from typing import Any
 
 ANSWER = "answer "
 """Begins the lines that are answers; Spark prints others."""
@@ -61,23 +62,23 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            answer = {"rows": _answer(spark, asked)}
+            answer: dict[str, object] = {"rows": _answer(spark, asked)}
         except Exception as error:  # noqa: BLE001  whatever Spark says is the answer
             answer = {"error": str(error)[:12000]}
         sys.stdout.write(f"{ANSWER}{json.dumps(answer)}\n")
         sys.stdout.flush()
 
 
-def _answer(spark: object, asked: dict[str, object]) -> list[object]:
+def _answer(spark: Any, asked: dict[str, Any]) -> list[object]:
     options = asked.get("options") or {}
     if "sql" in asked:
-        found = spark.sql(asked["sql"])  # type: ignore[attr-defined]
+        found = spark.sql(asked["sql"])
     elif "upsert" in asked:
-        rows = spark.read.parquet(asked["rows"])  # type: ignore[attr-defined]
+        rows = spark.read.parquet(asked["rows"])
         rows.write.format("hudi").options(**options).mode("append").save(asked["upsert"])
         return []
     else:
-        found = spark.read.format("hudi").options(**options).load(asked["read"])  # type: ignore[attr-defined]
+        found = spark.read.format("hudi").options(**options).load(asked["read"])
     return [plain(row.asDict(recursive=True)) for row in found.collect()]
 
 

@@ -472,7 +472,8 @@ def odd_partitions(make: Maker) -> Table:
 def _write_composite(make: Maker, **settings: object) -> Table:
     schema = pa.schema([("a", pa.string()), ("b", pa.int32()), ("region", pa.string()), ("n", pa.int64())])
     table = make.create(schema, key=["a", "b"], **settings)
-    found = [{"a": f"x{i % 3}", "b": i, "region": "eu" if i % 2 else "us", "n": 1} for i in range(8)]
+    regions = ["us", "eu"]
+    found: list[dict[str, object]] = [{"a": f"x{i % 3}", "b": i, "region": regions[i % 2], "n": 1} for i in range(8)]
     found += [{"a": None, "b": 100, "region": "eu", "n": 1}, {"a": "", "b": 101, "region": "eu", "n": 1}]
     table.append(pa.Table.from_pylist(found, schema))
     table.maintenance.compact()
@@ -752,6 +753,28 @@ def ordering_ties(make: Maker) -> Table:
 def ordering_ties_compacted(make: Maker) -> Table:
     """ordering column, equal values, compacted, nothing pending."""
     table = ordering_ties(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape("differs", "differs", "Hudi orders files by name, and the carried delete is in a later one, until a compaction")
+def ordering_tie_with_a_carried_delete(make: Maker) -> Table:
+    """ordering column, a straggler with the value of a delete that a compaction carried."""
+    table = make.create(ordering="n")
+    table.append(rows(range(4), 10))
+    table.delete(rows([0], 20))
+    a = make.begin(table)
+    a.upsert(rows([0], 20))
+    table.upsert(rows([1], 30))
+    table.maintenance.compact()
+    make.end(a)
+    return table
+
+
+@shape()
+def ordering_tie_with_a_carried_delete_compacted(make: Maker) -> Table:
+    """ordering column, the same, compacted again with nothing pending."""
+    table = ordering_tie_with_a_carried_delete(make)
     table.maintenance.compact()
     return table
 

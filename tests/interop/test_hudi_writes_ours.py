@@ -16,7 +16,7 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.format import properties
-from crdt_mor.format.commit import CommitMetadata, decode_commit, encode_commit
+from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit, encode_commit
 from crdt_mor.model.config import handover_properties
 from crdt_mor.ops.projection import OWN_KEY
 from tests.interop.readers import HudiSpark, hudi_rs, ours
@@ -49,18 +49,12 @@ def hudi_upserts(root: Path, data: pa.Table, file_id: str | None = None) -> None
 
 
 def _as_hudis(commit: CommitMetadata, file_id: str | None) -> CommitMetadata:
-    stats = {
-        partition: [
-            replace(
-                stat,
-                file_id=file_id or stat.file_id,
-                path=stat.path.replace(stat.file_id, file_id or stat.file_id),
-                log_files=tuple(log.replace(stat.file_id, file_id or stat.file_id) for log in stat.log_files or ()),
-            )
-            for stat in found
-        ]
-        for partition, found in commit.stats.items()
-    }
+    def moved(stat: WriteStat) -> WriteStat:
+        old, new = str(stat.file_id), file_id or str(stat.file_id)
+        logs = tuple(log.replace(old, new) for log in stat.log_files or ())
+        return replace(stat, file_id=new, path=str(stat.path).replace(old, new), log_files=logs)
+
+    stats = {partition: [moved(stat) for stat in found] for partition, found in commit.stats.items()}
     extra = {name: text for name, text in commit.extra.items() if name != OWN_KEY}
     return replace(commit, stats=stats, extra=extra)
 

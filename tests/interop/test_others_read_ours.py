@@ -18,7 +18,7 @@ from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import SHAPES, Maker, Shape, Verdict, convergence, keys, rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
-HISTORIES = [("latest", None, False), ("ordering", "n", False), ("ordering with ties", "n", True)]
+ORDERINGS = [None, "n"]
 
 
 def verdict(table: Table, read: Callable[[Path], Rows], path: Path) -> Verdict:
@@ -47,19 +47,17 @@ def test_the_page_lists_these_shapes_and_verdicts() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=str)
-def test_random_histories_in_hudi_rs(make: Maker, seed: int, name: str, ordering: str | None, ties: bool) -> None:
-    table = write_history(make, seed, ordering, ties)
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_random_histories_in_hudi_rs(make: Maker, seed: int, ordering: str | None) -> None:
+    table = write_history(make, seed, ordering)
     assert hudi_rs(make.root) == ours(table)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(100, 110))
-@pytest.mark.parametrize(("name", "ordering", "ties"), HISTORIES, ids=str)
-def test_random_histories_in_spark(
-    make: Maker, spark: HudiSpark, seed: int, name: str, ordering: str | None, ties: bool
-) -> None:
-    table = write_history(make, seed, ordering, ties)
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_random_histories_in_spark(make: Maker, spark: HudiSpark, seed: int, ordering: str | None) -> None:
+    table = write_history(make, seed, ordering)
     assert spark.read(make.root) == ours(table)
 
 

@@ -252,11 +252,11 @@ def test_a_partition_value_that_is_no_directory_is_refused_by_row(value: str) ->
 
 def test_hive_style_allows_values_that_hide_a_directory() -> None:
     spec = KeySpec(("k",), ("p",), hive_style=True)
-    assert spec.partition_paths(pa.table({"p": [".x", "_y", "a b", "é%:"]})).to_pylist() == [
+    assert spec.partition_paths(pa.table({"p": [".x", "_y", "a b", "é%"]})).to_pylist() == [
         "p=.x",
         "p=_y",
         "p=a b",
-        "p=é%:",
+        "p=é%",
     ]
     with pytest.raises(InvalidInputError):
         spec.partition_paths(pa.table({"p": [DEFAULT_PARTITION]}))

@@ -22,10 +22,11 @@ and is replayed from it, memoised: the search itself only compares numbers. Two 
 they lead to the same chain of suspended frames: code, instruction, locals and captured variables of the generator and
 of each that it delegates to, plus the number of nonces drawn (`publish` draws one for each attempt; attempts at
 different versions may share one without harm, so those are counted by the replies that were lost). That determines the
-future: the protocols keep no state outside their frames, and the one thing in a frame that Python does not show, its value stack, is a function of what it
-shows. An operand stack at a given instruction has a given shape, and all that these generators leave on it across a
-`yield` are iterators of `for` loops. Those run over values without repetition that are themselves locals or functions
-of locals, so the loop's variable, a local too, tells how far they are. `freeze` refuses what it does not know.
+future: the protocols keep no state outside their frames, and the one thing in a frame that Python does not show, its
+value stack, is a function of what it shows. An operand stack at a given instruction has a given shape, and all that
+these generators leave on it across a `yield` are iterators of `for` loops. Those run over values without repetition
+that are themselves locals or functions of locals, so the loop's variable, a local too, tells how far they are.
+`freeze` refuses what it does not know.
 """
 
 from __future__ import annotations

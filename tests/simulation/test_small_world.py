@@ -125,14 +125,14 @@ def test_a_put_may_lose_its_reply_land_late_or_be_repeated() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"begun": 2, "others": ["cleaner", "reader"]}, id="everybody"),
-        pytest.param({"begun": 1, "writers": 1, "others": ["cleaner"]}, id="one of them begins"),
-        pytest.param({"writers": 2, "faults": 1}, id="two racing begins and a lost reply"),
-        pytest.param({"begun": 2, "others": ["cleaner"], "faults": 1}, id="lost reply"),
+        pytest.param({"staged": 1, "late": 1, "others": ["cleaner", "reader"]}, id="everybody"),
+        pytest.param({"staged": 1, "writers": 1, "others": ["cleaner"]}, id="one-begins-one-completes"),
+        pytest.param({"writers": 2, "faults": 1}, id="two-begins-and-a-lost-reply"),
+        pytest.param({"staged": 1, "late": 1, "others": ["cleaner"], "faults": 1}, id="lost-reply"),
     ],
 )
 def test_everything(options: dict[str, Any]) -> None:
-    assert world(**options).search() > 1_000_000
+    assert world(**options).search() > 100_000
 
 
 def test_versions_are_deleted_strictly_oldest_first() -> None:
