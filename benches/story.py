@@ -221,7 +221,8 @@ def main() -> None:
     figures: dict[str, Any] = {}
     try:
         data = rows(np.arange(sizes[0]), 0)
-        print(f"{sizes[0]:,} rows x {len(SCHEMA)} columns; {WRITERS} processes x {sizes[2]} upserts x {sizes[1]:,} rows")
+        work = f"{WRITERS} processes x {sizes[2]} upserts x {sizes[1]:,} rows"
+        print(f"{sizes[0]:,} rows x {len(SCHEMA)} columns; {work}")
         for name in args.engines.split(","):
             engine, path = ENGINES[name], str(folder / name)
             try:
@@ -236,8 +237,8 @@ def main() -> None:
             result["read s"] = time.perf_counter() - start
             figures[name] = result
             print(
-                f"{name:10} {result['commits']:3} of {result['tried']} commits   {result['commits/s']:7.1f} commits/s   "
-                f"read {result['read s']:.2f} s   {result['first error']}"
+                f"{name:10} {result['commits']:3} of {result['tried']} commits   {result['commits/s']:7.1f} commits/s"
+                f"   read {result['read s']:.2f} s   {result['first error']}"
             )
         if Ours.name in figures:
             figures["reads"] = reads(folder, data, sizes, rounds)
@@ -265,7 +266,8 @@ def reads(folder: Path, data: pa.Table, sizes: tuple[int, int, int], rounds: int
         uri = current.uri
         ours, floor, ratio = paired(lambda uri=uri: Ours.read(uri), floor_of(current, parts), rounds)
         found[label] = {"ours s": ours, "floor s": floor, "ratio": ratio}
-        print(f"read, {label:17} ours {ours * 1000:6.0f} ms   polars decoding {floor * 1000:6.0f} ms   ratio {ratio:.2f}")
+        times = f"ours {ours * 1000:6.0f} ms   polars decoding {floor * 1000:6.0f} ms"
+        print(f"read, {label:17} {times}   ratio {ratio:.2f}")
     return found
 
 

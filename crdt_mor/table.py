@@ -96,8 +96,8 @@ class Table:
         ordering: the greatest value of this column wins, instead of the latest commit.
         partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
         buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
-        merge: a payload, e.g. `PartialUpdate()`, or its text as `config.merge` prints it, "partial_update/1"; by default
-            the latest commit's row wins.
+        merge: a payload, e.g. `PartialUpdate()`, or its text as `config.merge` prints it, "partial_update/1"; by
+            default the latest commit's row wins.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
 
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).

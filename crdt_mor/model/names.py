@@ -83,7 +83,7 @@ TimelineState = Literal["requested", "inflight", "completed"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineFileName:
-    """Name of a file in Hudi's timeline directory, with the action as it stands there (a compaction ends as `commit`)."""
+    """Name of a file in Hudi's timeline directory; its action is the one in the name: a compaction ends as `commit`."""
 
     requested: Instant
     action: str

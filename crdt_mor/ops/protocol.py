@@ -61,6 +61,9 @@ def segment_path(name: str) -> str:
     return f"{SEGMENTS}/{name}.json"
 
 
+PUTS_MAX = 10
+"""How often a put is repeated whose reply was lost."""
+
 HINTS = (".deltacommit.inflight", ".deltacommit.requested")
 """Files that say of a write only that it has begun. If a power cut takes them, it takes the writer as well: they need
 not be durable, which saves a commit four of its twelve waits for the disk."""
@@ -174,12 +177,13 @@ def is_genuine(tail: Timeline) -> Steps[bool]:
 
 def put_surely(put: Put) -> Steps[None]:
     """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again."""
-    attempt = 0
-    while (yield put) is None:
+    for attempt in range(PUTS_MAX):
+        if (yield put) is not None:
+            if attempt:
+                yield Settle(put.path)
+            return
         yield Pause(attempt)
-        attempt += 1
-    if attempt:
-        yield Settle(put.path)
+    raise CommitUnknownError(f"no put is answered any more; what was written may be there or not. path={put.path}")
 
 
 def begun_by(value: Timeline) -> Instant | None:

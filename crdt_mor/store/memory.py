@@ -33,7 +33,7 @@ class MemoryStore:
             found = self._objects.get(object_path(path))
         return None if found is None else found[0]
 
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
         content = bytes(data)
         with self._lock:
