@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -69,8 +69,17 @@ def base_metadata(
     return metadata
 
 
-def write_parquet(table: pa.Table, *, metadata: Mapping[str, str], row_group_rows: int = ROW_GROUP_ROWS) -> bytes:
-    """`table`, of the stored types, as the bytes of a Parquet file."""
+def write_parquet(
+    table: pa.Table,
+    *,
+    metadata: Mapping[str, str],
+    row_group_rows: int = ROW_GROUP_ROWS,
+    repeating: Sequence[str] | None = None,
+) -> bytes:
+    """`table`, of the stored types, as the bytes of a Parquet file.
+
+    `repeating`: what `repeating_columns` says of a larger table that this one is a part of.
+    """
     for item in table.schema:
         assert _storable(item.type), f"not a stored type: {item.name} is {item.type}"
     sink = pa.BufferOutputStream()
@@ -80,7 +89,7 @@ def write_parquet(table: pa.Table, *, metadata: Mapping[str, str], row_group_row
         schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=_repeating(table),
+        use_dictionary=list(repeating_columns(table) if repeating is None else repeating),
         write_statistics=[name for name in table.column_names if name not in _NOT_ASKED_FOR],
         write_page_index=True,
         store_schema=False,
@@ -138,7 +147,7 @@ _FLAT: Final = frozenset(
 )
 
 
-def _repeating(table: pa.Table) -> list[str]:
+def repeating_columns(table: pa.Table) -> tuple[str, ...]:
     """The columns worth a dictionary, judged by a sample taken evenly over the table."""
     rows = table.num_rows
     step = max(1, rows // _SAMPLE_ROWS)
@@ -151,4 +160,4 @@ def _repeating(table: pa.Table) -> list[str]:
             found = column.take(sample)
             if pc.count_distinct(found, mode="all").as_py() * _REPEATS_MIN <= len(found):
                 names.append(item.name)
-    return names
+    return tuple(names)

@@ -49,13 +49,13 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     frames = [w.rows if isinstance(w, RowsWrite) else w.keys for w in writes]
     parts = {p for f in frames if PARTITION_PATH in f.columns for p in f[PARTITION_PATH].unique()}
     only = writes[0] if len(writes) == 1 else None
-    if isinstance(only, RowsWrite) and len(parts) < 2 and only.rows[RECORD_KEY].is_unique().all():
+    if isinstance(only, RowsWrite) and _all_differ(only.rows, len(parts)):
         given = only.given if rule.kind == "partial" else None
         if rule.kind == "partial" and given is None:
             given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
         none = pl.DataFrame(schema={RECORD_KEY: pl.String})
         return Collapsed(
-            none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, only.rows.sort(RECORD_KEY))]
+            none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, _tidy(only.rows))]
         )
     key = RECORD_KEY if len(parts) < 2 else _KEY
     riders = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _riders(w, w.given)}
@@ -70,6 +70,12 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
         if r.rows.height
     ]
     return Collapsed(_tidy(folded.deletes), _tidy(folded.tombstones), rows)
+
+
+def _all_differ(rows: pl.DataFrame, partitions: int) -> bool:
+    if partitions < 2:
+        return bool(rows[RECORD_KEY].n_unique() == rows.height)
+    return rows.select(PARTITION_PATH, RECORD_KEY).n_unique() == rows.height
 
 
 def _riders(write: RowsWrite, given: tuple[str, ...]) -> list[str]:

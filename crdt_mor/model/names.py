@@ -18,6 +18,9 @@ from crdt_mor.model.instant import Instant
 WRITE_TOKEN = "0-0-0"
 """The write token of files that a single process writes; Spark's are partition-stage-attempt."""
 
+OWN_KEY = "crdt_mor"
+"""Stands in the metadata of every file of Hudi's timeline that we project; instants with it are never adopted."""
+
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
 _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>\d+)\.parquet\Z")
 _LOG = re.compile(

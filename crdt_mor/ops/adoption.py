@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, decode_commit
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import TimelineFileName, join_path
+from crdt_mor.model.names import OWN_KEY, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
-from crdt_mor.ops.projection import OWN_KEY, Projector, completed_name
+from crdt_mor.ops.projection import Projector, completed_name
 from crdt_mor.ops.protocol import OWN_FOLDER, read_segment
 from crdt_mor.ops.steps import List, Read, Steps
 from crdt_mor.store.base import Stat

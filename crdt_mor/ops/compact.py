@@ -32,7 +32,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.damage import naming_damage
-from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, read_segment
+from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely, read_segment
 from crdt_mor.ops.read import in_threads, kernel_columns, key_column, merge_rule, missing, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
@@ -65,7 +65,7 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
                 return None
             made.append(plan)
             path = f"{PLANS}/{plan.barrier}-{nonce}.json"
-            yield Put(path, plan.encode())
+            yield from put_surely(Put(path, plan.encode()))
             return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
 
         value = yield from publisher.publish(derive, tail)

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from crdt_mor.errors import TokenOrderError, WriterExpiredError
-from crdt_mor.format.commit import decode_commit
+from crdt_mor.format.commit import decode_commit, decode_compaction_plan
 from crdt_mor.model.instant import Instant, to_ms
-from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, TimelineFileName, bucket_of_file_id
+from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, BaseFileName, LogFileName, TimelineFileName, bucket_of_file_id
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
 from crdt_mor.ops.adoption import foreign_completions, known_instants
-from crdt_mor.ops.projection import OWN_KEY
 from crdt_mor.ops.protocol import Publisher, find_completion, find_tail, version_path
 from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Read, Steps, StoreNow, Walk
 from crdt_mor.store.base import Stat
@@ -206,6 +205,7 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
 
 def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) -> Steps[set[Instant]]:
     """Delete data and timeline files that are certainly garbage; the instants that had any."""
+    files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
     named: dict[Instant, list[TimelineFileName]] = {}
     for stat in (yield List(publisher.projector.folder)):
         name = TimelineFileName.parse(stat.path.rpartition("/")[2])
@@ -222,7 +222,7 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
             garbage.add(instant)
             for name in sorted(names, key=str, reverse=True):
                 yield Delete(publisher.projector.path(name))
-    for file in (yield Walk()):
+    for file in files:
         found = data_file_name(file.path)
         if found is None or found.instant in alive or found.instant >= known.clock:
             continue
@@ -240,8 +240,11 @@ def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[
     if any(name.state == "completed" for name in names):
         return False
     for name in names:
-        if name.state == "inflight":
-            path = publisher.projector.path(name)
+        path = publisher.projector.path(name)
+        if name.action == "compaction" and name.state == "requested":
+            data = yield Read(path)
+            return bool(data) and OWN_KEY in (decode_compaction_plan(data, path).extra or {})
+        if name.action == "deltacommit" and name.state == "inflight":
             data = yield Read(path)
             return bool(data) and OWN_KEY in decode_commit(data, path).extra
     return False

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from crdt_mor.format.commit import CompactionOperation, CompactionPlanRecord, encode_compaction_plan
+from crdt_mor.model.names import OWN_KEY
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 
 
 def encode_plan_record(plan: CompactionPlan) -> bytes:
     """Avro bytes. Hudi opens every pending plan, and hides nothing that the plan does not name."""
-    return encode_compaction_plan(CompactionPlanRecord(tuple(_operation(group) for group in plan.groups)))
+    operations = tuple(_operation(group) for group in plan.groups)
+    return encode_compaction_plan(CompactionPlanRecord(operations, extra={OWN_KEY: "1"}))
 
 
 def _operation(group: GroupInput) -> CompactionOperation:

@@ -16,15 +16,12 @@ from functools import lru_cache
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import TimelineFileName, join_path
+from crdt_mor.model.names import OWN_KEY, TimelineFileName, join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.plan_record import encode_plan_record
 from crdt_mor.ops.steps import Read, Steps
-
-OWN_KEY = "crdt_mor"
-"""Stands in the extraMetadata of every file that we project; instants with it are never adopted."""
 
 
 @lru_cache(maxsize=64)

@@ -116,6 +116,8 @@ class Publisher:
             if (yield Exists(path)) is None:
                 yield from put_surely(Put(path, data, durable=not path.endswith(HINTS)))
                 placed.append(path)
+            elif not path.endswith(HINTS):
+                yield Settle(path)  # who put it may have died before it lasts, and what follows it must not last longer
         # Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the
         # meantime, its files have been removed by somebody who will not come again, so what was put goes again.
         begun = begun_by(value)

@@ -7,24 +7,28 @@ Files appear whole under their final names and are invisible until the instant c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format.base import repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import LogFileName, join_path
+from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
 from crdt_mor.store.base import Store
 
 KEY = "_hoodie_record_key"
+PARTITION = "_hoodie_partition_path"
+BUCKET = "__bucket"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
 
@@ -39,11 +43,27 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows in stored types, meta columns included. `partial`: the columns are not all the table has."""
+    """Rows in stored types, meta columns included. `partial`: the columns are not all the table has.
+
+    `repeating`: the columns worth a dictionary, where they are known.
+    """
 
     instant: Instant
     rows: pa.Table
     partial: bool = False
+    repeating: tuple[str, ...] | None = None
+
+
+Group = tuple[str, int]
+"""A file group of ours: partition path and bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The rows of one file group, and the columns whose values repeat in the whole batch."""
+
+    rows: pa.Table
+    repeating: tuple[str, ...]
 
 
 def log_file(
@@ -59,7 +79,8 @@ def log_file(
         text = full
         if part.partial:
             text = avro_with_meta(schema.select(part.rows.column_names), config.name)
-        blocks.append(parquet_block(part.instant, text, write_parquet(part.rows, metadata={}), partial=part.partial))
+        parquet = write_parquet(part.rows, metadata={}, repeating=part.repeating)
+        blocks.append(parquet_block(part.instant, text, parquet, partial=part.partial))
     data = b"".join(blocks)
     rows = sum(part.rows.num_rows for part in parts if isinstance(part, Rows))
     deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
@@ -72,17 +93,37 @@ def avro_with_meta(schema: TableSchema, table: str) -> str:
     return schema.avro_with_meta(table)
 
 
-def with_meta(rows: pl.DataFrame, instant: Instant, partition: str, file_id: str, bucket: int) -> pl.DataFrame:
-    """Rows that hold their record key, with all five meta columns in front."""
-    numbers = pl.int_range(pl.len()).cast(pl.String)
-    return rows.select(
-        pl.lit(instant).alias("_hoodie_commit_time"),
-        (pl.lit(f"{instant}_{bucket}_") + numbers).alias("_hoodie_commit_seqno"),
-        pl.col(KEY),
-        pl.lit(partition).alias("_hoodie_partition_path"),
-        pl.lit(file_id).alias("_hoodie_file_name"),
-        pl.exclude(META_COLUMNS),
+def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.DataFrame]]:
+    """The rows of each file group, in the order that they have."""
+    if not frame.height:
+        return
+    frame = frame.sort(PARTITION, BUCKET, maintain_order=True)
+    run = frame.select(pl.struct(PARTITION, BUCKET).rle_id()).to_series().to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(run)) + 1).tolist(), frame.height]
+    for start, end in pairwise(starts):
+        yield (str(frame[PARTITION][start]), int(frame[BUCKET][start])), frame.slice(start, end - start)
+
+
+def grouped_tables(rows: pl.DataFrame, instant: Instant, schema: TableSchema) -> Iterator[tuple[Group, Grouped]]:
+    """The rows of each file group as Arrow, with all five meta columns. All of them are converted in one go."""
+    rows = rows.sort(PARTITION, BUCKET, maintain_order=True)
+    file_ids = pl.Series([bucket_file_id(bucket) for bucket in range(int(rows[BUCKET].to_numpy().max(initial=0)) + 1)])
+    table = stored_table(
+        rows.select(
+            pl.lit(instant).alias("_hoodie_commit_time"),
+            (pl.lit(f"{instant}_0_") + pl.int_range(pl.len()).cast(pl.String)).alias("_hoodie_commit_seqno"),
+            pl.col(KEY),
+            pl.col(PARTITION),
+            file_ids.gather(rows[BUCKET]).alias("_hoodie_file_name"),
+            pl.exclude(*META_COLUMNS, BUCKET),
+        ),
+        schema,
     )
+    repeating = repeating_columns(table)
+    start = 0
+    for group, part in by_group(rows.select(PARTITION, BUCKET)):
+        yield group, Grouped(table.slice(start, part.height), repeating)
+        start += part.height
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:

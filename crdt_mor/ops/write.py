@@ -2,7 +2,7 @@
 
     1. begin     the instant is pending; the transaction holds this very timeline to its end
     2. collect   statements are checked, cast to stored types, keyed and hashed to buckets; nothing is stored yet
-    3. stage     per touched file group: precombine, encode, one log file, appearing whole
+    3. stage     precombine; per touched file group encode one log file, appearing whole
     4. complete  one put makes all of it visible
 
 Whatever fails before 4 rolls the write back and leaves nothing; what dies before 4 is garbage that nobody sees.
@@ -10,7 +10,7 @@ Whatever fails before 4 rolls the write back and leaves nothing; what dies befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -32,23 +32,21 @@ from crdt_mor.ops.protocol import find_completion, find_tail
 from crdt_mor.ops.read import in_threads, merge_rule
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
+    BUCKET,
     KEY,
+    PARTITION,
     Deletes,
+    Group,
     Rows,
+    by_group,
     ensure_partition,
+    grouped_tables,
     log_file,
     stored_array,
-    stored_table,
-    with_meta,
 )
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
-Group = tuple[str, int]
-
-_PARTITION = "__partition"
-_BUCKET = "__bucket"
-
 
 @dataclass
 class Write:
@@ -60,7 +58,7 @@ class Write:
     token: tuple[str, int] | None = None
     _schema: TableSchema = field(init=False)
     _operations: set[Operation] = field(default_factory=set)
-    _statements: dict[Group, list[RowsWrite | DeleteWrite]] = field(default_factory=dict)
+    _statements: list[RowsWrite | DeleteWrite] = field(default_factory=list)
     _staged: list[str] = field(default_factory=list)
     _alive: ExitStack = field(default_factory=ExitStack)
 
@@ -102,7 +100,7 @@ class Write:
         frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
         given = tuple(rows.column_names) if self.config.merge.kind == "payload" else None
         self._operations.add(operation)
-        self._add(frame, lambda part: RowsWrite(part, given))
+        self._statements.append(RowsWrite(frame, given))
 
     def delete(self, data: pa.Table, plain: bool) -> None:
         """Delete by key. Where a column orders, tombstones carry its value, unless they are `plain`."""
@@ -120,7 +118,7 @@ class Write:
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
         self._operations.add("DELETE")
-        self._add(frame, DeleteWrite)
+        self._statements.append(DeleteWrite(frame))
 
     def _grow(self, schema: pa.Schema) -> None:
         if self._schema.grow(schema) == self._schema:
@@ -136,8 +134,7 @@ class Write:
         known = dict.fromkeys([*self._schema.declared.names, *schema.names])
         self._schema = TableSchema.from_json(grown.schema).select(known)
         types = Columns.of(self._schema.stored).stored
-        for statements in self._statements.values():
-            statements[:] = [_widened(statement, types, self.config.merge.ordering) for statement in statements]
+        self._statements = [_widened(statement, types, self.config.merge.ordering) for statement in self._statements]
 
     def _check_columns(self, rows: pa.Table) -> None:
         key = self.config.key
@@ -165,22 +162,17 @@ class Write:
         return pl.DataFrame(
             {
                 KEY: pl.from_arrow(keys),
-                _PARTITION: pl.from_arrow(config.key.partition_paths(rows)),
-                _BUCKET: buckets(keys, config.key, config.buckets),
+                PARTITION: pl.from_arrow(config.key.partition_paths(rows)),
+                BUCKET: buckets(keys, config.key, config.buckets),
             }
         )
-
-    def _add(self, frame: pl.DataFrame, statement: Callable[[pl.DataFrame], RowsWrite | DeleteWrite]) -> None:
-        parts = frame.partition_by(_PARTITION, _BUCKET, as_dict=True, include_key=False, maintain_order=True)
-        for (partition, bucket), part in parts.items():
-            self._statements.setdefault((str(partition), int(bucket)), []).append(statement(part))
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     def commit(self) -> lifecycle.Committed:
         """Stage everything and make it visible; on any failure nothing is left."""
         try:
-            files = list(in_threads(self._stage, sorted(self._statements.items())))
+            files = self._stage_all()
             committed = self.session.run(
                 lifecycle.complete(self.session.publisher, self.value, self.begun, self._operation(), files, self.token)
             )
@@ -222,28 +214,33 @@ class Write:
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def _stage(self, item: tuple[Group, Sequence[RowsWrite | DeleteWrite]]) -> DataFile:
-        (partition, bucket), statements = item
-        instant, file_id = self.begun.requested, bucket_file_id(bucket)
-        combined = precombine(statements, merge_rule(self.config.merge))
-        parts: list[Deletes | Rows] = []
-        if self.config.merge.kind == "latest" and combined.deletes.height:
+    def _stage_all(self) -> list[DataFile]:
+        """One log file for each touched file group; what the transaction says of a key is folded first."""
+        combined = precombine(self._statements, merge_rule(self.config.merge)) if self._statements else None
+        if combined is None:
+            return []
+        instant, merge = self.begun.requested, self.config.merge
+        parts: dict[Group, list[Deletes | Rows]] = {}
+        for group, keys in by_group(combined.deletes):
             # In the default table Hudi compares by requested time, so a tombstone says its own.
-            times = pa.repeat(pa.scalar(instant), combined.deletes.height)
-            parts.append(Deletes(instant, stored_array(combined.deletes[KEY], pa.string()), times))
-        elif combined.deletes.height:
-            parts.append(Deletes(instant, stored_array(combined.deletes[KEY], pa.string())))
-        if combined.tombstones.height:
-            kind = self._schema.stored.field(self.config.merge.ordering).type
-            ordering = stored_array(combined.tombstones["ordering"], kind)
-            parts.append(Deletes(instant, stored_array(combined.tombstones[KEY], pa.string()), ordering))
+            time = pa.repeat(pa.scalar(instant), keys.height) if merge.kind == "latest" else None
+            parts.setdefault(group, []).append(Deletes(instant, stored_array(keys[KEY], pa.string()), time))
+        for group, keys in by_group(combined.tombstones):
+            ordering = stored_array(keys["ordering"], self._schema.stored.field(merge.ordering).type)
+            parts.setdefault(group, []).append(Deletes(instant, stored_array(keys[KEY], pa.string()), ordering))
         whole = set(self._schema.declared.names)
         for given, rows in combined.rows:
-            frame = with_meta(rows, instant, partition, file_id, bucket)
-            parts.append(Rows(instant, stored_table(frame, self._schema), given is not None and set(given) != whole))
-        data, file = log_file(self.config, self._schema, partition, LogFileName(file_id, instant), parts)
+            partial = given is not None and set(given) != whole
+            for group, table in grouped_tables(rows, instant, self._schema):
+                parts.setdefault(group, []).append(Rows(instant, table.rows, partial, table.repeating))
+        return list(in_threads(self._stage, sorted(parts.items())))
+
+    def _stage(self, item: tuple[Group, Sequence[Deletes | Rows]]) -> DataFile:
+        (partition, bucket), parts = item
+        name = LogFileName(bucket_file_id(bucket), self.begun.requested)
+        data, file = log_file(self.config, self._schema, partition, name, parts)
         self._require_pending()
-        ensure_partition(self.session.store, partition, instant)
+        ensure_partition(self.session.store, partition, self.begun.requested)
         self._staged.append(file.path)
         self.session.store.put(file.path, data)
         return file
@@ -268,7 +265,7 @@ def _widened(
 
 
 def _refuse_repeats(keys: pl.DataFrame) -> None:
-    repeated = keys.filter(pl.struct(_PARTITION, KEY).is_duplicated())
+    repeated = keys.filter(pl.struct(PARTITION, KEY).is_duplicated())
     if repeated.height:
         raise InvalidInputError(
             f"a key stands twice in an append; use upsert, where the last one wins. key={repeated[KEY][0]!r}"

@@ -18,7 +18,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.format import properties
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit, encode_commit
 from crdt_mor.model.config import handover_properties
-from crdt_mor.ops.projection import OWN_KEY
+from crdt_mor.model.names import OWN_KEY
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import SCHEMA, Maker, keys, rows
 
