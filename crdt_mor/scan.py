@@ -7,6 +7,7 @@ The view is sealed when the scan is made, so every output of one scan shows the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -149,6 +150,7 @@ def _condition(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     return condition
 
 
+@lru_cache(maxsize=4096)
 def _same_in_polars(schema: TableSchema, name: str) -> bool:
     """Whether a column needs no restoring: its declared and its stored type are one type to polars."""
     declared, stored = (

@@ -42,7 +42,7 @@ class DeleteWrite:
 
 
 def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Collapsed:
-    """`deletes`, then `tombstones` (with `ordering`), then `rows` by the columns they give; each sorted by key.
+    """`deletes`, then `tombstones` (with `ordering`), then `rows` by the columns they give; each in any order.
 
     A key is unique within its partition: frames of several partitions need `_hoodie_partition_path`, all of them.
     """
@@ -55,7 +55,7 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
             given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
         none = pl.DataFrame(schema={RECORD_KEY: pl.String})
         return Collapsed(
-            none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, _tidy(only.rows))]
+            none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, only.rows)]
         )
     key = RECORD_KEY if len(parts) < 2 else _KEY
     riders = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _riders(w, w.given)}
@@ -110,5 +110,4 @@ def _names(block: DataBlock) -> list[str]:
 
 
 def _tidy(frame: pl.DataFrame) -> pl.DataFrame:
-    by = [c for c in (PARTITION_PATH, RECORD_KEY) if c in frame.columns]
-    return frame.drop(_KEY, strict=False).sort(by)
+    return frame.drop(_KEY, strict=False)

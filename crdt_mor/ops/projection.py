@@ -23,6 +23,8 @@ from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.plan_record import encode_plan_record
 from crdt_mor.ops.steps import Read, Steps
 
+_INFLIGHT = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
+
 
 @lru_cache(maxsize=64)
 def avro_schema(schema: str, table: str) -> str:
@@ -68,9 +70,8 @@ class Projector:
         return found
 
     def _begun(self, requested: Instant) -> list[tuple[str, bytes]]:
-        inflight = CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"})
         return [
-            (self.path(TimelineFileName(requested, "deltacommit", "inflight")), encode_commit(inflight)),
+            (self.path(TimelineFileName(requested, "deltacommit", "inflight")), _INFLIGHT),
             (self.path(TimelineFileName(requested, "deltacommit", "requested")), b""),
         ]
 

@@ -277,9 +277,8 @@ def _climb(start: Timeline) -> Steps[Timeline | None]:
 
 
 def _still_stands(value: Timeline) -> Steps[bool]:
-    path = version_path(value.version)
-    data = yield Read(path)
-    return data is not None and Timeline.decode(data, path).nonce == value.nonce
+    data = yield Read(version_path(value.version))
+    return data is not None and value.is_in(data)
 
 
 def expire_versions(tail: Timeline) -> Steps[None]:

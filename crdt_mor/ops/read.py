@@ -8,6 +8,7 @@ Files are opened here, blocks are decoded by `format`, rows are merged by `merge
 from __future__ import annotations
 
 import json
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -37,8 +38,8 @@ from crdt_mor.store.base import Store
 S = TypeVar("S")
 R = TypeVar("R")
 
-THREADS = 8
-"""File slices that are merged side by side; polars shares the cores among them."""
+THREADS = max(2, os.cpu_count() or 1)
+"""File slices that are merged, or log files that are encoded, side by side. More only get in each other's way."""
 
 NATURAL_ORDER = 0
 """The int 0 as ordering value of a delete that removes whatever came before: Hudi's, and our plain ones."""

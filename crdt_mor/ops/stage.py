@@ -79,7 +79,7 @@ def log_file(
         text = full
         if part.partial:
             text = avro_with_meta(schema.select(part.rows.column_names), config.name)
-        parquet = write_parquet(part.rows, metadata={}, repeating=part.repeating)
+        parquet = write_parquet(part.rows, metadata={}, repeating=part.repeating, log_block=True)
         blocks.append(parquet_block(part.instant, text, parquet, partial=part.partial))
     data = b"".join(blocks)
     rows = sum(part.rows.num_rows for part in parts if isinstance(part, Rows))
@@ -94,36 +94,50 @@ def avro_with_meta(schema: TableSchema, table: str) -> str:
 
 
 def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.DataFrame]]:
-    """The rows of each file group, in the order that they have."""
-    if not frame.height:
-        return
-    frame = frame.sort(PARTITION, BUCKET, maintain_order=True)
-    run = frame.select(pl.struct(PARTITION, BUCKET).rle_id()).to_series().to_numpy()
-    starts = [0, *(np.flatnonzero(np.diff(run)) + 1).tolist(), frame.height]
-    for start, end in pairwise(starts):
-        yield (str(frame[PARTITION][start]), int(frame[BUCKET][start])), frame.slice(start, end - start)
+    """The rows of each file group, sorted by key."""
+    frame = _sorted_by_group(frame)
+    for group, start, end in _runs(frame):
+        yield group, frame.slice(start, end - start)
 
 
 def grouped_tables(rows: pl.DataFrame, instant: Instant, schema: TableSchema) -> Iterator[tuple[Group, Grouped]]:
-    """The rows of each file group as Arrow, with all five meta columns. All of them are converted in one go."""
-    rows = rows.sort(PARTITION, BUCKET, maintain_order=True)
-    file_ids = pl.Series([bucket_file_id(bucket) for bucket in range(int(rows[BUCKET].to_numpy().max(initial=0)) + 1)])
+    """The rows of each file group as Arrow, sorted by key, with all five meta columns; converted in one go."""
+    rows = _sorted_by_group(rows)
+    buckets = rows[BUCKET].to_numpy()
+    file_ids = pl.Series([bucket_file_id(bucket) for bucket in range(int(buckets.max(initial=0)) + 1)])
     table = stored_table(
         rows.select(
             pl.lit(instant).alias("_hoodie_commit_time"),
             (pl.lit(f"{instant}_0_") + pl.int_range(pl.len()).cast(pl.String)).alias("_hoodie_commit_seqno"),
             pl.col(KEY),
             pl.col(PARTITION),
-            file_ids.gather(rows[BUCKET]).alias("_hoodie_file_name"),
+            file_ids.gather(buckets).alias("_hoodie_file_name"),
             pl.exclude(*META_COLUMNS, BUCKET),
         ),
         schema,
     )
     repeating = repeating_columns(table)
-    start = 0
-    for group, part in by_group(rows.select(PARTITION, BUCKET)):
-        yield group, Grouped(table.slice(start, part.height), repeating)
-        start += part.height
+    for group, start, end in _runs(rows):
+        yield group, Grouped(table.slice(start, end - start), repeating)
+
+
+def _sorted_by_group(frame: pl.DataFrame) -> pl.DataFrame:
+    if not frame.height:
+        return frame
+    if frame[PARTITION].n_unique() > 1:
+        return frame.sort(PARTITION, BUCKET, KEY)
+    order = frame[KEY].arg_sort().to_numpy()
+    return frame[order[np.argsort(frame[BUCKET].to_numpy()[order], kind="stable")]]
+
+
+def _runs(frame: pl.DataFrame) -> Iterator[tuple[Group, int, int]]:
+    """Where the rows of each file group begin and end."""
+    if not frame.height:
+        return
+    partition, bucket = frame[PARTITION], frame[BUCKET].to_numpy()
+    breaks = (np.diff(bucket) != 0) | (np.diff(partition.rle_id().to_numpy()) != 0)
+    for start, end in pairwise([0, *(np.flatnonzero(breaks) + 1).tolist(), frame.height]):
+        yield (str(partition[start]), int(bucket[start])), start, end
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:

@@ -28,7 +28,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.heartbeat import beating
-from crdt_mor.ops.protocol import find_completion, find_tail
+from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import in_threads, merge_rule
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
@@ -247,7 +247,7 @@ class Write:
 
     def _require_pending(self) -> None:
         """A writer that was given up must not leave files behind whoever swept."""
-        tail = self.session.remember(self.session.run(find_tail(self.value)))
+        tail = self.session.tail()
         if tail.find_pending(self.begun.requested) is None:
             raise lifecycle.expired(self.begun.requested)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format.base import _repeating, base_metadata, read_footer, write_parquet
+from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.model.instant import Instant
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 
@@ -142,7 +142,7 @@ def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
             "list": [[1]] * rows,
         }
     )
-    assert _repeating(table) == ["_hoodie_commit_time", "city", "country", "empty"]
+    assert repeating_columns(table) == ("_hoodie_commit_time", "city", "country", "empty")
 
 
 def test_rows_can_be_skipped_by_key_and_time() -> None:
