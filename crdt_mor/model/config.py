@@ -169,11 +169,6 @@ class TableConfig:
         """What Hudi keeps in a metadata table beside this one; its readers then see only the files listed there."""
         return _names(self.properties.get(_METADATA_PARTITIONS, ""))
 
-    @property
-    def handed_over(self) -> bool:
-        """Whether one of our tables stands handed over to Hudi's writers: it declares plain commit time ordering."""
-        return self.ours and self.merge.kind == "latest" and self.properties.get(_MERGE_MODE) == "COMMIT_TIME_ORDERING"
-
     def created_schema(self) -> TableSchema | None:
         """The schema at creation: ours exactly as declared, Hudi's from Avro; None where the table does not say."""
         if (text := self.properties.get(_OUR_SCHEMA)) is not None:
@@ -269,14 +264,6 @@ def _hudi_merge(merge: MergeSpec) -> dict[str, str]:
     if merge.kind == "payload":
         return {_MERGE_MODE: "CUSTOM", _STRATEGY_ID: MERGE_STRATEGY_ID}
     return {_MERGE_MODE: "EVENT_TIME_ORDERING", _ORDERING: merge.ordering or META_COLUMNS[0]}
-
-
-def handover_properties(properties: Mapping[str, str], *, to_hudi: bool) -> dict[str, str]:
-    """The properties of a default table of ours handed over to Hudi's writers, or taken back."""
-    kept = {key: value for key, value in properties.items() if key not in (_MERGE_MODE, _ORDERING, _STRATEGY_ID)}
-    if to_hudi:
-        return kept | {_MERGE_MODE: "COMMIT_TIME_ORDERING"}
-    return kept | _hudi_merge(MergeSpec.parse(kept.get(_OUR_MERGE, "latest")))
 
 
 def _check_ordering(ordering: str | None, schema: TableSchema) -> None:

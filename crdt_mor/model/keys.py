@@ -12,7 +12,6 @@ field's name (`id:7`); we write it so too, and `composite` is true for it.
 from __future__ import annotations
 
 import datetime as dt
-import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.model import java_hash
 from crdt_mor.model.schema import TableSchema
 
@@ -167,34 +166,6 @@ class KeySpec:
             )
 
     # --- text to values -------------------------------------------------------------------------------------------
-
-    def key_columns_from_text(self, keys: pa.Array, stored: pa.Schema) -> pa.Table:
-        """The key columns, typed, of record keys: the inverse of `record_keys`, for deletes."""
-        texts = self._split(_text(keys))
-        columns = {}
-        for name, text in zip(self.fields, texts, strict=True):
-            kind = stored.field(name).type
-            try:
-                columns[name] = text.cast(kind)
-            except pa.ArrowInvalid as error:
-                where = f"column={name} type={kind}"
-                raise FormatError(f"a record key does not fit its column: {error}. {where}") from error
-        return pa.table(columns)
-
-    def _split(self, keys: pa.Array) -> list[pa.Array]:
-        if not self.composite:
-            return [keys]
-        pattern = "".join(f"{',' if i else ''}{re.escape(name)}:(?P<f{i}>.*?)" for i, name in enumerate(self.fields))
-        parts = pc.extract_regex(keys, pattern=f"(?s)^{pattern}$")
-        if parts.null_count:
-            row = pc.index(parts.is_null(), True).as_py()
-            key = keys[row].as_py()
-            raise FormatError(f"a record key lacks the table's key fields. key={key!r} fields={list(self.fields)}")
-        columns = []
-        for part in parts.flatten():
-            text = pc.if_else(pc.equal(part, NULL_KEY), pa.scalar(None, pa.string()), part)
-            columns.append(pc.if_else(pc.equal(text, EMPTY_KEY), "", text))
-        return columns
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
         """What a partition path says for certain about its rows' partition columns, for pruning.

@@ -177,11 +177,6 @@ class Timeline:
 
     # --- what it says -------------------------------------------------------------------------------------------
 
-    @property
-    def commit_count(self) -> int:
-        """Completed instants, those in segments included."""
-        return len(self.completions) + sum(segment.count for segment in self.segments)
-
     def find_pending(self, requested: Instant) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
 

@@ -17,7 +17,6 @@ from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.format import properties
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit, encode_commit
-from crdt_mor.model.config import handover_properties
 from crdt_mor.model.names import OWN_KEY
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import SCHEMA, Maker, keys, rows
@@ -201,7 +200,9 @@ def test_the_data_source_writes_while_the_table_declares_commit_time_ordering(
     table.append(rows(range(6), 1))
     table.maintenance.compact()
     file = make.root / ".hoodie" / "hoodie.properties"
-    flipped = handover_properties(properties.decode_table(file.read_bytes(), str(file)), to_hudi=True)
+    ours = properties.decode_table(file.read_bytes(), str(file))
+    flipped = {name: value for name, value in ours.items() if name != "hoodie.table.ordering.fields"}
+    flipped["hoodie.record.merge.mode"] = "COMMIT_TIME_ORDERING"
     file.write_bytes(properties.encode_table(flipped, ["changed"]))
     pq.write_table(rows([1, 60], 77), tmp_path / "batch.parquet")
     options = {
@@ -215,8 +216,7 @@ def test_the_data_source_writes_while_the_table_declares_commit_time_ordering(
     }
     spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=options)
     _all_agree(Table.open(make.root), make.root, spark)
-    found = properties.decode_table(file.read_bytes(), str(file))
-    file.write_bytes(properties.encode_table(handover_properties(found, to_hudi=False), ["changed"]))
+    file.write_bytes(properties.encode_table(ours, ["changed"]))
     (make.root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)
     table = Table.open(make.root)
     table.upsert(rows([2], 9))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import properties
-from crdt_mor.model.config import MERGE_STRATEGY_ID, MergeSpec, TableConfig, handover_properties
+from crdt_mor.model.config import MERGE_STRATEGY_ID, MergeSpec, TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.schema import TableSchema
 
@@ -70,7 +70,6 @@ def test_our_config_goes_through_properties(merge: MergeSpec, key: KeySpec) -> N
     assert again == config
     assert again.ours
     assert again.created_schema() == SCHEMA
-    assert not again.handed_over
 
 
 def test_hudi_is_told_the_rule_that_gives_our_rows() -> None:
@@ -283,14 +282,3 @@ def test_buckets_of_hudis_tables_are_known_only_if_they_say() -> None:
 
 def test_a_local_timeline_is_read() -> None:
     assert TableConfig.from_properties(HUDI | {"hoodie.table.timeline.timezone": "LOCAL"}, "x").name == "t"
-
-
-def test_handing_over_and_taking_back_leaves_the_properties_as_they_were() -> None:
-    props = TableConfig("t", KEY, MergeSpec(), 8).to_properties(SCHEMA)
-    given_away = handover_properties(props, to_hudi=True)
-    assert given_away["hoodie.record.merge.mode"] == "COMMIT_TIME_ORDERING"
-    assert "hoodie.table.ordering.fields" not in given_away
-    config = TableConfig.from_properties(given_away, "x")
-    assert config.handed_over
-    assert config.merge == MergeSpec()
-    assert handover_properties(given_away, to_hudi=False) == props

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.model import java_hash
 from crdt_mor.model.keys import DEFAULT_PARTITION, KeySpec, buckets
 from crdt_mor.model.schema import TableSchema
@@ -85,7 +85,6 @@ def test_buckets_of_composite_keys_hash_the_values_in_field_order(
     )
     keys = spec.record_keys(data)
     assert buckets(keys, spec, 97).tolist() == [java_bucket([a, b, str(c)], 97) for a, b, c in rows]
-    assert spec.key_columns_from_text(keys, data.schema).equals(data)
 
 
 @given(st.lists(st.text("ab:,é", max_size=14), min_size=1, max_size=20), st.booleans())
@@ -121,9 +120,6 @@ def test_keys_have_hudis_texts() -> None:
     assert KeySpec(("i",)).record_keys(data).to_pylist() == ["-1", "7"]
     assert KeySpec(("d",)).record_keys(data).to_pylist() == ["2026-01-02", "1969-12-31"]
     assert KeySpec(("i", "s")).record_keys(data).to_pylist() == ["i:-1,s:x", "i:7,s:y"]
-    for spec in (KeySpec(("i",)), KeySpec(("d",)), KeySpec(("d", "i")), KeySpec(("s",), ("i", "d"))):
-        back = spec.key_columns_from_text(spec.record_keys(data), data.schema)
-        assert back.equals(data.select(list(spec.fields)))
 
 
 def test_the_key_generator_follows_hudis_rule() -> None:
@@ -147,7 +143,6 @@ def test_one_key_with_several_partition_columns_carries_its_name_as_in_version_9
     assert keys.to_pylist() == ["id:5", "id:6,7"]
     # Hudi looks for values only in a text with a comma; the other is hashed whole.
     assert buckets(keys, spec, 97).tolist() == [java_bucket(["id:5"], 97), java_bucket(["6,7"], 97)]
-    assert spec.key_columns_from_text(keys, data.schema).to_pydict() == {"id": ["5", "6,7"]}
     bare = KeySpec(("id",), ("p", "q"), value_only=True)
     assert not bare.composite
     assert bare.record_keys(data).to_pylist() == ["5", "6,7"]
@@ -185,16 +180,6 @@ def test_two_rows_never_share_a_composite_key(rows: list[tuple[str, str]]) -> No
     except InvalidInputError:
         return
     assert keys[0] != keys[1]
-    assert spec.key_columns_from_text(keys, data.schema).equals(data)
-
-
-def test_a_foreign_key_text_is_a_format_error() -> None:
-    with pytest.raises(FormatError, match="key='x'"):
-        KeySpec(("a", "b")).key_columns_from_text(
-            pa.array(["a:1,b:2", "x"]), pa.schema([("a", pa.string()), ("b", pa.string())])
-        )
-    with pytest.raises(FormatError, match="column=a"):
-        KeySpec(("a",)).key_columns_from_text(pa.array(["x"]), pa.schema([("a", pa.int64())]))
 
 
 PARTITIONED = pa.table(
