@@ -32,7 +32,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.damage import naming_damage
-from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely, read_segment
+from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
 from crdt_mor.ops.read import in_threads, kernel_columns, key_column, merge_rule, missing, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
@@ -47,44 +47,30 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     publisher, merge = session.publisher, session.config.merge
     require_no_metadata_table(session.settings())
     session.start()
-    made: list[CompactionPlan] = []
+    tail = session.run(lifecycle.tend(publisher, session.known(), session.expiry_ms))
+    # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
+    tail = session.run(lifecycle.adopt(publisher, tail))
+    nonce = session.environment.nonce()
+    written: list[str] = []
 
-    def steps() -> Steps[Timeline]:
-        tail = yield from lifecycle.tend(publisher, session.known(), session.expiry_ms)
-        # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
-        tail = yield from lifecycle.adopt(publisher, tail)
-        nonce = yield Nonce()
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        if any(plan.nonce == nonce for plan in tail.plans):
+            return None  # a put whose reply was lost had landed: the plan of that attempt stands
+        # The session keeps the segments it has read, so that planning again after a lost race is quick.
+        plan = plan_compaction(tail, fold_slices(session.snapshot_completions(tail, None)), merge, log_files_min)
+        if plan is None or (merge.hudi_commit_time and plan.pending):
+            return None
+        path = f"{PLANS}/{plan.barrier}-{nonce}.json"
+        yield from put_surely(Put(path, plan.encode()))
+        written.append(path)
+        return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
 
-        def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-            made.clear()
-            if any(plan.nonce == nonce for plan in tail.plans):
-                return None  # a put whose reply was lost had landed: the plan of that attempt stands
-            slices = fold_slices((yield from _completions(tail)))
-            plan = plan_compaction(tail, slices, merge, log_files_min)
-            if plan is None or (merge.hudi_commit_time and plan.pending):
-                return None
-            made.append(plan)
-            path = f"{PLANS}/{plan.barrier}-{nonce}.json"
-            yield from put_surely(Put(path, plan.encode()))
-            return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
-
-        value = yield from publisher.publish(derive, tail)
-        mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
-        made.clear()
-        if mine is not None:
-            made.append((yield from read_plan(mine)))
-        return value
-
-    session.remember(session.run(steps()))
-    return made[0] if made else None
-
-
-def _completions(value: Timeline) -> Steps[list[Completion]]:
-    found = list(value.completions)
-    for segment in value.segments:
-        if segment.superseded is None:
-            found += yield from read_segment(segment)
-    return found
+    value = session.remember(session.run(publisher.publish(derive, tail)))
+    mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
+    for path in written:
+        if mine is None or path != mine.path:
+            session.store.delete(path)
+    return session.run(read_plan(mine)) if mine is not None else None
 
 
 def read_plan(plan: Plan) -> Steps[CompactionPlan]:
