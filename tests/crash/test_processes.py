@@ -48,25 +48,27 @@ def test_all_1600_commits_of_8_processes_are_visible(scene: Scene) -> None:
 
 
 def kill_at_random(scene: Scene, kills: int, seed: int) -> None:
-    """Three writers and a compactor, one of which is killed again and again, and started anew at once."""
+    """Three writers and a compactor, two of which are killed again and again, and started anew at once."""
     random = Random(seed)
     names = ["w0", "w1", "w2"]
     for name in names:
         scene.start("write", name)
     scene.start("compact", "compactor")
     started = dict.fromkeys([*names, "compactor"], 0)
-    for done in range(kills):
-        victim = "compactor" if done % 5 == 4 else random.choice(names)
+    for done in range(0, kills, 2):
+        victims = ["compactor", random.choice(names)] if done % 10 == 8 else random.sample(names, 2)
 
-        def begun(victim: str = victim) -> bool:
-            return len(scene.log(victim)) > started[victim]
+        def begun(victims: list[str] = victims) -> bool:
+            return all(len(scene.log(victim)) > started[victim] for victim in victims)
 
-        scene.wait_for(f"work of {victim}", begun)
-        time.sleep(random.random() * 0.05)
-        scene.kill(victim)
-        started[victim] = len(scene.log(victim))
-        scene.start("compact" if victim == "compactor" else "write", victim)
-        if done % 10 == 9:
+        scene.wait_for(f"work of {victims}", begun)
+        for victim in victims:
+            time.sleep(random.random() * 0.05)
+            scene.kill(victim)
+            started[victim] = len(scene.log(victim))
+        for victim in victims:
+            scene.start("compact" if victim == "compactor" else "write", victim)
+        if done % 10 == 8:
             scene.check(names)
     before = scene.check(names)
     # The table goes on: everybody makes another commit, those that were killed in the middle of one included.
