@@ -22,13 +22,15 @@ $(READY): requirements.lock pyproject.toml
 demo: setup      ## Three processes, one table, no lock: the example of the README on real flights
 	$(BIN)/crdt-mor demo
 
-test: setup      ## The test suite (all but the tests marked slow, spark and bench)
+test: setup      ## The test suite (all but the tests marked slow, exhaustive, spark and bench)
 	$(BIN)/python -m pytest $(ARGS)
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 
-check-slow: setup  ## The tests marked slow
-	$(BIN)/python -m pytest -m slow $(ARGS)
+check-slow: setup  ## The tests marked slow, and beside them the largest world of the search
+	@$(BIN)/python -m pytest -q -m exhaustive & whole=$$!; \
+	$(BIN)/python -m pytest -m slow $(ARGS); slow=$$?; \
+	wait $$whole && exit $$slow
 
 lint: setup      ## ruff
 	$(BIN)/ruff check .

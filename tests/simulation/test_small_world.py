@@ -125,7 +125,7 @@ def test_a_put_may_lose_its_reply_land_late_or_be_repeated() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"staged": 1, "late": 1, "others": ["cleaner", "reader"]}, id="everybody"),
+        pytest.param({"staged": 1, "late": 1, "others": ["cleaner", "reader"]}, id="one-dies-after-its-put"),
         pytest.param({"staged": 1, "writers": 1, "others": ["cleaner"]}, id="one-begins-one-completes"),
         pytest.param({"writers": 2, "faults": 1}, id="two-begins-and-a-lost-reply"),
         pytest.param({"staged": 1, "late": 1, "others": ["cleaner"], "faults": 1}, id="lost-reply"),
@@ -133,6 +133,12 @@ def test_a_put_may_lose_its_reply_land_late_or_be_repeated() -> None:
 )
 def test_everything(options: dict[str, Any]) -> None:
     assert world(**options).search() > 100_000
+
+
+@pytest.mark.exhaustive
+def test_two_writers_a_cleaner_a_reader_and_deletions_all_at_once() -> None:
+    """Both writes from their begin to their end. What begins race with is searched above, in worlds of their own."""
+    assert world(begun=2, others=["cleaner", "reader"]).search() > 20_000_000
 
 
 def test_versions_are_deleted_strictly_oldest_first() -> None:
