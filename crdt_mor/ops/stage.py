@@ -58,14 +58,6 @@ Group = tuple[str, int]
 """A file group of ours: partition path and bucket."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """The rows of one file group, and the columns whose values repeat in the whole batch."""
-
-    rows: pa.Table
-    repeating: tuple[str, ...]
-
-
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
 ) -> tuple[bytes, DataFile]:
@@ -100,8 +92,10 @@ def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.DataFrame]]:
         yield group, frame.slice(start, end - start)
 
 
-def grouped_tables(rows: pl.DataFrame, instant: Instant, schema: TableSchema) -> Iterator[tuple[Group, Grouped]]:
-    """The rows of each file group as Arrow, sorted by key, with all five meta columns; converted in one go."""
+def rows_by_group(
+    rows: pl.DataFrame, instant: Instant, schema: TableSchema, *, partial: bool
+) -> Iterator[tuple[Group, Rows]]:
+    """The rows of each file group, sorted by key, with all five meta columns; converted to Arrow in one go."""
     rows = _sorted_by_group(rows)
     buckets = rows[BUCKET].to_numpy()
     file_ids = pl.Series([bucket_file_id(bucket) for bucket in range(int(buckets.max(initial=0)) + 1)])
@@ -118,7 +112,7 @@ def grouped_tables(rows: pl.DataFrame, instant: Instant, schema: TableSchema) ->
     )
     repeating = repeating_columns(table)
     for group, start, end in _runs(rows):
-        yield group, Grouped(table.slice(start, end - start), repeating)
+        yield group, Rows(instant, table.slice(start, end - start), partial, repeating)
 
 
 def _sorted_by_group(frame: pl.DataFrame) -> pl.DataFrame:

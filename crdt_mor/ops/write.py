@@ -40,8 +40,8 @@ from crdt_mor.ops.stage import (
     Rows,
     by_group,
     ensure_partition,
-    grouped_tables,
     log_file,
+    rows_by_group,
     stored_array,
 )
 
@@ -216,9 +216,9 @@ class Write:
 
     def _stage_all(self) -> list[DataFile]:
         """One log file for each touched file group; what the transaction says of a key is folded first."""
-        combined = precombine(self._statements, merge_rule(self.config.merge)) if self._statements else None
-        if combined is None:
+        if not self._statements:
             return []
+        combined = precombine(self._statements, merge_rule(self.config.merge))
         instant, merge = self.begun.requested, self.config.merge
         parts: dict[Group, list[Deletes | Rows]] = {}
         for group, keys in by_group(combined.deletes):
@@ -231,8 +231,8 @@ class Write:
         whole = set(self._schema.declared.names)
         for given, rows in combined.rows:
             partial = given is not None and set(given) != whole
-            for group, table in grouped_tables(rows, instant, self._schema):
-                parts.setdefault(group, []).append(Rows(instant, table.rows, partial, table.repeating))
+            for group, part in rows_by_group(rows, instant, self._schema, partial=partial):
+                parts.setdefault(group, []).append(part)
         return list(in_threads(self._stage, sorted(parts.items())))
 
     def _stage(self, item: tuple[Group, Sequence[Deletes | Rows]]) -> DataFile:
