@@ -13,18 +13,22 @@ from crdt_mor.errors import (
     FormatError,
     FutureSnapshotError,
     InvalidInputError,
+    LawError,
+    PayloadError,
     SchemaMismatchError,
     SnapshotExpiredError,
     StorageUnavailableError,
     TableExistsError,
     TableNotFoundError,
     TokenOrderError,
+    UnknownPayloadError,
     UnsupportedFeatureError,
     UnsupportedVersionError,
     WriterExpiredError,
 )
+from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Compacted
-from crdt_mor.merge.payload import Payload
+from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
 from crdt_mor.scan import Scan
 from crdt_mor.table import Commit, Table, Transaction
 
@@ -34,10 +38,15 @@ __all__ = [
     "CommitUnknownError",
     "Compacted",
     "CrdtMorError",
+    "Dot",
     "FormatError",
     "FutureSnapshotError",
     "InvalidInputError",
+    "LawError",
+    "PartialUpdate",
     "Payload",
+    "PayloadError",
+    "RecordPayload",
     "Scan",
     "SchemaMismatchError",
     "SnapshotExpiredError",
@@ -47,7 +56,9 @@ __all__ = [
     "TableNotFoundError",
     "TokenOrderError",
     "Transaction",
+    "UnknownPayloadError",
     "UnsupportedFeatureError",
     "UnsupportedVersionError",
     "WriterExpiredError",
+    "check_laws",
 ]

@@ -4,6 +4,9 @@
     ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
+    ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
+    ├── UnknownPayloadError                      -> install the package of the table's payload, or its right version
+    ├── PayloadError                             -> a payload raised while it merged: mend it; nothing was changed
     ├── SnapshotExpiredError                     -> the files of this view are gone: read the latest snapshot
     ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
     ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
@@ -79,3 +82,19 @@ class FormatError(CrdtMorError):
 
 class UnsupportedVersionError(FormatError):
     """Bytes of a version of the format that this release does not read."""
+
+
+class LawError(CrdtMorError, ValueError):
+    """A payload breaks laws that it claims. `laws`: their names; the message has a smallest counterexample of each."""
+
+    def __init__(self, message: str, laws: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.laws = laws
+
+
+class UnknownPayloadError(CrdtMorError):
+    """A payload that the table names cannot be found here, or what is found means something else."""
+
+
+class PayloadError(CrdtMorError):
+    """A payload raised, or gave something that is not its state, while it merged a column."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.ops import compact
@@ -59,7 +59,13 @@ class Maintenance:
     def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
         result = []
         for plan in plans:
-            files = compact.execute(self._session, plan)
+            try:
+                files = compact.execute(self._session, plan)
+            except PayloadError as error:
+                raise PayloadError(
+                    f"{error} The plan stays open: compact again when the payload is mended, or give the plan up with "
+                    f"maintenance.cancel({plan.barrier!r})."
+                ) from error
             done = compact.complete(self._session, plan.barrier, files)
             if done is not None:
                 bases = [file for file in done.files if file.is_base]

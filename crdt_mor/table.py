@@ -26,14 +26,18 @@ from crdt_mor.errors import (
 )
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
+from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Maintenance
-from crdt_mor.merge.payload import Payload
-from crdt_mor.model.config import MergeSpec, TableConfig
+from crdt_mor.merge.payload import PartialUpdate, Payload
+from crdt_mor.merge.resolve import is_ours, payload_of, reference
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse, to_datetime
 from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Completion, Timeline, Token
 from crdt_mor.ops import lifecycle
+from crdt_mor.ops.merging import merging
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import Snapshot
 from crdt_mor.ops.session import PROPERTIES, Session
@@ -65,6 +69,10 @@ AsOf = Commit | int | str | datetime
 """A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
 
 
+Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
+"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
+
+
 class Table:
     """A merge-on-read table. Make one with `Table.create` or `Table.open`."""
 
@@ -84,7 +92,7 @@ class Table:
         partition_by: str | Sequence[str] = (),
         hive_style: bool = True,
         buckets: int = 4,
-        merge: Payload | str | None = None,
+        merge: Merge | None = None,
         name: str | None = None,
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
@@ -96,8 +104,8 @@ class Table:
         ordering: the greatest value of this column wins, instead of the latest commit.
         partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
         buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
-        merge: a payload, e.g. `PartialUpdate()`, or its text as `config.merge` prints it, "partial_update/1"; by
-            default the latest commit's row wins.
+        merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
+            by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
 
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).
@@ -106,7 +114,9 @@ class Table:
         store = open_store(uri, environment)
         key_spec = KeySpec(_names(key), _names(partition_by), hive_style and bool(partition_by))
         asked = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
-        wanted = asked.to_properties(TableSchema.of(schema))
+        columns = TableSchema.of(schema)
+        wanted = asked.to_properties(columns)
+        merging(asked, columns.to_json())  # raises where a payload does not serve its column
         config = TableConfig.from_properties(wanted, str(uri))
         comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
         if not store.put(PROPERTIES, properties.encode_table(wanted, comments)):
@@ -164,7 +174,7 @@ class Table:
         return Maintenance(self._session)
 
     def __repr__(self) -> str:
-        return f"Table({self.uri!r}, key={list(self.config.key.fields)}, merge={self.config.merge})"
+        return f"Table({self.uri!r}, key={list(self.config.key.fields)}, merge={self.config.merge.summary!r})"
 
     # --- write ----------------------------------------------------------------------------------------------------
 
@@ -434,17 +444,34 @@ def _default_name(uri: str | os.PathLike[str]) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-def _merge_spec(merge: Payload | Mapping[str, Payload] | str | None, ordering: str | None) -> MergeSpec:
-    if merge is None:
-        return MergeSpec("ordering", ordering=ordering) if ordering else MergeSpec("latest")
-    if isinstance(merge, str) and not ordering:
-        return MergeSpec.parse(merge)
-    if not isinstance(merge, Payload | str):
-        raise InvalidInputError(f"merge takes a payload, e.g. payloads.PartialUpdate(). got={merge!r}")
-    if ordering:
-        raise InvalidInputError("a payload says itself how versions are ordered: give merge or ordering, not both")
-    assert isinstance(merge, Payload)
-    return MergeSpec("payload", payload=merge.name, parameters=tuple(sorted(merge.parameters().items())))
+def _merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
+    if ordering and merge is not None:
+        raise InvalidInputError(
+            "merge says itself how versions are ordered: give merge or ordering, not both. Where the greatest value of "
+            "a column decides some columns, merge={(…): LatestBy(…)}"
+        )
+    match merge:
+        case None:
+            return MergeSpec("ordering", ordering) if ordering else MergeSpec()
+        case str():
+            return MergeSpec.parse(merge)
+        case PartialUpdate():
+            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns))
+        case Mapping():
+            return MergeSpec(columns=_members(merge))
+    raise InvalidInputError(f"merge takes {{column: payload}} or PartialUpdate(). got={merge!r}")
+
+
+def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
+    """What the table will store of its payloads; each keeps its laws, or is refused here."""
+    members = []
+    for names, given in columns.items():
+        payload = payload_of(given)
+        ref = reference(payload)
+        if not is_ours(ref):
+            check_laws(payload)
+        members.append(ColumnMerge(_names(names), ref))
+    return tuple(members)
 
 
 def _read_config(store: Store, uri: str) -> TableConfig:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
-ENGINE = BELOW_OPS | {"ops", "scan", "inspect", "maintenance", "table"}
+ENGINE = BELOW_OPS | {"ops", "scan", "inspect", "maintenance", "laws", "table"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -25,9 +25,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scan": BELOW_OPS | {"ops"},
     "inspect": BELOW_OPS | {"ops"},
     "maintenance": BELOW_OPS | {"ops"},
-    "table": BELOW_OPS | {"ops", "scan", "inspect", "maintenance"},
+    "table": BELOW_OPS | {"ops", "scan", "inspect", "maintenance", "laws"},
+    "testing": {"errors", "model", "merge"},
+    "laws": {"errors", "merge", "testing"},  # the law check, with hypothesis where it is asked for
     "crdt_mor": ENGINE,  # the front door
-    "testing": ENGINE | {"crdt_mor"},
     "cli": ENGINE | {"crdt_mor"},
     "payloads": {"crdt_mor", "merge"},
     "readers": {"crdt_mor"},  # if a reader needs more, the public API lacks something
@@ -45,10 +46,11 @@ LIBRARIES: dict[str, set[str]] = {
     "inspect": {"pyarrow"},
     "maintenance": set(),
     "table": {"numpy", "polars", "pyarrow"},
+    "testing": {"hypothesis", "pyarrow"},
+    "laws": set(),
     "crdt_mor": set(),
-    "testing": {"hypothesis", "numpy", "polars", "pyarrow"},
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},
-    "payloads": {"numpy", "polars", "pyarrow"},
+    "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 

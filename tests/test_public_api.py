@@ -13,10 +13,11 @@ import payloads
 from crdt_mor import errors
 
 PUBLIC = [
-    "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError", "FormatError", "FutureSnapshotError",
-    "InvalidInputError", "Payload", "Scan", "SchemaMismatchError", "SnapshotExpiredError", "StorageUnavailableError",
-    "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction", "UnsupportedFeatureError",
-    "UnsupportedVersionError", "WriterExpiredError",
+    "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError", "Dot", "FormatError",
+    "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate", "Payload", "PayloadError", "RecordPayload",
+    "Scan", "SchemaMismatchError", "SnapshotExpiredError", "StorageUnavailableError", "Table", "TableExistsError",
+    "TableNotFoundError", "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError",
+    "UnsupportedVersionError", "WriterExpiredError", "check_laws",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -29,6 +30,7 @@ SIGNATURES = {
     "Table.transaction": "self * token",
     "Table.scan": "self * columns filter as_of meta",
     "Table.refresh": "self",
+    "check_laws": "payload * deep examples",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
     "Transaction.delete": "self data * keys filter plain",
@@ -56,6 +58,7 @@ BASES = {
     "FutureSnapshotError": ValueError,
     "TokenOrderError": ValueError,
     "UnsupportedVersionError": crdt_mor.FormatError,
+    "LawError": ValueError,
 }
 
 

@@ -71,20 +71,27 @@ def create(
     ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
     partition_by: Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")] = None,
     buckets: Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")] = 4,
-    merge: Annotated[str | None, typer.Option(help="A payload: partial_update, partial_update?nulls=keep.")] = None,
+    merge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A=PAYLOAD",
+            help="views=counter, price,at=latest_by?by=at, tags=acme.sets:Tags, …; or partial_update. May be repeated.",
+        ),
+    ] = None,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
     output: Form = Output.text,
 ) -> None:
     """Create a table; without --ordering or --merge the latest commit's row wins."""
     table = mor.Table.create(
         uri, inputs.read_schema(schema), key=inputs.names(key) or [], ordering=ordering,
-        partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=_payload(merge), exist_ok=exist_ok,
+        partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []), exist_ok=exist_ok,
     )  # fmt: skip
     if output is Output.json:
-        render.document({"uri": table.uri, "version": table.version, "merge": str(table.config.merge)})
+        render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge.summary})
     else:
         render.note(
-            f"created {uri}: {len(table.schema)} columns, key {key}, merge {table.config.merge}, {buckets} buckets"
+            f"created {uri}: {len(table.schema)} columns, key {key}, merge {table.config.merge.summary}, "
+            f"{buckets} buckets"
         )
 
 
@@ -169,7 +176,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "format": f"Hudi {config.version}, {config.table_type}",
         "key": list(config.key.fields),
         "partition_by": list(config.key.partition_fields),
-        "merge": str(config.merge),
+        "merge": config.merge.summary,
         "buckets": config.buckets,
         "rows": table.scan().count(),
         "columns": {field.name: str(field.type) for field in table.schema},
@@ -250,14 +257,6 @@ def compact(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
-
-
-def _payload(text: str | None) -> str | None:
-    """A payload's version may be left out: `partial_update` is the first one."""
-    if text is None or text == "latest" or "/" in text:
-        return text
-    name, mark, parameters = text.partition("?")
-    return f"{name}/1{mark}{parameters}"
 
 
 def _first(scan: mor.Scan, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,6 +21,7 @@ import typer
 
 import crdt_mor as mor
 
+_PARTIAL = re.compile(r"partial_update(/1)?(\?nulls=(?P<nulls>value|keep))?")
 _SPELLINGS = re.compile(r"(?P<name>timestamp|decimal|decimal128|date|datetime)(?:[\[(](?P<inner>[^\])]*)[\])])?")
 
 
@@ -53,6 +55,24 @@ def token(text: str | None) -> tuple[str, int] | None:
     if not colon or not application or not number.isdigit():
         raise typer.BadParameter(f"a token is an application and a growing number, like loader:17. got={text!r}")
     return application, int(number)
+
+
+def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...], mor.Payload | str] | None:
+    """`--merge partial_update?nulls=keep --merge views=counter --merge price,at=latest_by?by=at`."""
+    columns: dict[str | tuple[str, ...], mor.Payload | str] = {}
+    partial: Literal["value", "keep"] | None = None
+    for text in texts:
+        named, equals, payload = text.partition("=") if "=" in text.partition("?")[0] else ("", "", text)
+        if equals:
+            columns[tuple(names(named) or ())] = payload
+            continue
+        found = _PARTIAL.fullmatch(payload)
+        if found is None:
+            raise typer.BadParameter(f"a merge is like views=counter, or partial_update. got={text!r}")
+        partial = "keep" if found["nulls"] == "keep" else "value"
+    if partial is None:
+        return columns or None
+    return mor.PartialUpdate(partial, columns=columns)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

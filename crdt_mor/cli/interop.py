@@ -10,7 +10,7 @@ def other_readers(table: mor.Table, log_files: int) -> str:
     merge = table.config.merge
     if merge.hudi_commit_time:
         return "Hudi's own table: everybody sees these rows; it is compacted here only while no write is pending"
-    if merge.kind == "payload":
+    if merge.custom:
         if log_files:
             return (
                 f"nobody else while {log_files} log files are unmerged: Hudi's readers do not know this merge and "

@@ -19,6 +19,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import commands, render
 from crdt_mor.cli.demo.command import demo
+from crdt_mor.cli.laws import laws
 
 EXPECTED = (mor.CrdtMorError, OSError, pa.ArrowException, pl.exceptions.PolarsError)
 """What a user's files, arguments and disks can do to us; anything else is our mistake and keeps its traceback."""
@@ -66,6 +67,7 @@ for _command in (
     commands.timeline,
     commands.files,
     commands.compact,
+    laws,
     demo,
 ):
     app.command()(_told(_command))

@@ -18,7 +18,7 @@ import polars as pl
 from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.merge.contributions import KEY, scan
 
-PLACE = "place"
+PLACE, NUMBER = "place", "number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`placed`: each touched key that the base has, and the position of its row."""
+    """`placed`: of each touched key that the base has, its number among the touched ones, and where its row is."""
 
     frame: pl.DataFrame
     placed: pl.DataFrame
@@ -65,7 +65,8 @@ class Decoded:
     def of(cls, frame: pl.DataFrame, key: str, keys: pl.Series) -> Decoded:
         """Find `keys` (distinct) in `frame`."""
         places = frame.lazy().select(pl.col(key).alias(KEY)).with_row_index(PLACE)
-        return cls(frame, places.join(keys.alias(KEY).to_frame().lazy(), on=KEY, how="semi").collect())
+        wanted = keys.alias(KEY).to_frame().lazy().with_row_index(NUMBER)
+        return cls(frame, places.join(wanted, on=KEY, how="inner").collect())
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`, all of which were looked for."""
@@ -76,14 +77,22 @@ class Decoded:
     def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         """All rows but those of the keys in `drop`, all of which were looked for."""
         hit = self.placed.join(drop.alias(KEY).to_frame(), on=KEY, how="semi")
+        return self._but(hit[PLACE], select)
+
+    def others(self, select: Sequence[str]) -> pl.DataFrame:
+        """All rows but those of touched keys."""
+        return self._but(self.placed[PLACE], select)
+
+    def _but(self, places: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         keep = np.ones(self.frame.height, dtype=bool)
-        keep[hit[PLACE].to_numpy()] = False
+        keep[places.to_numpy()] = False
         return self.frame.select(select).filter(pl.Series(keep))
 
-    def under(self, keys: pl.Series) -> np.ndarray:
-        """The position of each key's row; -1 for those that the base has not."""
-        joined = keys.alias(KEY).to_frame().join(self.placed, on=KEY, how="left", maintain_order="left")
-        return joined[PLACE].cast(pl.Int64).fill_null(-1).to_numpy()
+    def under(self, count: int) -> np.ndarray:
+        """The position of the row of each of the `count` touched keys; -1 for those that the base has not."""
+        found = np.full(count, -1, dtype=np.int64)
+        found[self.placed[NUMBER].to_numpy()] = self.placed[PLACE].to_numpy()
+        return found
 
 
 Base = Scanned | Decoded

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, scan
 from crdt_mor.merge.fold import collapse
 from crdt_mor.merge.rule import MergeRule
@@ -53,8 +53,9 @@ def compact_stable(
     """
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
     below = Slice(files.base, files.base_latest, stable)
-    if rule.kind == "partial":
-        rows = _sorted(pl.concat(merge(below, rule, columns.by_text(), select=columns.select_all())))
+    if rule.kind == "columns":
+        merged = pl.concat(merge(below, rule, columns.by_text(), select=columns.select_all()))
+        rows = _sorted(rule.settle(merged))
         graves: Carry = []
     else:
         rows, dead = _fold(below, rule, columns, timed=True)
@@ -127,7 +128,7 @@ def _carry(
 ) -> Carry:
     if not blocks:
         return []
-    found = gather(blocks, rule, columns, RECORD_KEY, columns.select_all(), timed=True)
+    found = gather(blocks, rule, columns, RECORD_KEY, rule.stored(columns.select_all()), timed=True)
     times = found.lines[TIME].unique().sort()
     gap_of = {time: bisect_right(pending, time) for time in times}
     gaps = np.array([gap_of[t] for t in found.lines[TIME]], dtype=np.int64)
@@ -145,5 +146,7 @@ def _carry(
         for part in folded.rows:
             if part.rows.height:
                 instant = str(part.rows[COMMIT_TIME].max())
-                result.append(DataBlock(instant, part.rows.sort(RECORD_KEY), part.given, own_times=True))
+                rows = rule.show(part.rows).sort(RECORD_KEY)
+                given = part.given and tuple(c for c in rows.columns if c not in META_COLUMNS)
+                result.append(DataBlock(instant, rows, given, own_times=True))
     return sorted(result, key=lambda block: block.instant)

@@ -2,7 +2,7 @@
 
     rows       all the data rows of all blocks, decoded once, in one scan, only the columns that somebody needs
     deletes    all the deletes
-    lines      key | kind | at (position in rows or deletes) | time | ordering     in START_COMMIT_TIME order
+    lines      _crdt_key | kind | at (position in rows or deletes) | time | ordering     in START_COMMIT_TIME order
 
 Decisions are made on the narrow lines; the wide rows are gathered once, by position, when the winners are known.
 """
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
 from crdt_mor.merge.rule import MergeRule
 
-KEY, KIND, AT, TIME, ORDER = "key", "kind", "at", "time", "ordering"
+KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
 PLAIN, TOMBSTONE, ROW = 0, 1, 2
 """Kinds of lines; of two with one requested time the delete comes first."""
 
@@ -34,7 +34,7 @@ _WIDEN = pl.ScanCastOptions(
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """See the module. `given[c]` says of every row whether its block gives column c; kept for partial updates."""
+    """See the module. `given[c]` says of every row whether its block gives column c; for the rule `columns` alone."""
 
     rows: pl.DataFrame
     deletes: pl.DataFrame
@@ -81,13 +81,13 @@ def gather(
     own = any(_has_own_times(b) for b in blocks)
     wanted = distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
     rows = _decode(data, columns, wanted)
-    simple = len(data) == len(blocks) and not own and not timed and rule.kind != "partial"
+    simple = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
     heights = [rows.height] if simple else [_height(b) for b in data]
     lines = _lines(blocks, rows, heights, rule, columns, key, simple, own or timed)
     if own:
         # Carried contributions: their block stands elsewhere than their requested times say.
         lines = lines.sort(TIME, KIND, maintain_order=True)
-    given = _given(data, heights, wanted) if rule.kind == "partial" else {}
+    given = _given(data, heights, wanted, rule) if rule.kind == "columns" else {}
     return Contributions(rows, _deletes(blocks), lines, given)
 
 
@@ -187,9 +187,14 @@ def _deletes(blocks: Sequence[DataBlock | DeleteBlock]) -> pl.DataFrame:
     return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={RECORD_KEY: pl.String})
 
 
-def _given(blocks: Sequence[DataBlock], heights: Sequence[int], need: Sequence[str]) -> dict[str, np.ndarray]:
+def _given(
+    blocks: Sequence[DataBlock], heights: Sequence[int], need: Sequence[str], rule: MergeRule
+) -> dict[str, np.ndarray]:
+    columns = [c for c in need if c not in META_COLUMNS]
+    if rule.whole:
+        return dict.fromkeys(columns, np.ones(sum(heights), dtype=bool))
     sets = [_given_names(b) for b in blocks]
-    return {c: np.repeat(np.array([c in s for s in sets], dtype=bool), heights) for c in need if c not in META_COLUMNS}
+    return {c: np.repeat(np.array([c in s for s in sets], dtype=bool), heights) for c in columns}
 
 
 def _given_names(block: DataBlock) -> frozenset[str]:

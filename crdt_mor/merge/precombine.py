@@ -3,7 +3,7 @@
     statements   upsert(a: 1)  delete(a)  upsert(a: 2, b: 1)  upsert(b: 2)
     latest       one row a: 2, one row b: 2                        a delete that is overwritten says nothing
     ordering     delete a, then the greatest row or tombstone; of equal ones the later
-    partial      delete a, then per column the last value given
+    columns      delete a, then per column the last value given, or what its payload makes of all
 
 The same fold as the merge itself (fold.py), with the order of statements and rows as its order.
 """
@@ -50,8 +50,8 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     parts = {p for f in frames if PARTITION_PATH in f.columns for p in f[PARTITION_PATH].unique()}
     only = writes[0] if len(writes) == 1 else None
     if isinstance(only, RowsWrite) and _all_differ(only.rows, len(parts)):
-        given = only.given if rule.kind == "partial" else None
-        if rule.kind == "partial" and given is None:
+        given = only.given if rule.kind == "columns" else None
+        if rule.kind == "columns" and given is None:
             given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
         none = pl.DataFrame(schema={RECORD_KEY: pl.String})
         return Collapsed(

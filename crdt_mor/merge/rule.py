@@ -1,8 +1,8 @@
-"""What it means that two commits wrote one key: the three merge rules of this release.
+"""What it means that two commits wrote one key.
 
     latest     the record of the commit that was requested last
     ordering   the record with the greatest value of one column; equal values: the one requested last
-    partial    column by column, the value of the last commit that gave one
+    columns    column by column: by a payload where the column has one, else the value of the last commit that gave one
 
 Whatever the rule, contributions are folded in the order of their requested times, so the answer is a function of the
 set of commits. `requested last` is the tie-break everywhere, and requested times are unique.
@@ -10,19 +10,92 @@ set of commits. `requested last` is the tie-break everywhere, and requested time
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from crdt_mor.errors import InvalidInputError
+import polars as pl
+
+from crdt_mor.errors import InvalidInputError, PayloadError
+from crdt_mor.merge.payload import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A column with a payload of its own, or several columns that decide together.
+
+    kind: the type of what is seen, a struct for several columns.
+    hidden: the column that keeps the state, where it differs from what is seen.
+    """
+
+    columns: tuple[str, ...]
+    payload: Payload
+    kind: pl.DataType
+    hidden: str | None = None
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns that the state is read from."""
+        return self.columns if self.hidden is None else (self.hidden,)
+
+    def written(self, rows: pl.DataFrame) -> pl.Series:
+        """What was written to the columns of this member; null where it says nothing."""
+        if len(self.columns) == 1:
+            return rows[self.columns[0]]
+        every = pl.all_horizontal(pl.col(name).is_null() for name in self.columns)
+        return rows.select(pl.when(~every).then(pl.struct(self.columns)).alias(self.columns[0])).to_series()
+
+    def pack(self, frame: pl.DataFrame) -> pl.Series:
+        """The states in `frame`; null where they say nothing."""
+        return self.written(frame) if self.hidden is None else frame[self.hidden]
+
+    def unpack(self, states: pl.Series, need: Sequence[str]) -> list[pl.Series]:
+        """Those of the visible columns and the hidden one that are in `need`."""
+        wanted = [name for name in self.columns if name in need]
+        found = [states.alias(self.hidden)] if self.hidden is not None and self.hidden in need else []
+        if not wanted:
+            return found
+        seen = states if self.hidden is None else self._mapped(states, self.payload.value, self.kind)
+        fields = [seen] if len(self.columns) == 1 else [seen.struct.field(name) for name in wanted]
+        return [*found, *(field.alias(name) for field, name in zip(fields, wanted, strict=True))]
+
+    def settle(self, states: pl.Series) -> pl.Series:
+        """States of a base, which have nothing below them any more: see `Payload.settle`."""
+        return self._mapped(states, self.payload.settle, states.dtype)
+
+    def _mapped(self, states: pl.Series, function: Callable[[pl.Expr], pl.Expr], kind: pl.DataType) -> pl.Series:
+        state = pl.col("state")
+        with blaming(self.payload, self.columns):
+            frame = pl.DataFrame({"state": states})
+            return frame.select(pl.when(state.is_not_null()).then(function(state)).cast(kind)).to_series()
+
+
+@contextmanager
+def blaming(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
+    """Whatever a payload raises is a `PayloadError` that names it and its columns."""
+    try:
+        yield
+    except Exception as error:
+        raise PayloadError(
+            f"the payload {payload.name} failed: {type(error).__name__}: {error}. Mend the payload, or delete the keys "
+            f"whose rows it cannot merge. columns={list(columns)}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class MergeRule:
-    """`ordering` names the column, for that kind alone; `nulls="keep"`: in a partial update a null sets nothing."""
+    """`ordering` names the column, for that kind alone; the rest is for `columns` alone.
 
-    kind: Literal["latest", "ordering", "partial"] = "latest"
+    nulls: "keep": in a column without a payload a null sets nothing.
+    whole: every row gives every column, null where its block lacks one; else a block gives the columns that it has.
+    """
+
+    kind: Literal["latest", "ordering", "columns"] = "latest"
     ordering: str | None = None
     nulls: Literal["value", "keep"] = "value"
+    whole: bool = False
+    members: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.kind == "ordering") != (self.ordering is not None):
@@ -30,3 +103,32 @@ class MergeRule:
                 "name an ordering column for the rule 'ordering', and for no other. "
                 f"kind={self.kind} ordering={self.ordering}"
             )
+
+    def members_of(self, need: Sequence[str]) -> list[Member]:
+        """The members that `need` names a column of."""
+        return [m for m in self.members if m.hidden in need or any(name in need for name in m.columns)]
+
+    def stored(self, need: Sequence[str]) -> list[str]:
+        """What must be read to know the columns `need`: states instead of what they show."""
+        members = self.members_of(need)
+        shown = {name for member in members for name in (*member.columns, member.hidden)}
+        states = [name for member in members for name in member.stored]
+        return list(dict.fromkeys([*(name for name in need if name not in shown), *states]))
+
+    def show(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """`rows` with the visible columns of every hidden state that they have."""
+        visible = [
+            series
+            for member in self.members
+            if member.hidden is not None and member.hidden in rows.columns
+            for series in member.unpack(rows[member.hidden], member.columns)
+        ]
+        return rows.with_columns(visible)
+
+    def settle(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """`rows` of a base, with no more state than what comes later can ask for."""
+        return rows.with_columns(
+            member.settle(rows[member.hidden]).alias(member.hidden)
+            for member in self.members
+            if member.hidden is not None
+        )

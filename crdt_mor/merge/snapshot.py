@@ -23,8 +23,10 @@ from crdt_mor.merge.base import Base, Decoded, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
-from crdt_mor.merge.fold import Patches, alive, cleared, patches, take, winners
+from crdt_mor.merge.fold import cleared, winners
+from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.states import take
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
 """A smaller block is cheaper merged than promoted."""
@@ -61,9 +63,9 @@ def _merge(
     files: Slice, rule: MergeRule, columns: Columns, key: str, select: list[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
-    files = promote(files, rule, columns, key, need)
-    if rule.kind == "partial":
-        merged, rest = _merge_partial(files, rule, columns, key, need, predicate)
+    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
+    if rule.kind == "columns":
+        merged, rest = _merge_columns(files, rule, columns, key, need, predicate)
     else:
         found = resolve(files, rule, columns, key, need, predicate)
         merged, rest = found.live_rows(), found.untouched(need)
@@ -136,7 +138,7 @@ def resolve(
     timed: bool = False,
 ) -> Resolved:
     """Steps 1 and 2, for `latest` and `ordering`."""
-    assert rule.kind != "partial"
+    assert rule.kind != "columns"
     late = _is_late(files)
     found = gather(files.blocks, rule, columns, key, need, timed=timed or late)
     best = winners(found.lines, rule)
@@ -219,42 +221,49 @@ def _spared(base: Base, found: Contributions, best: pl.DataFrame) -> pl.Series:
     return rows.join(alone, on=KEY, how="inner").filter(pl.col(_BASE_TIME) >= pl.col(TIME))[KEY]
 
 
-def _merge_partial(
+def _merge_columns(
     files: Slice, rule: MergeRule, columns: Columns, key: str, need: list[str], predicate: pl.Expr | None
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
-    found = gather(files.blocks, rule, columns, key, need)
-    after = alive(found.lines)
-    folded = patches(found, after, rule, key)
+    stored = rule.stored(need)
+    found = gather(files.blocks, rule, columns, key, stored)
+    folded = patches(found, found.lines, rule, key)
     if files.base is None:
-        return _overlay(found, folded, need, None, None), None
-    drop = found.lines[KEY].unique() if after.height != found.lines.height else folded.keys
+        return _overlay(folded, need, None, None), None
     scanned = Scanned(files.base, columns, key, predicate)
-    if files.base_latest == NO_SAY or all((folded.row_of(c) >= 0).all() for c in need):
-        return _overlay(found, folded, need, None, None), scanned.without(drop, need)
+    if files.base_latest == NO_SAY or _all_from_logs(folded, need):
+        return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
     if predicate is None:
-        base = scanned.decode(drop, need)
-        rest = base.without(drop, need)
+        base = scanned.decode(folded.keys, distinct(need, stored))
+        rest = base.others(need)
     else:
-        rows = scanned.rows(drop, [pl.col(c) for c in need])
-        base, rest = Decoded.of(rows, KEY, drop), scanned.without(drop, need)
-    under = base.under(folded.keys)
-    reset = cleared(found.lines)
-    if reset.height:
-        under = np.where(folded.keys.is_in(reset[KEY].implode()).to_numpy(), -1, under)
-    return _overlay(found, folded, need, base.frame, under), rest
+        base = Decoded.of(scanned.rows(folded.keys, [pl.col(c) for c in stored]), KEY, folded.keys)
+        rest = scanned.without(folded.keys, need)
+    under = np.where(folded.reset, -1, base.under(len(folded.keys)))
+    return _overlay(folded, need, base.frame, under), rest
 
 
-def _overlay(
-    found: Contributions, folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None
-) -> pl.DataFrame:
-    """Patched rows: each column from the row that gave it last, else from the base, else null."""
-    result: list[pl.Series] = []
+def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
+    """Whether the base has no say in any column of the touched rows."""
+    return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
+
+
+def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
+    """Merged rows: what a payload makes of base and logs; else the value of the row that gave it last, else the
+    base's, else null."""
+    result: dict[str, pl.Series] = {}
+    for member in folded.rule.members_of(need):
+        states = folded.states(member, None if base is None else member.pack(base), under)
+        result |= {series.name: series for series in member.unpack(states, need)}
     for column in need:
-        index, series = folded.row_of(column), found.rows[column]
+        if column in result:
+            continue
+        index, series = folded.row_of(column), folded.found.rows[column]
         if base is not None and under is not None and (index < 0).any():
             below = np.where(under >= 0, under + series.len(), -1)
             index = np.where(index >= 0, index, below)
             series = pl.concat([series, base[column]])
-        result.append(take(series, index))
-    return pl.DataFrame(result)
+        result[column] = take(series, index)
+    rows = pl.DataFrame([result[column] for column in need])
+    live = folded.newest >= 0
+    return rows if live.all() else rows.filter(pl.Series(live))

@@ -88,7 +88,7 @@ def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
 
 
 def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
-    if not _meets(kind, column.type):
+    if not meets(kind, column.type):
         raise _mismatch(kind, column)
 
 
@@ -102,7 +102,7 @@ def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
     )
 
 
-def _meets(kind: pa.DataType, declared: pa.DataType) -> bool:
+def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
     """Whether values of `kind` may stand in a column of `declared`, value by value checked later."""
     kind = kind.value_type if pt.is_dictionary(kind) else kind
     declared = declared.value_type if pt.is_dictionary(declared) else declared
@@ -122,16 +122,16 @@ def _meets(kind: pa.DataType, declared: pa.DataType) -> bool:
 
 def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
     if pt.is_map(declared):
-        keys_meet = pt.is_map(kind) and _meets(kind.key_type, declared.key_type) and not _is_view(kind.item_type)
-        return keys_meet and _meets(kind.item_type, declared.item_type)
+        keys_meet = pt.is_map(kind) and meets(kind.key_type, declared.key_type) and not _is_view(kind.item_type)
+        return keys_meet and meets(kind.item_type, declared.item_type)
     if pt.is_struct(declared):
         return (
             pt.is_struct(kind)
             and [field.name for field in kind] == [field.name for field in declared]
             and not any(_is_view(field.type) for field in kind)
-            and all(_meets(mine.type, theirs.type) for mine, theirs in zip(kind, declared, strict=True))
+            and all(meets(mine.type, theirs.type) for mine, theirs in zip(kind, declared, strict=True))
         )
-    return is_list(kind) and not _is_view(kind.value_type) and _meets(kind.value_type, declared.value_type)
+    return is_list(kind) and not _is_view(kind.value_type) and meets(kind.value_type, declared.value_type)
 
 
 def _is_view(kind: pa.DataType) -> bool:

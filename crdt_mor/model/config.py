@@ -7,7 +7,7 @@ read as they are, and whatever would need a rule that we do not have is refused 
     our merge               Hudi's mode              ordering.fields
     latest                  EVENT_TIME_ORDERING      _hoodie_commit_time
     ordering:<column>       EVENT_TIME_ORDERING      <column>
-    <payload>/<version>     CUSTOM, our strategy id  -
+    partial, or payloads    CUSTOM, our strategy id  -
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
-from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import pyarrow as pa
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.types import TIMESTAMP
 
@@ -56,7 +56,6 @@ _KEY_GENERATORS: Final = {
     "CustomKeyGenerator": "CUSTOM",
     "CustomAvroKeyGenerator": "CUSTOM",
 }
-_PAYLOAD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*/[0-9]+")
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 CHECKSUM: Final = "hoodie.table.checksum"
@@ -97,46 +96,6 @@ _DEFAULT_DATABASE: Final = "default"
 _BUCKETS_MAX: Final = 99_999_999  # a file id has eight digits for them
 
 TableType = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
-
-
-@dataclass(frozen=True, slots=True)
-class MergeSpec:
-    """What happens when two writers meet on a key: `latest`, `ordering:<column>` or a payload by name and version."""
-
-    kind: Literal["latest", "ordering", "payload"] = "latest"
-    ordering: str | None = None
-    payload: str | None = None
-    parameters: tuple[tuple[str, str], ...] = ()
-    hudi_commit_time: bool = False
-    """A table that Hudi made with COMMIT_TIME_ORDERING: `latest` for us, with Hudi's limits."""
-
-    def __post_init__(self) -> None:
-        given = {name for name in ("ordering", "payload") if getattr(self, name) is not None}
-        if given != {self.kind} - {"latest"}:
-            raise InvalidInputError(f"an ordering needs its column, a payload its name, no more. merge={self!r}")
-        if self.payload is not None and not _PAYLOAD.fullmatch(self.payload):
-            raise InvalidInputError(f"a payload is named like `counter/1`: name, version. payload={self.payload}")
-
-    def __str__(self) -> str:
-        """The text of `crdt_mor.merge`; `parse` gives the value back."""
-        if self.kind == "latest":
-            return "latest"
-        text = f"ordering:{quote(self.ordering or '')}" if self.kind == "ordering" else str(self.payload)
-        return f"{text}?{urlencode(self.parameters)}" if self.parameters else text
-
-    @classmethod
-    def parse(cls, text: str) -> MergeSpec:
-        """The merge that `str` printed; raises `InvalidInputError` for anything else."""
-        head, _, query = text.partition("?")
-        try:
-            parameters = tuple(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-        except ValueError as error:
-            raise InvalidInputError(f"parameters look like `?name=value&name=value`. merge={text!r}") from error
-        if head == "latest" and not parameters:
-            return cls()
-        if head.startswith("ordering:") and head != "ordering:":
-            return cls("ordering", ordering=unquote(head.removeprefix("ordering:")), parameters=parameters)
-        return cls("payload", payload=head, parameters=parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +192,7 @@ class TableConfig:
             raise InvalidInputError(f"Hudi made older tables so; new ones follow its present rule. key={self.key!r}")
         self.key.check_types(schema)
         _check_ordering(self.merge.ordering, schema)
+        _check_members(self, schema)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], where: str) -> TableConfig:
@@ -261,7 +221,7 @@ class TableConfig:
 
 def _hudi_merge(merge: MergeSpec) -> dict[str, str]:
     """The rule under which Hudi's own readers give our rows, or refuse."""
-    if merge.kind == "payload":
+    if merge.custom:
         return {_MERGE_MODE: "CUSTOM", _STRATEGY_ID: MERGE_STRATEGY_ID}
     return {_MERGE_MODE: "EVENT_TIME_ORDERING", _ORDERING: merge.ordering or META_COLUMNS[0]}
 
@@ -278,6 +238,20 @@ def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
         raise InvalidInputError(
             f"versions are ordered by a number, a string, a date or a timestamp. column={ordering} type={kind}"
         )
+
+
+def _check_members(config: TableConfig, schema: TableSchema) -> None:
+    """The columns that have payloads are there, and are not what tells rows apart."""
+    identity = {*config.key.fields, *config.key.partition_fields}
+    for member in config.merge.columns:
+        for name in member.columns:
+            if name not in schema.declared.names:
+                known = schema.declared.names
+                raise InvalidInputError(f"merge names a column that is not there. column={name!r} columns={known}")
+            if name in identity:
+                raise InvalidInputError(
+                    f"key and partition columns are never merged: they say which row it is. column={name!r}"
+                )
 
 
 def _our_merge(props: Mapping[str, str], where: str) -> MergeSpec:

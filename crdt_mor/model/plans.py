@@ -17,8 +17,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from crdt_mor.errors import FormatError
-from crdt_mor.model.config import MergeSpec
 from crdt_mor.model.instant import Instant
+from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import DataFile, FileGroup, Timeline
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -139,16 +140,22 @@ class TableSchema:
 
     # --- data in, data out ----------------------------------------------------------------------------------------
 
-    def normalise(self, data: pa.Table) -> pa.Table:
-        """`data` in the stored types, its columns in the table's order; refuses whatever would change a value."""
+    def normalise(
+        self, data: pa.Table, accepts: Mapping[str, Sequence[pa.DataType]] = MappingProxyType({})
+    ) -> pa.Table:
+        """`data` in the stored types, its columns in the table's order; refuses whatever would change a value.
+
+        `accepts`: the types that some columns are written in, instead of their own; the first that serves is taken.
+        """
         names = data.schema.names
         if len(set(names)) < len(names):
             repeated = [name for name, count in Counter(names).items() if count > 1]
             raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
         self._refuse_unknown(names)
         kept = [column for column in self.declared if column.name in names]
-        arrays = [casts.to_stored(data.column(column.name), column) for column in kept]
-        return pa.table(arrays, schema=pa.schema([self.stored.field(column.name) for column in kept]))
+        taken = [_taken(data.schema.field(c.name).type, c, accepts[c.name]) if c.name in accepts else c for c in kept]
+        arrays = [casts.to_stored(data.column(column.name), column) for column in taken]
+        return pa.table(arrays, names=[column.name for column in kept])
 
     def _refuse_unknown(self, names: Iterable[str]) -> None:
         unknown = [name for name in names if name not in self.declared.names]
@@ -176,6 +183,17 @@ class TableSchema:
             columns.append(column)
             arrays.append(casts.to_declared(array, column.type))
         return pa.table(arrays, schema=pa.schema(columns))
+
+
+def _taken(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
+    """The column as it is written; of several types the first that serves."""
+    kind = next((kind for kind in accepts if casts.meets(written, kind)), None)
+    if kind is None:
+        known = ", ".join(map(str, accepts))
+        raise SchemaMismatchError(
+            f"the column is written in another type: cast it. column={column.name} type={written} accepted={known}"
+        )
+    return column.with_type(kind)
 
 
 def _column(schema: pa.Schema, name: str) -> pa.Field | None:

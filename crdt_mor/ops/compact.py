@@ -32,8 +32,9 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.damage import naming_damage
+from crdt_mor.ops.merging import merging, require_payloads
 from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
-from crdt_mor.ops.read import in_threads, kernel_columns, key_column, merge_rule, missing, open_slice
+from crdt_mor.ops.read import in_threads, missing, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
@@ -46,6 +47,7 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     """Plan and schedule in one transition; None if there is nothing to compact. Gives up expired writers first."""
     publisher, merge = session.publisher, session.config.merge
     require_no_metadata_table(session.settings())
+    require_payloads(session.config)
     session.start()
     tail = session.run(lifecycle.tend(publisher, session.known(), session.expiry_ms))
     # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
@@ -133,8 +135,8 @@ def cancel(session: Session, barrier: Instant) -> bool:
 
 def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) -> list[DataFile]:
     config, store = session.config, session.store
-    rule, columns = merge_rule(config.merge), kernel_columns(plan.schema, key_column(config))
-    schema = TableSchema.from_json(plan.schema)
+    how = merging(config, plan.schema)
+    rule, columns, schema = how.rule, how.columns, how.schema
     found = FileSlice(group.partition, group.file_id, group.base, group.logs)
     opened = open_slice(store, found, config)
     carried: list[Deletes | Rows] = []

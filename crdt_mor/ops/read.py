@@ -24,14 +24,14 @@ from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.rule import MergeRule
-from crdt_mor.model.config import MergeSpec, TableConfig
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import DataFile, Timeline
 from crdt_mor.ops.damage import check_length, naming_damage
+from crdt_mor.ops.merging import merging
 from crdt_mor.ops.session import Session
 from crdt_mor.store.base import Store
 
@@ -43,24 +43,6 @@ THREADS = max(2, os.cpu_count() or 1)
 
 NATURAL_ORDER = 0
 """The int 0 as ordering value of a delete that removes whatever came before: Hudi's, and our plain ones."""
-
-
-def merge_rule(spec: MergeSpec) -> MergeRule:
-    """The kernel's rule for what a table declares."""
-    if spec.kind == "payload":
-        return MergeRule("partial", nulls="keep" if dict(spec.parameters).get("nulls") == "keep" else "value")
-    return MergeRule(spec.kind, ordering=spec.ordering if spec.kind == "ordering" else None)
-
-
-@lru_cache(maxsize=64)
-def kernel_columns(schema: str, key_column: str | None) -> Columns:
-    """The table's user columns as the kernel sees them."""
-    return Columns.of(TableSchema.from_json(schema).stored, key_column)
-
-
-def key_column(config: TableConfig) -> str | None:
-    """The user's column whose text is the record key, if there is one."""
-    return config.key.fields[0] if len(config.key.fields) == 1 and not config.key.composite else None
 
 
 def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
@@ -153,15 +135,14 @@ class Snapshot:
         Partitions of which the predicate says alone that it holds for none of their rows are never opened.
         """
         config = self.session.config
-        rule = merge_rule(config.merge)
-        columns = kernel_columns(self.value.schema, key_column(config))
+        how = merging(config, self.value.schema)
 
         def merged(found: FileSlice) -> list[pl.DataFrame]:
             opened = open_slice(self.session.store, found, config)
             with naming_damage(self.session.store, found):
-                return list(kernel.merge(opened, rule, columns, select=select, predicate=predicate))
+                return list(kernel.merge(opened, how.rule, how.columns, select=select, predicate=predicate))
 
-        for frames in in_threads(merged, self._that_may_hold(predicate, columns)):
+        for frames in in_threads(merged, self._that_may_hold(predicate, how.columns)):
             yield from frames
 
     def _that_may_hold(self, predicate: pl.Expr | None, columns: Columns) -> Sequence[FileSlice]:
@@ -180,8 +161,7 @@ class Snapshot:
     def count(self) -> int:
         """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""
         config = self.session.config
-        rule = merge_rule(config.merge)
-        columns = kernel_columns(self.value.schema, key_column(config))
+        how = merging(config, self.value.schema)
 
         def counted(found: FileSlice) -> int:
             if not found.logs:
@@ -189,7 +169,7 @@ class Snapshot:
                 return found.base.rows
             opened = open_slice(self.session.store, found, config)
             with naming_damage(self.session.store, found):
-                return kernel.count(opened, rule, columns)
+                return kernel.count(opened, how.rule, how.columns)
 
         return sum(in_threads(counted, self.slices))
 

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, SchemaMismatchError, StorageUnavailableError
-from crdt_mor.merge.blocks import Columns
+from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.keys import buckets
@@ -28,8 +28,9 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.heartbeat import beating
+from crdt_mor.ops.merging import Merging, lift, merging, require_payloads
 from crdt_mor.ops.protocol import find_completion
-from crdt_mor.ops.read import in_threads, merge_rule
+from crdt_mor.ops.read import in_threads
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
     BUCKET,
@@ -48,6 +49,10 @@ from crdt_mor.ops.stage import (
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
 
+_PLACE_DIGITS = 10
+"""A transaction has fewer rows than this many digits can count."""
+
+
 @dataclass
 class Write:
     """One write under way. Not thread-safe; the session below it is."""
@@ -57,6 +62,7 @@ class Write:
     begun: Pending
     token: tuple[str, int] | None = None
     _schema: TableSchema = field(init=False)
+    _how: Merging = field(init=False)
     _operations: set[Operation] = field(default_factory=set)
     _statements: list[RowsWrite | DeleteWrite] = field(default_factory=list)
     _staged: list[str] = field(default_factory=list)
@@ -64,12 +70,14 @@ class Write:
 
     def __post_init__(self) -> None:
         self._schema = TableSchema.from_json(self.value.schema)
+        self._how = merging(self.config, self.value.schema)
         self._alive.enter_context(beating(self.session.store, self.begun.requested, self.session.expiry_ms))
 
     @classmethod
     def begin(cls, session: Session, token: tuple[str, int] | None) -> Write:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
         require_bucketed(session.settings())
+        require_payloads(session.config)
         try:
             value, begun = session.begin()
         except CommitUnknownError as error:
@@ -92,13 +100,16 @@ class Write:
         """Add rows. `mode="merge"` grows the table's schema first, in an event of its own."""
         if mode == "merge":
             self._grow(data.schema)
-        rows = self._schema.normalise(data)
+        rows = self._schema.normalise(data, self._how.accepts)
         self._check_columns(rows)
         keys = self._keyed(rows)
         if operation == "INSERT":
             _refuse_repeats(keys)
         frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
-        given = tuple(rows.column_names) if self.config.merge.kind == "payload" else None
+        given = None
+        if self.config.merge.custom:
+            lifted = lift(frame.select(rows.column_names), self._how, self._dot(rows.num_rows))
+            given, frame = tuple(lifted.columns), lifted.with_columns(keys)
         self._operations.add(operation)
         self._statements.append(RowsWrite(frame, given))
 
@@ -120,9 +131,20 @@ class Write:
         self._operations.add("DELETE")
         self._statements.append(DeleteWrite(frame))
 
-    def _grow(self, schema: pa.Schema) -> None:
-        if self._schema.grow(schema) == self._schema:
+    def _dot(self, rows: int) -> Dot:
+        """The places of `rows` rows in this transaction, after those of earlier statements."""
+        first = sum(s.rows.height for s in self._statements if isinstance(s, RowsWrite))
+        place = pl.int_range(first, first + rows).cast(pl.String).str.zfill(_PLACE_DIGITS)
+        unseen = ",".join(p.requested for p in self.value.pending if p.requested < self.begun.requested)
+        return Dot(pl.lit(self.begun.requested) + place, pl.lit(unseen))
+
+    def _grow(self, written: pa.Schema) -> None:
+        # What a payload takes in another type than its column's says nothing about the column.
+        schema = pa.schema([column for column in written if not self._how.takes(column)])
+        grown_schema = self._schema.grow(schema)
+        if grown_schema == self._schema:
             return
+        merging(self.config, grown_schema.to_json())  # raises where a payload does not serve the new type
         ordering = self.config.merge.ordering
         if ordering and self._schema.grow(schema).select([ordering]).stored != self._schema.select([ordering]).stored:
             raise SchemaMismatchError(
@@ -133,14 +155,15 @@ class Write:
         # Columns that others have added since this write began are not asked for: nobody aborts because of others.
         known = dict.fromkeys([*self._schema.declared.names, *schema.names])
         self._schema = TableSchema.from_json(grown.schema).select(known)
-        types = Columns.of(self._schema.stored).stored
+        self._how = merging(self.config, self._schema.to_json())
+        types = self._how.columns.stored
         self._statements = [_widened(statement, types, self.config.merge.ordering) for statement in self._statements]
 
     def _check_columns(self, rows: pa.Table) -> None:
         key = self.config.key
         ordering = self.config.merge.ordering if self.config.merge.kind == "ordering" else None
         required = [*key.fields, *key.partition_fields]
-        if self.config.merge.kind != "payload":
+        if not self.config.merge.partial:
             required = self._schema.declared.names
         absent = [name for name in required if name not in rows.column_names]
         if absent:
@@ -148,9 +171,16 @@ class Write:
                 "every column must be given: two jobs that read, change and rewrite whole rows silently undo one "
                 "another. To write some columns only, create the table with merge=PartialUpdate(). "
                 f"missing={absent}"
-                if self.config.merge.kind != "payload"
+                if not self.config.merge.partial
                 else f"a partial update still needs the key and partition columns. missing={absent}"
             )
+        for member in self._how.rule.members:
+            missing = [name for name in member.columns if name not in rows.column_names]
+            if missing and len(missing) < len(member.columns):
+                raise SchemaMismatchError(
+                    f"{member.payload.name} decides these columns together: give all of them or none. "
+                    f"columns={list(member.columns)} missing={missing}"
+                )
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
 
@@ -218,7 +248,8 @@ class Write:
         """One log file for each touched file group; what the transaction says of a key is folded first."""
         if not self._statements:
             return []
-        combined = precombine(self._statements, merge_rule(self.config.merge))
+        rule, schema = self._how.rule, self._how.schema
+        combined = precombine(self._statements, rule)
         instant, merge = self.begun.requested, self.config.merge
         parts: dict[Group, list[Deletes | Rows]] = {}
         for group, keys in by_group(combined.deletes):
@@ -228,17 +259,17 @@ class Write:
         for group, keys in by_group(combined.tombstones):
             ordering = stored_array(keys["ordering"], self._schema.stored.field(merge.ordering).type)
             parts.setdefault(group, []).append(Deletes(instant, stored_array(keys[KEY], pa.string()), ordering))
-        whole = set(self._schema.declared.names)
-        for given, rows in combined.rows:
-            partial = given is not None and set(given) != whole
-            for group, part in rows_by_group(rows, instant, self._schema, partial=partial):
+        for given, found in combined.rows:
+            rows = rule.show(found)
+            partial = given is not None and not set(schema.declared.names) <= set(rows.columns)
+            for group, part in rows_by_group(rows, instant, schema, partial=partial):
                 parts.setdefault(group, []).append(part)
         return list(in_threads(self._stage, sorted(parts.items())))
 
     def _stage(self, item: tuple[Group, Sequence[Deletes | Rows]]) -> DataFile:
         (partition, bucket), parts = item
         name = LogFileName(bucket_file_id(bucket), self.begun.requested)
-        data, file = log_file(self.config, self._schema, partition, name, parts)
+        data, file = log_file(self.config, self._how.schema, partition, name, parts)
         self._require_pending()
         ensure_partition(self.session.store, partition, self.begun.requested)
         self._staged.append(file.path)

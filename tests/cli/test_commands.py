@@ -17,7 +17,7 @@ import crdt_mor as mor
 from crdt_mor.cli.inputs import read_schema
 from crdt_mor.cli.main import app
 
-COMMANDS = ("create", "write", "cat", "show", "timeline", "files", "compact", "demo")
+COMMANDS = ("create", "write", "cat", "show", "timeline", "files", "compact", "laws", "demo")
 README = Path(__file__).parent.parent.parent / "README.md"
 
 EVENTS = pl.DataFrame({"id": ["a", "b", "c"], "views": [5, 15, 25], "note": ["x", None, "[bold]"]})

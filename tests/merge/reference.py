@@ -6,8 +6,9 @@ ordering value) or "row" (payload: the columns it gives). Folded by (T, delete b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from crdt_mor.merge.rule import MergeRule
@@ -24,18 +25,35 @@ class Write:
     key: str
     kind: Literal["delete", "tombstone", "row"]
     row: tuple[tuple[str, object], ...] = ()
+    completed: str = ""
+
+    @property
+    def requested(self) -> str:
+        """The requested time of its commit."""
+        return self.time[:17]
 
 
-def fold(writes: Iterable[Write], rule: MergeRule, columns: Iterable[str]) -> dict[str, Row]:
+Meaning = Callable[[Sequence[tuple[Write, tuple[object, ...]]]], Sequence[object]]
+"""What some columns show together, of all that was written to them and is not null throughout."""
+
+
+def fold(
+    writes: Iterable[Write],
+    rule: MergeRule,
+    columns: Iterable[str],
+    payloads: Mapping[tuple[str, ...], Meaning] = MappingProxyType({}),
+) -> dict[str, Row]:
     """The rows of a table that holds these writes, by key, each with all `columns` and `_hoodie_commit_time`."""
     table: dict[str, list[Write]] = {}
     for write in sorted(writes, key=lambda w: (w.time, KINDS.index(w.kind))):
         table.setdefault(write.key, []).append(write)
-    folded = {key: _fold_key(ws, rule, list(columns)) for key, ws in table.items()}
+    folded = {key: _fold_key(ws, rule, list(columns), payloads) for key, ws in table.items()}
     return {key: row for key, row in folded.items() if row is not None}
 
 
-def _fold_key(writes: list[Write], rule: MergeRule, columns: list[str]) -> Row | None:
+def _fold_key(
+    writes: list[Write], rule: MergeRule, columns: list[str], payloads: Mapping[tuple[str, ...], Meaning]
+) -> Row | None:
     if rule.kind == "latest":
         return _row(writes[-1], columns)
     cuts = [i for i, w in enumerate(writes) if w.kind == "delete"]
@@ -50,7 +68,12 @@ def _fold_key(writes: list[Write], rule: MergeRule, columns: list[str]) -> Row |
         return None
     row: Row = dict.fromkeys(columns)
     for write in alive:
-        row.update({c: v for c, v in write.row if rule.nulls == "value" or v is not None})
+        given = dict.fromkeys(columns) if rule.whole else {}
+        row.update({c: v for c, v in (given | dict(write.row)).items() if rule.nulls == "value" or v is not None})
+    for names, meaning in payloads.items():
+        said = [(w, tuple(dict(w.row).get(n) for n in names)) for w in alive]
+        said = [(w, values) for w, values in said if any(v is not None for v in values)]
+        row.update(zip(names, meaning(said) if said else [None] * len(names), strict=True))
     return row | {"_hoodie_commit_time": alive[-1].time}
 
 

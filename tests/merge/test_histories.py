@@ -38,8 +38,8 @@ KEYS = ["1", "2", "3", "10"]
 RULES = {
     "latest": MergeRule(),
     "ordering": MergeRule("ordering", ordering="v"),
-    "partial": MergeRule("partial"),
-    "partial, keep": MergeRule("partial", nulls="keep"),
+    "partial": MergeRule("columns"),
+    "partial, keep": MergeRule("columns", nulls="keep"),
 }
 Block = DataBlock | DeleteBlock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import properties
-from crdt_mor.model.config import MERGE_STRATEGY_ID, MergeSpec, TableConfig
+from crdt_mor.model.config import MERGE_STRATEGY_ID, TableConfig
 from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.schema import TableSchema
 
 SHARED = Path(os.environ.get("CRDT_MOR_SHARED", Path(__file__).parents[3] / "shared"))
@@ -45,12 +47,15 @@ SCHEMA = TableSchema.of(
     )
 )
 KEY = KeySpec(("id",), ("region",), hive_style=True)
+LONGEST = PayloadRef("acme.longest/12", '{"by": "é = :"}', "f00d", "acme.text:Longest")
 MERGES = [
     MergeSpec(),
     MergeSpec("ordering", ordering="at"),
-    MergeSpec("payload", payload="partial_update/1", parameters=(("nulls", "keep"),)),
-    MergeSpec("payload", payload="acme.longest/12"),
+    MergeSpec("partial", nulls="keep"),
+    MergeSpec(columns=(ColumnMerge(("price",), LONGEST),)),
+    MergeSpec("partial", columns=(ColumnMerge(("at", "price"), PayloadRef("latest_by/1", fingerprint="1")),)),
 ]
+VIEWS = ColumnMerge(("views",), PayloadRef("counter/1"))
 HUDI = {
     "hoodie.table.name": "t",
     "hoodie.table.type": "MERGE_ON_READ",
@@ -113,6 +118,8 @@ def test_properties_are_what_hudi_needs_and_nothing_about_a_metadata_table() -> 
         TableConfig("t", KeySpec(("price",)), MergeSpec(), 8),
         TableConfig("t", KEY, MergeSpec("ordering", ordering="gone"), 8),
         TableConfig("t", KEY, MergeSpec(hudi_commit_time=True), 8),
+        TableConfig("t", KEY, MergeSpec(columns=(VIEWS,)), 8),
+        TableConfig("t", KEY, MergeSpec(columns=(ColumnMerge(("region",), PayloadRef("max/1")),)), 8),
         TableConfig("t", KeySpec(("id",), generator="TIMESTAMP"), MergeSpec(), 8),
     ],
     ids=str,
@@ -124,20 +131,27 @@ def test_a_table_that_could_not_be_kept_is_not_made(config: TableConfig) -> None
 
 # --- the merge's text -----------------------------------------------------------------------------------------------
 
-_PAIRS = st.lists(st.tuples(st.text(min_size=1, max_size=5), st.text(max_size=5)), max_size=3).map(tuple)
+_PARAMETERS = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers() | st.booleans(), max_size=3)
+_PAYLOADS = st.builds(
+    lambda name, parameters, path: PayloadRef(name, json.dumps(parameters, sort_keys=True), "0123", path),
+    st.sampled_from(["a/1", "x.y-z_2/10"]),
+    _PARAMETERS,
+    st.sampled_from(["", "acme.payloads:Longest"]),
+)
+_COLUMNS = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, unique=True).flatmap(
+    lambda names: st.builds(
+        lambda one, two: (ColumnMerge(tuple(names[:1]), one), ColumnMerge(tuple(names[1:]), two))[: len(names)],
+        _PAYLOADS,
+        _PAYLOADS,
+    )
+)
 
 
 @given(
-    st.builds(
-        lambda column, pairs: MergeSpec("ordering", ordering=column, parameters=pairs),
-        st.text(min_size=1, max_size=8),
-        _PAIRS,
-    )
-    | st.builds(
-        lambda name, pairs: MergeSpec("payload", payload=name, parameters=pairs),
-        st.sampled_from(["a/1", "x.y-z_2/10"]),
-        _PAIRS,
-    )
+    st.builds(lambda column: MergeSpec("ordering", ordering=column), st.text(min_size=1, max_size=8))
+    | st.builds(lambda nulls: MergeSpec("partial", nulls=nulls), st.sampled_from(["value", "keep"]))
+    | st.builds(lambda columns: MergeSpec(columns=columns), _COLUMNS)
+    | st.builds(lambda columns: MergeSpec("partial", columns=columns), _COLUMNS)
 )
 def test_a_merge_prints_and_parses_itself(merge: MergeSpec) -> None:
     assert MergeSpec.parse(str(merge)) == merge
@@ -147,9 +161,21 @@ def test_merges_read_as_the_documents_write_them() -> None:
     assert str(MergeSpec()) == "latest"
     assert str(MERGES[1]) == "ordering:at"
     assert str(MERGES[2]) == "partial_update/1?nulls=keep"
+    assert str(MERGES[4]) == (
+        'partial_update/1?nulls=value [{"columns":["at","price"],"fingerprint":"1","payload":"latest_by/1"}]'
+    )
+    assert MERGES[4].summary == "partial_update/1?nulls=value ((at, price): latest_by/1)"
 
 
-@pytest.mark.parametrize("text", ["", "latest?x=1", "ordering:", "counter", "counter/x", "a b/1", "counter/1?x", "/1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "latest?x=1", "ordering:", "counter", "counter/1", "a b/1", "partial_update/1?x", "/1", "latest []x",
+        'latest {"a":1}', 'latest [{"columns":["a"]}]', 'latest [{"columns":["a"],"payload":"counter","fingerprint":""}]',
+        'latest [{"columns":["a"],"payload":"a/1","fingerprint":"","parameters":[]}]',
+        'ordering:x [{"columns":["a"],"payload":"a/1","fingerprint":""}]',
+    ],
+)  # fmt: skip
 def test_a_merge_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         MergeSpec.parse(text)
@@ -158,9 +184,9 @@ def test_a_merge_that_means_nothing_is_refused(text: str) -> None:
 def test_a_merge_has_what_its_kind_needs_and_no_more() -> None:
     for build in (
         lambda: MergeSpec("ordering"),
-        lambda: MergeSpec("payload"),
+        lambda: MergeSpec(columns=(VIEWS, VIEWS)),
         lambda: MergeSpec("latest", ordering="a"),
-        lambda: MergeSpec("ordering", ordering="a", payload="b/1"),
+        lambda: MergeSpec("ordering", ordering="a", columns=(VIEWS,)),
     ):
         with pytest.raises(InvalidInputError):
             build()

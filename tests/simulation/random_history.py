@@ -24,13 +24,18 @@ from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.ops import compact, lifecycle
 from payloads import PartialUpdate
 from tests.merge.reference import Row, Write, fold
+from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
 RULES = {
     "latest": MergeRule(),
     "ordering": MergeRule("ordering", ordering="v"),
-    "partial": MergeRule("partial"),
-    "partial, keep": MergeRule("partial", nulls="keep"),
+    "partial": MergeRule("columns"),
+    "partial, keep": MergeRule("columns", nulls="keep"),
+    "payloads": MergeRule("columns", whole=True),
+    "partial, payloads": MergeRule("columns"),
 }
+TRIALS_MAX = 5
+"""Columns with payloads in one table: few, so that histories stay short to read."""
 KEYS = ["a", "b", "é"]
 PARTS = ["x", "y"]
 OPEN_MAX = 4
@@ -82,6 +87,7 @@ class History:
     open: list[Open] = field(default_factory=list)
     plans: list[CompactionPlan] = field(default_factory=list)
     columns: dict[str, pa.DataType] = field(default_factory=dict)
+    trials: list[str | tuple[str, ...]] = field(default_factory=list)
     numbers: int = 0
     log: list[str] = field(default_factory=list)
 
@@ -90,7 +96,16 @@ class History:
         self.columns = {"k": pa.string(), "v": order, "a": pa.float64(), "b": pa.string(), "w": pa.int32()}
         if self.partitioned:
             self.columns = {"p": pa.string(), **self.columns}
-        merge = {"partial": PartialUpdate(), "partial, keep": PartialUpdate(nulls="keep")}.get(self.rule)
+        if "payloads" in self.rule:
+            self.trials = self.random.sample(list(COLUMNS), TRIALS_MAX)
+            self.columns |= types(self.trials)
+        members = {names(trial): COLUMNS[trial].payload for trial in self.trials}
+        merge = {
+            "partial": PartialUpdate(),
+            "partial, keep": PartialUpdate(nulls="keep"),
+            "payloads": members,
+            "partial, payloads": PartialUpdate(columns=members),
+        }.get(self.rule)
         Table.create(
             str(self.path),
             pa.schema(list(self.columns.items())),
@@ -159,9 +174,12 @@ class History:
         grown = self.grow(found) if grows else []
         given = list(found.columns)
         if self.rule.startswith("partial"):
-            given = [c for c in given if c in ("k", "p", *grown) or r.random() < 0.5]
+            together = {c: r.random() < 0.5 for trial in self.trials for c in names(trial)}
+            together |= {c: all(together[n] for n in names(t)) for t in self.trials for c in names(t)}
+            given = [c for c in given if c in ("k", "p", *grown) or together.get(c, r.random() < 0.5)]
         rows = [self.row(found, given) for _ in range(r.randint(1, 4))]
-        frame = pa.Table.from_pylist(rows, pa.schema([(c, found.columns[c]) for c in given]))
+        written = found.columns | types(self.trials, written=True)
+        frame = pa.Table.from_pylist(rows, pa.schema([(c, written[c]) for c in given]))
         found.tx.upsert(frame, schema_mode="merge" if grows else "strict")
         if grows:
             self.learn({c: found.columns[c] for c in given})  # an event of its own, whatever becomes of the write
@@ -185,6 +203,9 @@ class History:
         row["v"] = r.randint(-1, 3) if self.rule == "ordering" else r.choice([None, 0, 1, 2, 3])
         row["b"] = r.choice([None, f"b{len(self.done)}.{len(found.said)}"])
         row["w"] = r.choice([None, 2**31 + 5 if found.columns["w"] == pa.int64() else 7])
+        for trial in self.trials:
+            value = None if r.random() < 0.2 else COLUMNS[trial].write(r)
+            row |= zip(names(trial), value or (None, None), strict=True) if isinstance(trial, tuple) else {trial: value}
         return {c: row[c] if c in row else r.choice([None, len(self.done)]) for c in given}
 
     def delete(self, found: Open) -> None:
@@ -224,7 +245,8 @@ class History:
         assert commit is not None
         assert not commit.repeated
         writes = [
-            Write(f"{commit.requested_at}.{i:03d}", key, kind, row) for i, (key, kind, row) in enumerate(found.said)
+            Write(f"{commit.requested_at}.{i:03d}", key, kind, row, commit.completed_at)
+            for i, (key, kind, row) in enumerate(found.said)
         ]
         self.done.append(Done(commit, writes))
         self.note("commit", found, commit)
@@ -288,7 +310,8 @@ class History:
         return "/".join(str(row[c]) for c in self.key_columns)
 
     def expected(self, done: Sequence[Done]) -> dict[str, Row]:
-        return fold((w for d in done for w in d.writes), RULES[self.rule], self.columns)
+        writes = (w for d in done for w in d.writes)
+        return fold(writes, RULES[self.rule], self.columns, {names(trial): meaning(trial) for trial in self.trials})
 
     def check(self) -> None:
         """The latest snapshot, its count, and one of the past."""
@@ -313,7 +336,7 @@ class History:
         self.log.append(" ".join(f"tx{id(w) % 9973}" if isinstance(w, Open) else str(w) for w in what))
 
     def story(self) -> str:
-        return "\n".join([f"rule={self.rule} partitioned={self.partitioned}", *self.log])
+        return "\n".join([f"rule={self.rule} partitioned={self.partitioned} trials={self.trials}", *self.log])
 
 
 def show(scan: Scan, expected: dict[str, Row], history: History) -> None:

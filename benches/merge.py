@@ -1,0 +1,177 @@
+"""What a payload costs: merging the touched keys of one file slice, beside overwrite-latest on the same rows.
+
+A base file and ten log blocks that touch every key of it once; two columns are read, the key and the one with the
+payload. Overwrite-latest drops base rows inside the scan, a payload must look at them: the bar is twice its cost.
+`join alone` is the payload without its polars expression, on a tenth of the keys. All decode the files, as readers do.
+
+    python benches/merge.py           # about two minutes
+    python benches/merge.py --small
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+import payloads
+from crdt_mor import Dot, Payload
+from crdt_mor.format.base import write_parquet
+from crdt_mor.merge.kernel import DataBlock, Slice, merge
+from crdt_mor.merge.resolve import reference
+from crdt_mor.merge.rule import Member, MergeRule
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.ops.merging import Merging, lift, merging
+from crdt_mor.ops.stage import stored_table
+
+ROUNDS = 7
+BLOCKS = 10
+META = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name")
+CHANCE = np.random.default_rng(7)
+
+
+def whole(count: int) -> pl.Series:
+    return pl.Series(CHANCE.integers(-1000, 1000, count))
+
+
+def text(count: int) -> pl.Series:
+    return pl.Series(CHANCE.integers(0, 10**6, count)).cast(pl.String)
+
+
+def tags(count: int) -> pl.Series:
+    return pl.Series([[f"tag{x}" for x in row] for row in CHANCE.integers(0, 20, (count, 3)).tolist()])
+
+
+def pairs(count: int) -> pl.Series:
+    entries = [[(f"k{x}", x) for x in set(row)] for row in CHANCE.integers(0, 9, (count, 3)).tolist()]
+    return pl.Series(pl.from_arrow(pa.array(entries, pa.map_(pa.string(), pa.int64()))))
+
+
+LIST = pa.list_(pa.string())
+
+
+@dataclass(frozen=True)
+class Case:
+    """A payload, the type of its column, and how values are made."""
+
+    payload: Payload
+    kind: pa.DataType
+    make: Callable[[int], pl.Series]
+
+
+CASES = [
+    Case(payloads.Last(), pa.int64(), whole),
+    Case(payloads.First(), pa.int64(), whole),
+    Case(payloads.Max(), pa.int64(), whole),
+    Case(payloads.Min(), pa.string(), text),
+    Case(payloads.Any(), pa.bool_(), lambda n: whole(n) > 0),
+    Case(payloads.All(), pa.bool_(), lambda n: whole(n) > 0),
+    Case(payloads.Counter(), pa.int64(), whole),
+    Case(payloads.Counter(), pa.decimal128(18, 2), lambda n: whole(n).cast(pl.Decimal(18, 2))),
+    Case(payloads.GrowOnlySet(), LIST, tags),
+    Case(payloads.ORSet(), LIST, tags),
+    Case(payloads.MVRegister(), LIST, text),
+    Case(payloads.MapLast(), pa.map_(pa.string(), pa.int64()), pairs),
+    Case(payloads.EventList(), LIST, tags),
+    Case(payloads.Distinct(), pa.int64(), text),
+    Case(payloads.Quantiles(), pa.list_(pa.float64()), lambda n: whole(n).cast(pl.Float64)),
+]
+
+
+def slice_of(case: Case, how: Merging, keys: int, folder: Path) -> Slice:
+    """A base and ten blocks, each key once in the base and once in a block."""
+    name = case.payload.name.replace("/", "_") + str(case.kind).replace("[", "_")[:8]
+    base = folder / f"{name}_{keys}.parquet"
+    base.write_bytes(write_parquet(rows(case, how, np.arange(keys), 0), metadata={}))
+    shuffled = CHANCE.permutation(keys)
+    parts = [np.sort(shuffled[i::BLOCKS]) for i in range(BLOCKS)]
+    blocks = [
+        DataBlock(instant(i), write_parquet(rows(case, how, part, i), metadata={}, log_block=True))
+        for i, part in enumerate(parts, 1)
+    ]
+    return Slice(str(base), instant(0), tuple(blocks))
+
+
+def instant(number: int) -> str:
+    return f"202601010000{number:05d}"
+
+
+def rows(case: Case, how: Merging, keys: np.ndarray, number: int) -> pa.Table:
+    """Rows as a file holds them: states beside what they show."""
+    key = pl.Series("id", keys).cast(pl.String).str.zfill(10)
+    at = pl.lit(instant(number)) + pl.int_range(len(keys)).cast(pl.String).str.zfill(10)
+    written = pl.DataFrame({"id": key, "v": case.make(len(keys))})
+    shown = how.rule.show(lift(written, how, Dot(at, pl.lit(""))))
+    meta = pl.DataFrame({c: pl.repeat(instant(number), len(keys), eager=True) for c in META})
+    return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema)
+
+
+def merging_of(case: Case) -> Merging:
+    spec = MergeSpec(columns=(ColumnMerge(("v",), reference(case.payload)),))
+    schema = TableSchema.of(pa.schema([("id", pa.string()), ("v", case.kind)]))
+    return merging(TableConfig("bench", KeySpec(("id",)), spec, 1), schema.to_json())
+
+
+def without_merge(payload: Payload) -> Payload:
+    """The same payload, as an author leaves it who writes `join` alone."""
+    cls = type(payload)
+    slow = type(cls.__name__, (cls,), {"merge": Payload.merge})
+    found: Payload = slow(**payload.parameters())
+    return found
+
+
+def seconds(*works: Callable[[], object]) -> list[float]:
+    """The medians of some works, in rounds in which each runs once."""
+    found: list[list[float]] = [[] for _ in works]
+    for number in range(ROUNDS + 1):
+        for i in CHANCE.permutation(len(works)):
+            start = time.perf_counter()
+            works[i]()
+            if number:
+                found[i].append(time.perf_counter() - start)
+    return [statistics.median(times) for times in found]
+
+
+def measure(case: Case, keys: int, folder: Path) -> tuple[float, float, float]:
+    """Rows merged a second: overwrite-latest, the payload, and its `join` alone."""
+    how = merging_of(case)
+    member = how.rule.members[0]
+    slow = replace(how.rule, members=(Member(("v",), without_merge(case.payload), member.kind, member.hidden),))
+    full, tenth = slice_of(case, how, keys, folder), slice_of(case, how, keys // 10, folder)
+
+    def read(files: Slice, rule: MergeRule) -> Callable[[], object]:
+        return lambda: merge(files, rule, how.columns, select=["id", "v"])
+
+    latest, vectorised = seconds(read(full, MergeRule()), read(full, how.rule))
+    (joined,) = seconds(read(tenth, slow))
+    return 2 * keys / latest, 2 * keys / vectorised, 0.2 * keys / joined
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true", help="a size of seconds")
+    keys = 5_000 if parser.parse_args().small else 200_000
+    print(f"{keys:,} keys, each in the base file and in one of {BLOCKS} log blocks; million rows a second\n")
+    print(f"{'payload':15} {'column':18} {'latest':>7} {'payload':>8} {'cost':>7} {'join alone':>11}")
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            latest, vectorised, joined = measure(case, keys, Path(folder))
+            print(
+                f"{case.payload.name:15} {str(case.kind)[:18]:18} {latest / 1e6:7.2f} {vectorised / 1e6:8.2f} "
+                f"{latest / vectorised:6.2f}x {joined / 1e6:11.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

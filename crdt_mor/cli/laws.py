@@ -1,0 +1,75 @@
+"""`crdt-mor laws MODULE:PAYLOAD`: the deep law check, for the author of a payload."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.render import Output
+from crdt_mor.laws import LAWS, check_laws, laws_of
+
+BROKEN = 3
+
+
+def laws(
+    payload: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:PAYLOAD", help="A class or an instance: payloads:Counter.", show_default=False),
+    ],
+    examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories besides its examples.")] = 200,
+    output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
+) -> None:
+    """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks."""
+    found = _load(payload)
+    _leave_no_cache_here()
+    error: mor.LawError | None = None
+    try:
+        check_laws(found, deep=True, examples=examples)
+    except mor.LawError as broken:
+        error = broken
+    kept = {law: error is None or law not in error.laws for law in laws_of(found)}
+    kept |= dict.fromkeys(error.laws if error else (), False)
+    if output is Output.json:
+        name, message = str(found.name), str(error) if error else None
+        render.document({"payload": name, "kind": found.kind, "laws": kept, "message": message})
+    else:
+        render.facts({f"{'✓' if fine else '✗'} {law}": LAWS[law].says for law, fine in kept.items()})
+        render.note(str(error) if error else f"{found.name} keeps the laws of its kind, {found.kind}")
+    if error:
+        raise typer.Exit(BROKEN)
+
+
+def _leave_no_cache_here() -> None:
+    """Hypothesis would make a folder `.hypothesis` in the current directory."""
+    if "hypothesis" not in sys.modules:
+        folder = os.path.join(tempfile.gettempdir(), "crdt-mor-hypothesis")
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)
+
+
+def _load(path: str) -> mor.Payload:
+    """The payload at `module:name`; modules in the current directory are found, too."""
+    module, colon, name = path.partition(":")
+    if not colon or not module or not name:
+        raise typer.BadParameter(f"a payload is found like payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: object = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        made = found() if isinstance(found, type) else found
+    except Exception as error:  # a user's module can raise anything
+        raise mor.UnknownPayloadError(
+            f"the payload cannot be loaded: {type(error).__name__}: {error}. A class is called without arguments: for "
+            f"one that needs some, name an instance. payload={path}"
+        ) from error
+    if not isinstance(made, mor.Payload):
+        raise mor.UnknownPayloadError(f"this is not a payload, a subclass of crdt_mor.Payload. payload={path}")
+    return made

@@ -1,0 +1,104 @@
+"""Folding column by column: per key, which row gives each column, and what its payload makes of all of them.
+
+    lines ─ keys ─► codes       every array here has one place for each key, in the order of `keys`
+    cut                         a key's last plain delete: what came before it never counts again
+    newest, value, given        positions in the rows of the logs, -1 for none
+    states                      a payload's fold, on top of what the base has
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.merge.blocks import META_COLUMNS
+from crdt_mor.merge.contributions import AT, KEY, KIND, PLAIN, Contributions
+from crdt_mor.merge.rule import Member, MergeRule
+from crdt_mor.merge.states import fold_states
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """See the module. A key of which nothing is left has no `newest` row.
+
+    `at` and `code`: the alive rows in order, and for each the number of its key. `reset`: the keys that a plain delete
+    cuts off from the base. A column that is `given` may still get its `value` from nowhere, where nulls set nothing.
+    """
+
+    found: Contributions
+    rule: MergeRule
+    keys: pl.Series
+    at: np.ndarray
+    code: np.ndarray
+    reset: np.ndarray
+    newest: np.ndarray
+    value: dict[str, np.ndarray]
+    given: dict[str, np.ndarray]
+
+    def row_of(self, column: str) -> np.ndarray:
+        """The row whose value this column takes; Hudi's columns come from the latest contribution."""
+        return self.newest if column in META_COLUMNS else self.value[column]
+
+    def states(self, member: Member, below: pl.Series | None = None, under: np.ndarray | None = None) -> pl.Series:
+        """What `member` folds to for each key, on top of `below` where there is one: its row `under`, -1 for none."""
+        states = member.pack(self.found.rows).gather(pl.Series(self.at))
+        keep = self.found.given[member.stored[0]][self.at]
+        code = self.code[keep]
+        states = states if keep.all() else states.filter(pl.Series(keep))
+        if below is not None and under is not None:
+            here = np.flatnonzero(under >= 0)
+            states = pl.concat([below.gather(pl.Series(under[here])), states])
+            code = np.concatenate([here, code])
+        return fold_states(member, states, code, len(self.keys))
+
+
+def patches(found: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Patches:
+    """Fold `lines` of `found` column by column; payloads are folded when they are asked for."""
+    keys, code = _codes(lines[KEY])
+    count = len(keys)
+    reset, at = np.zeros(count, dtype=bool), lines[AT].to_numpy()
+    if (plain := (lines[KIND] == PLAIN).to_numpy()).any():
+        place = np.arange(lines.height)
+        cut = _last(code[plain], place[plain], count)
+        alive = ~plain & (place > cut[code])
+        reset, at, code = cut >= 0, at[alive], code[alive]
+    newest = _last(code, at, count)
+    folded = Patches(found, rule, keys, at, code, reset, newest, {}, {})
+    members = {name for member in rule.members for name in member.stored}
+    memo: dict[bytes, np.ndarray] = {}
+    for column, mask in found.given.items():
+        if column in members:
+            continue
+        if column == key:
+            folded.value[column] = folded.given[column] = newest
+            continue
+        mine = mask[at]
+        packed = np.packbits(mine).tobytes()
+        if packed not in memo:
+            memo[packed] = newest if mine.all() else _last(code[mine], at[mine], count)
+        folded.given[column] = folded.value[column] = memo[packed]
+        series = found.rows[column]
+        if rule.nulls == "keep" and series.null_count():
+            mine &= series.is_not_null().to_numpy()[at]
+            folded.value[column] = _last(code[mine], at[mine], count)
+    return folded
+
+
+def _codes(keys: pl.Series) -> tuple[pl.Series, np.ndarray]:
+    """Distinct keys, and for every line the number of its key."""
+    arrow = keys.rechunk().to_arrow()
+    encoded = arrow.dictionary_encode()
+    assert isinstance(encoded, pa.DictionaryArray)
+    distinct = pl.from_arrow(encoded.dictionary)
+    assert isinstance(distinct, pl.Series)
+    return distinct.cast(keys.dtype).alias(KEY), encoded.indices.to_numpy(zero_copy_only=False)
+
+
+def _last(code: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
+    """The last position of each code; -1 for codes that do not occur. NumPy keeps the last of repeated indices."""
+    last = np.full(count, -1, dtype=np.int64)
+    last[code] = at
+    return last

@@ -1,0 +1,161 @@
+"""What happens when two writers meet on a key, as the table says it: names and parameters, no code.
+
+    latest                      the row of the commit that was requested last
+    ordering:<column>           the row with the greatest value of one column
+    partial_update/1?nulls=…    column by column, the last commit that gave it
+
+Beside the first and the last, columns may have payloads of their own: `latest [{"columns":["views"], …}]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import quote, unquote
+
+from crdt_mor.errors import InvalidInputError
+
+PARTIAL_UPDATE: Final = "partial_update/1"
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*/[0-9]+")
+_PATH: Final = re.compile(r"[\w.]+:[\w.]+")
+_KNOWN: Final = "latest, ordering:<column> and partial_update/1?nulls=value or keep"
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRef:
+    """A payload by name; what every process resolves to the same meaning.
+
+    parameters: a JSON object. fingerprint: what it meant when the table was made; empty: not known yet.
+    path: `module:Class`, where no installed package provides the name.
+    """
+
+    name: str
+    parameters: str = "{}"
+    fingerprint: str = ""
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidInputError(f"a payload is named like `counter/1`: name, version. payload={self.name}")
+        if self.path and not _PATH.fullmatch(self.path):
+            raise InvalidInputError(f"a payload is found at a path like `acme.payloads:Longest`. path={self.path}")
+        try:
+            parameters = json.loads(self.parameters)
+        except ValueError as error:
+            raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}") from error
+        if not isinstance(parameters, dict):
+            raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}")
+        object.__setattr__(self, "parameters", json.dumps(parameters, sort_keys=True))  # one text for equal ones
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The parameters, as Python values."""
+        found: dict[str, Any] = json.loads(self.parameters)
+        return found
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"{self.name}({inside})" if inside else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMerge:
+    """One column with a payload of its own, or several that decide together."""
+
+    columns: tuple[str, ...]
+    payload: PayloadRef
+
+    def __str__(self) -> str:
+        names = self.columns[0] if len(self.columns) == 1 else f"({', '.join(self.columns)})"
+        return f"{names}: {self.payload}"
+
+    def to_json(self) -> dict[str, Any]:
+        """One object of the table's properties; `of_json` gives the value back."""
+        found: dict[str, Any] = {"columns": list(self.columns), "payload": self.payload.name}
+        if self.payload.arguments:
+            found["parameters"] = self.payload.arguments
+        if self.payload.path:
+            found["path"] = self.payload.path
+        return found | {"fingerprint": self.payload.fingerprint}
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> ColumnMerge:
+        """Raises KeyError, TypeError or `InvalidInputError` for anything that `to_json` did not make."""
+        parameters = json.dumps(found.get("parameters", {}))
+        payload = PayloadRef(found["payload"], parameters, found["fingerprint"], found.get("path", ""))
+        return cls(tuple(str(name) for name in found["columns"]), payload)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """See the module. `nulls` is for `partial` alone; `columns` for all but `ordering`."""
+
+    kind: Literal["latest", "ordering", "partial"] = "latest"
+    ordering: str | None = None
+    nulls: Literal["value", "keep"] = "value"
+    columns: tuple[ColumnMerge, ...] = ()
+    hudi_commit_time: bool = False
+    """A table that Hudi made with COMMIT_TIME_ORDERING: `latest` for us, with Hudi's limits."""
+
+    def __post_init__(self) -> None:
+        if (self.kind == "ordering") != (self.ordering is not None):
+            raise InvalidInputError(f"an ordering needs its column, nothing else has one. merge={self!r}")
+        if self.columns and (self.kind == "ordering" or self.hudi_commit_time):
+            raise InvalidInputError(
+                "a table has an ordering column or payloads, not both: where the greatest value of a column is to "
+                "decide, name the columns that it decides, merge={(…): LatestBy(…)}"
+            )
+        named = [name for member in self.columns for name in member.columns]
+        repeated = {name for name in named if named.count(name) > 1}
+        if repeated:
+            raise InvalidInputError(f"a column has one payload. repeated={sorted(repeated)}")
+
+    @property
+    def custom(self) -> bool:
+        """Whether only we can merge it: Hudi's readers know nothing like it."""
+        return self.kind == "partial" or bool(self.columns)
+
+    @property
+    def partial(self) -> bool:
+        """Whether an upsert may leave columns out."""
+        return self.kind == "partial"
+
+    @property
+    def summary(self) -> str:
+        """For people: without what only programs need."""
+        members = "; ".join(map(str, self.columns))
+        return f"{self._head} ({members})" if members else self._head
+
+    @property
+    def _head(self) -> str:
+        if self.kind == "partial":
+            return f"{PARTIAL_UPDATE}?nulls={self.nulls}"
+        return self.kind if self.ordering is None else f"ordering:{quote(self.ordering)}"
+
+    def __str__(self) -> str:
+        """The text of `crdt_mor.merge`; `parse` gives the value back."""
+        if not self.columns:
+            return self._head
+        members = [member.to_json() for member in self.columns]
+        return f"{self._head} {json.dumps(members, separators=(',', ':'), sort_keys=True, ensure_ascii=False)}"
+
+    @classmethod
+    def parse(cls, text: str) -> MergeSpec:
+        """The merge that `str` printed; raises `InvalidInputError` for anything else."""
+        head, _, members = text.partition(" ")
+        try:
+            columns = tuple(ColumnMerge.of_json(member) for member in json.loads(members)) if members else ()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInputError(f"not the payloads of a table: {error!r}. merge={text!r}") from error
+        name, _, query = head.partition("?")
+        if head == "latest":
+            return cls(columns=columns)
+        if name.startswith("ordering:") and not query and name != "ordering:":
+            return cls("ordering", ordering=unquote(name.removeprefix("ordering:")), columns=columns)
+        if name == PARTIAL_UPDATE and query in ("", "nulls=value", "nulls=keep"):
+            return cls("partial", nulls="keep" if query == "nulls=keep" else "value", columns=columns)
+        raise InvalidInputError(f"no such merge; known are {_KNOWN}. merge={text!r}")

@@ -1,0 +1,134 @@
+"""How the rows of a table are merged: what it says of itself, resolved to what the kernel works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.merge.blocks import Columns
+from crdt_mor.merge.kernel import polars_type
+from crdt_mor.merge.payload import Dot, Payload, RecordPayload
+from crdt_mor.merge.resolve import resolve
+from crdt_mor.merge.rule import Member, MergeRule, blaming
+from crdt_mor.model.casts import meets
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.merge_spec import MergeSpec
+from crdt_mor.model.schema import TableSchema
+
+_AT, _WRITTEN = "_crdt_at", "_crdt_written"
+
+HIDDEN = "_crdt_"
+"""A column that keeps a payload's state begins so, followed by the name of the column that shows its value."""
+
+
+@dataclass(frozen=True)
+class Merging:
+    """A merge rule for one schema.
+
+    `columns`: the types of all that files hold; `schema`: the same, states included, as a schema of Arrow types.
+    `accepts`: the stored types in which a column may be written, where they are not its own alone.
+    """
+
+    rule: MergeRule
+    columns: Columns
+    schema: TableSchema
+    accepts: Mapping[str, Sequence[pa.DataType]]
+
+    def takes(self, column: pa.Field) -> bool:
+        """Whether a payload takes this column as it is."""
+        return any(meets(column.type, kind) for kind in self.accepts.get(column.name, ()))
+
+
+def lift(rows: pl.DataFrame, how: Merging, dot: Dot) -> pl.DataFrame:
+    """Written rows with states instead of the columns that have payloads; see `MergeRule.show` for the way back."""
+    rows = rows.with_columns(dot.at.alias(_AT))
+    placed = Dot(pl.col(_AT), dot.pending)
+    for member in how.rule.members:
+        if not set(member.columns) <= set(rows.columns):
+            continue
+        written = rows.select(member.written(rows).alias(_WRITTEN), _AT)
+        with blaming(member.payload, member.columns):
+            state = member.payload.lift(pl.col(_WRITTEN), placed)
+            if member.payload.nulls == "skip":
+                state = pl.when(pl.col(_WRITTEN).is_not_null()).then(state)
+            states = written.select(state).to_series()
+            types = how.columns.stored
+            found = [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
+        rows = rows.drop(member.columns).with_columns(found)
+    return rows.drop(_AT)
+
+
+def require_payloads(config: TableConfig) -> None:
+    """Raise `UnknownPayloadError` now, instead of in the middle, where a payload of the table cannot be found."""
+    for said in config.merge.columns:
+        resolve(said.payload)
+
+
+def merging(config: TableConfig, schema: str) -> Merging:
+    """The merging of a table whose schema is `schema`, as the timeline keeps it."""
+    return _merging(config.merge, _key_column(config), schema)
+
+
+def _key_column(config: TableConfig) -> str | None:
+    """The user's column whose text is the record key, if there is one."""
+    return config.key.fields[0] if len(config.key.fields) == 1 and not config.key.composite else None
+
+
+@lru_cache(maxsize=64)
+def _merging(spec: MergeSpec, key_column: str | None, text: str) -> Merging:
+    schema = TableSchema.from_json(text)
+    hidden: list[pa.Field] = []
+    members: list[Member] = []
+    accepts: dict[str, Sequence[pa.DataType]] = {}
+    for said in spec.columns:
+        payload = resolve(said.payload)
+        if spec.partial and payload.nulls == "value":
+            raise InvalidInputError(
+                f"{payload.name} takes null for a value, and in a table of partial updates null also stands for what "
+                f"nobody has given yet: use a payload that skips nulls. columns={list(said.columns)}"
+            )
+        kind = column_type(schema.stored, said.columns, payload)
+        check_column(payload, said.columns, kind)
+        name = f"{HIDDEN}{said.columns[0]}" if payload.stateful else None
+        if name is not None:
+            hidden.append(pa.field(name, payload.state(kind)))
+        if tuple(taken := payload.accepts(kind)) != (kind,):
+            accepts[said.columns[0]] = taken
+        members.append(Member(said.columns, payload, polars_type(kind), name))
+    physical = TableSchema(pa.schema([*schema.declared, *hidden]))
+    rule = _rule(spec, tuple(members))
+    return Merging(rule, Columns.of(physical.stored, key_column), physical, MappingProxyType(accepts))
+
+
+def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
+    if not spec.custom:
+        return MergeRule("ordering", spec.ordering) if spec.kind == "ordering" else MergeRule()
+    return MergeRule("columns", nulls=spec.nulls, whole=not spec.partial, members=members)
+
+
+def column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> pa.DataType:
+    """The type that a payload sees: of its column, or a struct of its columns."""
+    if isinstance(payload, RecordPayload):
+        return pa.struct([stored.field(name) for name in columns])
+    if len(columns) > 1:
+        raise InvalidInputError(
+            f"{payload.name} merges one column; several that decide together need a RecordPayload, such as LatestBy. "
+            f"columns={list(columns)}"
+        )
+    return stored.field(columns[0]).type
+
+
+def check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
+    """Raise `InvalidInputError` if the payload does not serve this type."""
+    try:
+        payload.check(kind)
+    except CrdtMorError as error:
+        raise InvalidInputError(
+            f"{payload.name} does not serve this column: {error} columns={list(columns)}"
+        ) from error

@@ -1,0 +1,75 @@
+"""Counters. A commit writes an increment or a decrement, and the visible value is their sum.
+
+The operation-based counter of Shapiro et al., "A comprehensive study of Convergent and Commutative Replicated Data
+Types", INRIA RR-7506, 2011, section 3.1. The table gives what it asks of the network: each commit counts exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor import InvalidInputError, Payload, PayloadError
+from crdt_mor.merge.payload import Kind
+
+WIDE = Context(prec=40)
+
+
+@dataclass(frozen=True)
+class Counter(Payload):
+    """The sum of what was written. A total that the column cannot hold is an error, never a wrong number."""
+
+    name: ClassVar[str] = "counter/1"
+    kind: ClassVar[Kind] = "delta"
+
+    def check(self, column: pa.DataType) -> None:
+        if pa.types.is_floating(column):
+            raise InvalidInputError(
+                "Counter refuses floats: floating-point sums are not associative: the total would depend on the order "
+                "and on when a compaction ran; use decimal(38, s), or int64 of a smaller unit. "
+                f"type={column}"
+            )
+        if column != pa.int64() and not pa.types.is_decimal128(column):
+            raise InvalidInputError(f"Counter serves int64 and decimals: declare the column int64. type={column}")
+
+    def join(self, a: Any, b: Any) -> Any:
+        total = WIDE.add(a, b) if isinstance(a, Decimal) else a + b
+        fits = len(total.as_tuple().digits) <= 38 if isinstance(total, Decimal) else -(2**63) <= total < 2**63
+        if not fits:
+            raise _too_large(total)
+        return total
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.pipe_with_dtype(_sum)
+
+    def examples(self) -> Sequence[int]:
+        return [0, 1, -1, 40, -(10**12)]
+
+
+def _sum(states: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Sums of 128 bits wrap around in silence; a rough sum of floats shows where they did."""
+    digits = states.to_physical().cast(pl.Int128)
+    total, rough = digits.sum(), digits.cast(pl.Float64).sum()
+    if isinstance(kind, pl.Decimal):
+        fits = (rough.abs() < 1.5e38) & (total.abs() < 10**kind.precision)
+        return pl.when(fits).then(states.sum()).map_batches(lambda s: _narrow(s, kind), kind, is_elementwise=True)
+    return total.map_batches(lambda s: _narrow(s, kind), kind, is_elementwise=True)
+
+
+def _narrow(totals: pl.Series, kind: pl.DataType) -> pl.Series:
+    narrow = totals.cast(kind, strict=False)
+    if narrow.null_count():
+        raise _too_large(totals.filter(narrow.is_null())[0])
+    return narrow
+
+
+def _too_large(total: Any) -> PayloadError:
+    return PayloadError(
+        "a counter's total is too large for its column: declare the column decimal(38, 0), or delete the key and write "
+        f"its value anew. total={'over 38 digits' if total is None else total}"
+    )

@@ -1,0 +1,58 @@
+"""The lists of many keys as one flat frame, where polars is fast and a loop over lists is slow.
+
+    [[b, a], [], [c]]   flat ──►   row  0 0 2       change ──►   row  0 0 2       gathered ──►   [[a, b], [], [c]]
+                                   item b a c                    item a b c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+Change = Callable[[pl.DataFrame], pl.DataFrame]
+"""Takes a frame of `row` and `item`, and gives one of the same columns; both are ordered by `row`."""
+
+
+def flat(lists: pl.Series) -> pl.DataFrame:
+    """One line for each item; `row` is the place of its list."""
+    row = np.repeat(np.arange(len(lists), dtype=np.uint32), lists.list.len().fill_null(0).to_numpy())
+    return pl.DataFrame({"row": row, "item": lists.list.explode(keep_nulls=False, empty_as_null=False)})
+
+
+def gathered(items: pl.DataFrame, count: int) -> pl.Series:
+    """The `count` lists of a flat frame."""
+    sizes = np.bincount(items["row"].to_numpy(), minlength=count)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int64())
+    return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(offsets, items["item"].to_arrow())))
+
+
+def each(lists: pl.Expr, change: Change) -> pl.Expr:
+    """Change the items of every list; null stays null."""
+    changed = lists.map_batches(lambda series: gathered(change(flat(series)), len(series)), is_elementwise=True)
+    return pl.when(lists.is_not_null()).then(changed)
+
+
+def together(states: pl.Expr, change: Change) -> pl.Expr:
+    """In `group_by(...).agg(...)`: put the lists of a key behind each other, and change their items, not the type."""
+    lists = states.list.explode(keep_nulls=False, empty_as_null=False).implode()
+    return lists.map_batches(
+        lambda series: gathered(change(flat(series)), len(series)), pl.self_dtype(), is_elementwise=True
+    )
+
+
+def first_of(*columns: str) -> pl.Expr:
+    """The first line of each kind, in a frame where the lines of a kind stand together."""
+    return pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in columns)
+
+
+def last_of(*columns: str) -> pl.Expr:
+    """The last line of each kind, in a frame where the lines of a kind stand together."""
+    return pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift(-1)) for c in columns)
+
+
+def sorted_distinct(items: pl.DataFrame) -> pl.DataFrame:
+    """The items of each list in order, each of them once, without null."""
+    return items.drop_nulls("item").sort("row", "item").filter(last_of("row", "item"))

@@ -1,0 +1,71 @@
+"""Collections that follow the table's order: a map with one register a key, and an append-only log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor import Dot, InvalidInputError, Payload
+from crdt_mor.merge.payload import Kind
+from payloads.flat import each, last_of, together
+
+
+@dataclass(frozen=True)
+class MapLast(Payload):
+    """Per map key the last value that was written, null included. What a map does not mention stays.
+
+    A map of last-writer-wins registers; Shapiro et al., INRIA RR-7506, 2011, section 3.2.1.
+    """
+
+    name: ClassVar[str] = "map_last/1"
+    kind: ClassVar[Kind] = "ordered"
+
+    def check(self, column: pa.DataType) -> None:
+        if not pa.types.is_map(column):
+            raise InvalidInputError(f"MapLast serves maps, such as pa.map_(pa.string(), pa.int64()). type={column}")
+
+    def join(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        return dict(sorted({**a, **b}.items()))
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return together(states.map.entries(), _last_entries).list.to_map()
+
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
+        return each(written.map.entries(), _last_entries).list.to_map()
+
+    def examples(self) -> pa.Array:
+        maps = [[], [("a", 1)], [("b", 2), ("a", 3)], [("b", None)], [("c", 0), ("a", None)]]
+        return pa.array(maps, pa.map_(pa.string(), pa.int64()))
+
+
+def _last_entries(items: pl.DataFrame) -> pl.DataFrame:
+    named = items.with_columns(name=pl.col("item").struct.field("key"))
+    return named.sort("row", "name", maintain_order=True).filter(last_of("row", "name"))
+
+
+@dataclass(frozen=True)
+class EventList(Payload):
+    """All lists behind each other, in the table's order; nothing is ever taken away.
+
+    The free monoid over its elements. A commit counts once, so no element needs a name of its own.
+    """
+
+    name: ClassVar[str] = "event_list/1"
+    kind: ClassVar[Kind] = "ordered"
+
+    def check(self, column: pa.DataType) -> None:
+        if not pa.types.is_list(column):
+            raise InvalidInputError(f"EventList serves lists, such as pa.list_(pa.string()). type={column}")
+
+    def join(self, a: list[Any], b: list[Any]) -> list[Any]:
+        return a + b
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.list.explode(keep_nulls=False, empty_as_null=False).implode()
+
+    def examples(self) -> Sequence[list[str | None]]:
+        return [[], ["a"], ["b", "a"], [None], ["a", "a"]]

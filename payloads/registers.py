@@ -1,0 +1,172 @@
+"""Registers: one value, and a rule for when several commits assign it.
+
+Shapiro, Preguiça, Baquero, Zawirski, "A comprehensive study of Convergent and Commutative Replicated Data Types", INRIA
+RR-7506, 2011, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload
+from crdt_mor.merge.payload import Kind, Nulls
+from payloads.causal import settled, unseen
+from payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
+from payloads.scalars import check_scalar, one_zero, order
+
+
+@dataclass(frozen=True)
+class Last(Payload):
+    """The last value in the table's order. `nulls="skip"`: a null keeps what was there.
+
+    The last-writer-wins register, with requested times for time stamps; section 3.2.1.
+    """
+
+    name: ClassVar[str] = "last/1"
+    kind: ClassVar[Kind] = "ordered"
+    nulls: Nulls = "value"
+
+    def __post_init__(self) -> None:
+        if self.nulls not in ("value", "skip"):
+            raise InvalidInputError(f'nulls is "value" or "skip". nulls={self.nulls!r}')
+
+    def join(self, a: Any, b: Any) -> Any:  # noqa: ARG002
+        return b
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.last()
+
+    def examples(self) -> Sequence[int]:
+        return [0, 1, -1]
+
+
+@dataclass(frozen=True)
+class First(Payload):
+    """The first value that is not null, in the table's order: a last-writer-wins register, looked at from its end."""
+
+    name: ClassVar[str] = "first/1"
+    kind: ClassVar[Kind] = "ordered"
+
+    def join(self, a: Any, b: Any) -> Any:  # noqa: ARG002
+        return a
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.first()
+
+    def examples(self) -> Sequence[int]:
+        return [0, 1, -1]
+
+
+@dataclass(frozen=True)
+class LatestBy(RecordPayload):
+    """The columns of the row whose `by` is greatest; among equals the last. Null is least, NaN is greatest.
+
+    The last-writer-wins register with a time stamp of its own, section 3.2.1:
+    `merge={("price", "priced_at"): LatestBy("priced_at")}`.
+    """
+
+    name: ClassVar[str] = "latest_by/1"
+    kind: ClassVar[Kind] = "ordered"
+    by: str
+
+    def check(self, column: pa.DataType) -> None:
+        names = [field.name for field in column]
+        if self.by not in names:
+            raise InvalidInputError(f"LatestBy orders by one of its own columns. by={self.by!r} columns={names}")
+        check_scalar(column.field(self.by).type, "LatestBy")
+
+    def join(self, a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+        return a if order(a[self.by]) > order(b[self.by]) else b
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.implode().map_batches(self._latest, is_elementwise=True)
+
+    def examples(self) -> pa.Array:
+        times = [0.0, -1.0, 2.0, 2.0, None, float("nan")]
+        return pa.array([{"value": i, self.by: time} for i, time in enumerate(times)], self.column())
+
+    def column(self) -> pa.DataType:
+        return pa.struct([("value", pa.int64()), (self.by, pa.float64())])
+
+    def _latest(self, rows: pl.Series) -> pl.Series:
+        lines = flat(rows).with_columns(by=pl.col("item").struct.field(self.by))
+        return lines.sort("row", "by", nulls_last=False, maintain_order=True).filter(last_of("row"))["item"]
+
+
+@dataclass(frozen=True)
+class MVRegister(Payload):
+    """The values of all assignments that no other assignment has seen: one, unless commits overlapped.
+
+    The multi-value register, section 3.2.2. A conflict stays visible until somebody who has seen it writes one value.
+    The column is a list and may be written as a single value; a list assigns all that it holds, and an empty one
+    nothing.
+
+    State: an entry for each value of an assignment that no later assignment has seen (see `causal`), sorted by (at,
+    value).
+    """
+
+    name: ClassVar[str] = "mv_register/1"
+
+    def check(self, column: pa.DataType) -> None:
+        if not pa.types.is_list(column):
+            raise InvalidInputError(f"MVRegister shows a list of values: declare pa.list_(...). type={column}")
+        check_scalar(column.value_type, "MVRegister")
+
+    def accepts(self, column: pa.DataType) -> Sequence[pa.DataType]:
+        return (column.value_type, column)
+
+    def state(self, column: pa.DataType) -> pa.DataType:
+        return pa.list_(pa.struct([("value", column.value_type), ("at", pa.string()), ("pending", pa.string())]))
+
+    def join(self, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        entries = {(entry["at"], order(entry["value"])): entry for entry in [*a, *b]}
+        of_commit = {at[: Dot.TIME]: at for at, _ in sorted(entries)}
+        last = entries[max(entries)] if entries else {"at": "", "pending": ""}
+        remain = [last["at"], *(of_commit.get(time) for time in last["pending"].split(","))]
+        return [entries[place] for place in sorted(entries) if place[0] in remain]
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return together(states, _unseen)
+
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
+        row = pl.struct(written=written, at=dot.at, pending=dot.pending)
+        return pl.when(written.is_not_null()).then(row.map_batches(_assigned, is_elementwise=True))
+
+    def value(self, states: pl.Expr) -> pl.Expr:
+        return each(states, _values)
+
+    def settle(self, states: pl.Expr) -> pl.Expr:
+        return each(states, _settled)
+
+    def examples(self) -> Sequence[list[str | None]]:
+        return [["a"], ["b"], ["b", "a", "b"], [], [None]]
+
+
+ENTRY = pl.struct("value", "at", "pending").alias("item")
+
+
+def _assigned(rows: pl.Series) -> pl.Series:
+    """The states of rows of `written`, `at` and `pending`."""
+    written = rows.struct.field("written")
+    lists = written if isinstance(written.dtype, pl.List) else written.reshape((-1, 1)).arr.to_list()
+    values = sorted_distinct(flat(lists).with_columns(one_zero(pl.col("item"))))
+    dots = rows.struct.unnest()[values["row"]].drop("written")
+    return gathered(values.rename({"item": "value"}).hstack(dots).select("row", ENTRY), len(rows))
+
+
+def _unseen(items: pl.DataFrame) -> pl.DataFrame:
+    entries = items.unnest("item").sort("row", "at", "value").filter(last_of("row", "at", "value"))
+    return unseen(entries, "row").select("row", ENTRY)
+
+
+def _settled(items: pl.DataFrame) -> pl.DataFrame:
+    return settled(items.unnest("item"), "row").select("row", ENTRY)
+
+
+def _values(items: pl.DataFrame) -> pl.DataFrame:
+    return sorted_distinct(items.select("row", pl.col("item").struct.field("value").alias("item")))

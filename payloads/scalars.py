@@ -1,0 +1,54 @@
+"""Values that have an order: the same one in `join` and in polars, null first and NaN last."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
+
+from crdt_mor import InvalidInputError
+
+EXACT = "booleans, integers, decimals, strings, binary, dates or timestamps"
+
+
+def order(value: Any) -> tuple[int, Any]:
+    """What to compare Python values by, so that they are in the order of a polars sort."""
+    if value is None:
+        return (0, None)
+    return (2, None) if isinstance(value, float) and math.isnan(value) else (1, value)
+
+
+def one_zero(values: pl.Expr) -> pl.Expr:
+    """-0.0 becomes 0.0: they are equal, and which of them is kept must not depend on the order."""
+
+    def positive(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
+        return pl.when(column != 0).then(column).otherwise(column.abs()) if kind.is_float() else column
+
+    return values.pipe_with_dtype(positive)
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    tests = (types.is_boolean, types.is_integer, types.is_decimal, types.is_string, types.is_binary, types.is_date)
+    return types.is_timestamp(kind) or any(test(kind) for test in tests)
+
+
+def check_scalar(kind: pa.DataType, payload: str) -> None:
+    """Refuse what has no order."""
+    if not _is_exact(kind) and not types.is_floating(kind):
+        raise InvalidInputError(f"{payload} serves floats, {EXACT}: a {kind} has no order. type={kind}")
+
+
+def check_set(column: pa.DataType, payload: str) -> None:
+    """Refuse what is not a list of values that are plainly equal or not."""
+    if not types.is_list(column):
+        raise InvalidInputError(f"{payload} serves lists, such as pa.list_(pa.string()). type={column}")
+    if types.is_floating(column.value_type):
+        raise InvalidInputError(
+            f"{payload} refuses floats: NaN is not equal to itself, and -0.0 is equal to 0.0. Use decimals or strings. "
+            f"type={column}"
+        )
+    if not _is_exact(column.value_type):
+        raise InvalidInputError(f"{payload} serves lists of {EXACT}: a {column.value_type} has no order. type={column}")

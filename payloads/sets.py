@@ -1,0 +1,127 @@
+"""Sets, visible as sorted lists without repetition.
+
+Shapiro, Preguiça, Baquero, Zawirski, "A comprehensive study of Convergent and Commutative Replicated Data Types", INRIA
+RR-7506, 2011, section 3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor import Dot, Payload
+from payloads.causal import settled, unseen
+from payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
+from payloads.scalars import check_set
+
+
+@dataclass(frozen=True)
+class GrowOnlySet(Payload):
+    """Everything that any commit wrote: the G-Set. Null in a list is no element."""
+
+    name: ClassVar[str] = "grow_set/1"
+
+    def check(self, column: pa.DataType) -> None:
+        check_set(column, "GrowOnlySet")
+
+    def join(self, a: list[Any], b: list[Any]) -> list[Any]:
+        return sorted({*a, *b})
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return together(states, sorted_distinct)
+
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
+        return each(written, sorted_distinct)
+
+    def examples(self) -> Sequence[list[str | None]]:
+        return [[], ["b", "a", "b"], ["c"], [None, "a"], [""]]
+
+
+@dataclass(frozen=True)
+class ORSet(Payload):
+    """A set with removal: a remove takes away the adds that it has seen, so an add wins over a concurrent remove.
+
+    The observed-remove set, without lasting tombstones as in Bieniusa, Zawirski, Preguiça, Shapiro, Baquero, Balegas,
+    Duarte, "An optimized conflict-free replicated set", INRIA RR-8083, 2012. The column is a list; write a list of what
+    to add, or a struct of two lists, `add` and `remove`. What a row both adds and removes, it adds.
+
+    State: the operations that no later one on the same element has seen (see `causal`), sorted by (element, at). An
+    element is in the set if one of them adds it.
+    """
+
+    name: ClassVar[str] = "or_set/1"
+
+    def check(self, column: pa.DataType) -> None:
+        check_set(column, "ORSet")
+
+    def accepts(self, column: pa.DataType) -> Sequence[pa.DataType]:
+        return (column, pa.struct([("add", column), ("remove", column)]))
+
+    def state(self, column: pa.DataType) -> pa.DataType:
+        dot = [("at", pa.string()), ("pending", pa.string())]
+        return pa.list_(pa.struct([("element", column.value_type), *dot, ("added", pa.bool_())]))
+
+    def join(self, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        operations = sorted([*a, *b], key=lambda operation: (operation["element"], operation["at"]))
+        of_commit = {(operation["element"], operation["at"][: Dot.TIME]): operation for operation in operations}
+        last = {operation["element"]: operation for operation in operations}
+        return [
+            operation
+            for (element, time), operation in of_commit.items()
+            if operation is last[element] or time in last[element]["pending"].split(",")
+        ]
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return together(states, _unseen)
+
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
+        row = pl.struct(written=written, at=dot.at, pending=dot.pending)
+        return pl.when(written.is_not_null()).then(row.map_batches(_operations, is_elementwise=True))
+
+    def value(self, states: pl.Expr) -> pl.Expr:
+        return each(states, _elements)
+
+    def settle(self, states: pl.Expr) -> pl.Expr:
+        return each(states, _settled)
+
+    def examples(self) -> pa.Array:
+        column = self.column()
+        sides = [([], []), (["a"], []), ([], ["a"]), (["b", "a", None], ["c"]), (["c"], ["b", "c"]), (None, ["b"])]
+        return pa.array([{"add": add, "remove": remove} for add, remove in sides], self.accepts(column)[1])
+
+    def column(self) -> pa.DataType:
+        return pa.list_(pa.string())
+
+
+OPERATION = pl.struct("element", "at", "pending", "added").alias("item")
+
+
+def _operations(rows: pl.Series) -> pl.Series:
+    """The states of rows of `written`, `at` and `pending`."""
+    written = rows.struct.field("written")
+    if isinstance(written.dtype, pl.Struct):
+        adds, removes = written.struct.field("add"), written.struct.field("remove")
+    else:
+        adds, removes = written, written.clear(len(rows))
+    both = pl.concat([flat(removes).with_columns(added=False), flat(adds).with_columns(added=True)])
+    wins = both.drop_nulls("item").sort("row", "item", maintain_order=True).filter(last_of("row", "item"))
+    dots = rows.struct.unnest()[wins["row"]].drop("written")
+    return gathered(wins.rename({"item": "element"}).hstack(dots).select("row", OPERATION), len(rows))
+
+
+def _unseen(items: pl.DataFrame) -> pl.DataFrame:
+    operations = items.unnest("item").sort("row", "element", "at").filter(last_of("row", "element", "at"))
+    return unseen(operations, "row", "element").select("row", OPERATION)
+
+
+def _settled(items: pl.DataFrame) -> pl.DataFrame:
+    return settled(items.unnest("item").filter("added"), "row", "element").select("row", OPERATION)
+
+
+def _elements(items: pl.DataFrame) -> pl.DataFrame:
+    added = items.unnest("item").filter("added").filter(last_of("row", "element"))
+    return added.select("row", item="element")
