@@ -110,9 +110,9 @@ def instant(number: int) -> str:
 def rows(case: Case, how: Merging, keys: np.ndarray, number: int) -> pa.Table:
     """Rows as a file holds them: states beside what they show."""
     key = pl.Series("id", keys).cast(pl.String).str.zfill(10)
-    at = pl.lit(instant(number)) + pl.int_range(len(keys)).cast(pl.String).str.zfill(10)
+    dot = Dot(pl.lit(int(instant(number)), pl.Int64), pl.int_range(len(keys), dtype=pl.Int32), pl.lit(""))
     written = pl.DataFrame({"id": key, "v": case.make(len(keys))})
-    shown = how.rule.show(lift(written, how, Dot(at, pl.lit(""))))
+    shown = how.rule.show(lift(written, how, dot))
     meta = pl.DataFrame({c: pl.repeat(instant(number), len(keys), eager=True) for c in META})
     return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema)
 

@@ -28,6 +28,7 @@ import pytest
 
 import crdt_mor as mor
 import payloads
+from crdt_mor.laws import LAWS
 from crdt_mor.merge.fingerprint import fingerprint
 from crdt_mor.merge.resolve import payload_of
 
@@ -115,12 +116,12 @@ class Reader:
     def _console(self, code: str) -> str:
         """The commands, each with what it prints."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        environment = {**os.environ, "PATH": path, "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PATH": path, "COLUMNS": "120", "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
         printed = []
         for line in code.splitlines():
             if line.startswith("$ "):
                 done = subprocess.run(
-                    line[2:], shell=True, cwd=self._folder, env=environment, text=True, check=False,
+                    line[2:], shell=True, cwd=self._folder, env=environment, encoding="utf-8", check=False,
                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 )  # fmt: skip
                 printed += [line, done.stdout]
@@ -129,6 +130,16 @@ class Reader:
     def close(self) -> None:
         """Leave no process behind."""
         self._python.close()
+
+
+@contextmanager
+def interpreter(folder: Path) -> Iterator[Interpreter]:
+    """A Python in `folder`, ended behind the block."""
+    found = Interpreter(folder)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 @contextmanager
@@ -162,6 +173,33 @@ def test_the_packaging_of_the_guide_provides_a_payload_of_the_guide() -> None:
         module, cls = path.split(":")
         assert f"class {cls}(" in modules[module]
         assert f'name = "{name}"' in modules[module]
+
+
+def test_every_law_stands_in_the_guide() -> None:
+    assert [law for law in LAWS if law not in TEXT] == []
+
+
+def test_a_class_that_moved_is_found_by_its_entry_point(fast_path: Path) -> None:
+    code = next(block.code for block in blocks() if "class Longest" in block.code and "def merge" in block.code)
+    (fast_path / "acme_payloads.py").write_text(code)
+    with interpreter(fast_path) as python:
+        made = python.run(
+            "import crdt_mor as mor, pyarrow as pa\n"
+            "schema = pa.schema([('id', pa.string()), ('t', pa.string())])\n"
+            "table = mor.Table.create('t', schema, key='id', merge={'t': 'acme_payloads:Longest'})\n"
+            "[table.upsert(pa.table({'id': ['1'], 't': [t]})) for t in ('aa', 'b')]\n"
+        )
+    assert made == ""
+    (fast_path / "acme_payloads.py").rename(fast_path / "acme_moved.py")
+    read = "import crdt_mor as mor\nprint(mor.Table.open('t').scan().to_arrow().to_pylist())"
+    with interpreter(fast_path) as python:
+        assert "UnknownPayloadError" in python.run(read)
+    package = fast_path / "acme-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[crdt_mor.payloads]\nacme.longest/1 = acme_moved:Longest\n")
+    with interpreter(fast_path) as python:
+        assert python.run(read) == "[{'id': '1', 't': 'aa'}]\n"
 
 
 # --- the payloads that ship -------------------------------------------------------------------------------------------

@@ -32,16 +32,15 @@ Nulls = Literal["skip", "value"]
 class Dot:
     """Where a written value stands among all others (the dot and the causal context of the CRDT literature).
 
-    at: text, unique for every written row, greater for whatever comes later in the table's order; its first
-        `Dot.TIME` characters are the commit's requested time.
-    pending: the requested times, joined by commas, of the commits that were under way when this one began. Of all that
-        is requested before it, these alone it cannot have seen.
+    time: the commit's requested time as a number of 17 digits; int64, greater for whatever comes later in the table.
+    place: where the row stands in its commit; int32. `time` and `place` together are unique.
+    pending: the requested times, as text and joined by commas, of the commits that were under way when this one began.
+        Of all that is requested before it, these alone it cannot have seen.
     """
 
-    at: pl.Expr
+    time: pl.Expr
+    place: pl.Expr
     pending: pl.Expr
-
-    TIME: ClassVar[int] = 17
 
 
 class Payload:

@@ -21,7 +21,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.schema import TableSchema
 
-_AT, _WRITTEN = "_crdt_at", "_crdt_written"
+_PLACE, _WRITTEN = "_crdt_place", "_crdt_written"
 
 HIDDEN = "_crdt_"
 """A column that keeps a payload's state begins so, followed by the name of the column that shows its value."""
@@ -47,12 +47,12 @@ class Merging:
 
 def lift(rows: pl.DataFrame, how: Merging, dot: Dot) -> pl.DataFrame:
     """Written rows with states instead of the columns that have payloads; see `MergeRule.show` for the way back."""
-    rows = rows.with_columns(dot.at.alias(_AT))
-    placed = Dot(pl.col(_AT), dot.pending)
+    rows = rows.with_columns(dot.place.alias(_PLACE))
+    placed = Dot(dot.time, pl.col(_PLACE), dot.pending)
     for member in how.rule.members:
         if not set(member.columns) <= set(rows.columns):
             continue
-        written = rows.select(member.written(rows).alias(_WRITTEN), _AT)
+        written = rows.select(member.written(rows).alias(_WRITTEN), _PLACE)
         with blaming(member.payload, member.columns):
             state = member.payload.lift(pl.col(_WRITTEN), placed)
             if member.payload.nulls == "skip":
@@ -61,7 +61,7 @@ def lift(rows: pl.DataFrame, how: Merging, dot: Dot) -> pl.DataFrame:
             types = how.columns.stored
             found = [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
         rows = rows.drop(member.columns).with_columns(found)
-    return rows.drop(_AT)
+    return rows.drop(_PLACE)
 
 
 def require_payloads(config: TableConfig) -> None:

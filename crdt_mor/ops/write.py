@@ -49,10 +49,6 @@ from crdt_mor.ops.stage import (
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
 
-_PLACE_DIGITS = 10
-"""A transaction has fewer rows than this many digits can count."""
-
-
 @dataclass
 class Write:
     """One write under way. Not thread-safe; the session below it is."""
@@ -134,9 +130,9 @@ class Write:
     def _dot(self, rows: int) -> Dot:
         """The places of `rows` rows in this transaction, after those of earlier statements."""
         first = sum(s.rows.height for s in self._statements if isinstance(s, RowsWrite))
-        place = pl.int_range(first, first + rows).cast(pl.String).str.zfill(_PLACE_DIGITS)
+        place = pl.int_range(first, first + rows, dtype=pl.Int32)
         unseen = ",".join(p.requested for p in self.value.pending if p.requested < self.begun.requested)
-        return Dot(pl.lit(self.begun.requested) + place, pl.lit(unseen))
+        return Dot(pl.lit(int(self.begun.requested), pl.Int64), place, pl.lit(unseen))
 
     def _grow(self, written: pa.Schema) -> None:
         # What a payload takes in another type than its column's says nothing about the column.

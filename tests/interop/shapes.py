@@ -15,9 +15,26 @@ from typing import Literal
 
 import pyarrow as pa
 
-from crdt_mor import Table
+from crdt_mor import Payload, Table
 from crdt_mor.table import Transaction
-from payloads import PartialUpdate
+from payloads import (
+    All,
+    Any,
+    Counter,
+    Distinct,
+    EventList,
+    First,
+    GrowOnlySet,
+    Last,
+    LatestBy,
+    MapLast,
+    Max,
+    Min,
+    MVRegister,
+    ORSet,
+    PartialUpdate,
+    Quantiles,
+)
 from tests.model.test_schema import SUPPORTED, _limits, _type
 
 Verdict = Literal["equal", "refused", "differs"]
@@ -921,5 +938,155 @@ def partial_compacted_beside_a_writer(make: Maker) -> Table:
     table.append(rows(range(6), 1))
     make.begin(table).upsert(rows([0], 99))
     table.upsert(rows([0, 1], 2).select(["id", "n"]))
+    table.maintenance.compact()
+    return table
+
+
+# --- payloads by column -----------------------------------------------------------------------------------------------
+
+TAGS = pa.list_(pa.string())
+TAG_OPERATIONS = pa.struct([("add", TAGS), ("remove", TAGS)])
+COUNTED = pa.schema(
+    [
+        ("id", pa.string()),
+        ("n", pa.int64()),
+        ("tags", TAGS),
+        ("price", pa.float64()),
+        ("at", pa.int64()),
+        ("v", pa.string()),
+    ]
+)
+COUNTED_MERGE = {"n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at")}
+
+
+def counted(names: Iterable[int], n: int, add: str = "", remove: str = "") -> pa.Table:
+    """A batch for a table with payloads: increments, a tag added and one removed, prices; a greater `n` is earlier."""
+    schema = COUNTED.set(COUNTED.get_field_index("tags"), pa.field("tags", TAG_OPERATIONS))
+    tags = {"add": [add] if add else [], "remove": [remove] if remove else []}
+    row = {"n": n, "tags": tags, "price": n / 2, "at": -n, "v": f"v{n}"}
+    return pa.Table.from_pylist([{"id": f"k{i}"} | row for i in names], schema)
+
+
+@shape("refused", "refused", UNMERGED)
+def payloads_log_only(make: Maker) -> Table:
+    """payloads, log files only."""
+    table = make.create(COUNTED, merge=COUNTED_MERGE)
+    table.append(counted(range(8), 1, "first"))
+    table.upsert(counted(range(4), 2, "second", "first"))
+    table.upsert(counted(range(2, 6), -5, "third"))
+    table.delete(keys=keys(3, 7))
+    table.upsert(counted([3], 9))
+    return table
+
+
+@shape()
+def payloads_compacted(make: Maker) -> Table:
+    """payloads, compacted, nothing pending; states in hidden columns."""
+    table = payloads_log_only(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape("refused", "refused", UNMERGED)
+def payloads_compacted_and_written(make: Maker) -> Table:
+    """payloads, compacted, then written."""
+    table = payloads_compacted(make)
+    table.upsert(counted(range(10), 4, "fourth", "third"))
+    return table
+
+
+@shape()
+def payloads_compacted_twice(make: Maker) -> Table:
+    """payloads, compacted, written and compacted again."""
+    table = payloads_compacted_and_written(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape("refused", "refused", UNMERGED)
+def payloads_compacted_beside_a_writer(make: Maker) -> Table:
+    """payloads, compacted beside a pending write; unstable states carried."""
+    table = make.create(COUNTED, merge=COUNTED_MERGE)
+    table.append(counted(range(6), 1, "first"))
+    make.begin(table).upsert(counted([0], 99))
+    table.upsert(counted([0, 1], 2, "second", "first"))
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def payloads_grown_and_compacted(make: Maker) -> Table:
+    """payloads, a column added and one with a payload widened after a compaction, compacted again."""
+    schema = pa.schema([("id", pa.string()), ("top", pa.int32()), ("tags", TAGS)])
+    table = make.create(schema, merge={"top": Max(), "tags": ORSet()})
+    table.append(pa.table({"id": keys(0, 1, 2), "top": [1, 2, 3], "tags": [["x"], [], None]}, schema))
+    table.maintenance.compact()
+    wide = pa.table({"id": keys(1, 3), "top": [2**40] * 2, "tags": [["y"]] * 2, "extra": [1.5, None]})
+    table.upsert(wide, schema_mode="merge")
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def payloads_in_partitions(make: Maker) -> Table:
+    """payloads, hive style partitions, composite key, compacted, nothing pending."""
+    table = make.create(COUNTED, key=["id", "v"], partition_by="v", merge=COUNTED_MERGE)
+    for n in (1, 2):
+        table.append(counted(range(6), n, f"t{n}"))
+        table.upsert(counted(range(3), n, "more", f"t{n}"))
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def payloads_of_partial_updates(make: Maker) -> Table:
+    """payloads beside PartialUpdate, compacted, nothing pending."""
+    table = make.create(COUNTED, merge=PartialUpdate(columns=COUNTED_MERGE))
+    table.append(counted(range(4), 1, "first"))
+    table.upsert(counted([0, 1], 2, "second", "first").select(["id", "n"]))
+    table.upsert(counted([1, 2], 3, "third", "first").select(["id", "tags"]))
+    table.upsert(counted([2, 5], -7).select(["id", "price", "at"]))
+    table.maintenance.compact()
+    return table
+
+
+def _each_payload() -> dict[str, tuple[Payload, pa.DataType, pa.Array]]:
+    """A payload, the type of its column, and three values to write."""
+    money = pa.array([Decimal("1.50"), Decimal("-0.25"), Decimal("7.00")], pa.decimal128(12, 2))
+    texts, flags, numbers = pa.array(["b", "c", "a"]), pa.array([False, True, False]), pa.array([2, 3, 1], pa.int64())
+    lists = pa.array([["b"], [], ["a", "b"]], TAGS)
+    maps = pa.array([[("x", 1)], [("y", None)], [("x", 2), ("z", 3)]], pa.map_(pa.string(), pa.int64()))
+    return {
+        "all": (All(), pa.bool_(), flags),
+        "any": (Any(), pa.bool_(), flags),
+        "counter": (Counter(), pa.int64(), numbers),
+        "money": (Counter(), money.type, money),
+        "distinct": (Distinct(), pa.int64(), texts),
+        "event_list": (EventList(), TAGS, lists),
+        "first": (First(), pa.string(), texts),
+        "grow_set": (GrowOnlySet(), TAGS, lists),
+        "last": (Last(nulls="skip"), pa.string(), texts),
+        "map_last": (MapLast(), maps.type, maps),
+        "max": (Max(), pa.int64(), numbers),
+        "min": (Min(), pa.string(), texts),
+        "mv_register": (MVRegister(), TAGS, texts),
+        "or_set": (ORSet(), TAGS, lists),
+        "quantiles": (Quantiles(), pa.list_(pa.float64()), pa.array([1.5, 2.5, -3.0])),
+    }
+
+
+@shape()
+def payloads_of_every_kind(make: Maker) -> Table:
+    """payloads, every one that ships, compacted, nothing pending."""
+    each = _each_payload()
+    schema = pa.schema([("id", pa.string()), *((name, kind) for name, (_, kind, _) in each.items())])
+    table = make.create(schema, merge={name: payload for name, (payload, _, _) in each.items()})
+    written = pa.table({name: values for name, (_, _, values) in each.items()})
+    first, second = make.begin(table), make.begin(table)
+    first.upsert(written.add_column(0, "id", pa.array(keys(0, 1, 2))))
+    second.upsert(written.add_column(0, "id", pa.array(keys(2, 0, 3))))
+    make.end(second)
+    make.end(first)
+    table.upsert(written.add_column(0, "id", pa.array(keys(1, 2, 3))))
     table.maintenance.compact()
     return table

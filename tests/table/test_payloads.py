@@ -37,7 +37,14 @@ HERE = "tests.table.test_payloads"
 SET = pa.list_(pa.string())
 OPS = pa.struct([("add", SET), ("remove", SET)])
 SCHEMA = pa.schema(
-    [("id", pa.string()), ("n", pa.int64()), ("tags", SET), ("price", pa.float64()), ("at", pa.int64()), ("v", pa.string())]
+    [
+        ("id", pa.string()),
+        ("n", pa.int64()),
+        ("tags", SET),
+        ("price", pa.float64()),
+        ("at", pa.int64()),
+        ("v", pa.string()),
+    ]
 )
 MERGE = {"n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at")}
 Row = dict[str, Any]
@@ -889,7 +896,8 @@ def test_a_payload_that_says_join_alone_warns_and_gives_the_same_rows(make: Make
 
 
 def test_payloads_work_in_partitions_and_with_composite_keys(make: Make) -> None:
-    schema = pa.schema([("id", pa.string()), ("k", pa.int32()), ("part", pa.string()), *map(SCHEMA.field, ("n", "tags"))])
+    counted = [SCHEMA.field("n"), SCHEMA.field("tags")]
+    schema = pa.schema([("id", pa.string()), ("k", pa.int32()), ("part", pa.string()), *counted])
     merge = {"n": Counter(), "tags": EventList()}
     table = make(merge, schema, key=["id", "k"], partition_by="part", buckets=2)
     for part in ("x", "y"):
