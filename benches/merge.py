@@ -1,8 +1,9 @@
 """What a payload costs: merging the touched keys of one file slice, beside overwrite-latest on the same rows.
 
-A base file and ten log blocks that touch every key of it once; two columns are read, the key and the one with the
-payload. Overwrite-latest drops base rows inside the scan, a payload must look at them: the bar is twice its cost.
-`join alone` is the payload without its polars expression, on a tenth of the keys. All decode the files, as readers do.
+A base file and ten log blocks that touch every key of it once. Two reads: of a row of ten columns, one of which has the
+payload, and of that column and the key alone. Overwrite-latest drops base rows inside the scan, a payload must look at
+them: the bar is twice its cost. `join alone` is the payload without its polars expression, on a tenth of the keys, two
+columns. All decode the files, as readers do.
 
     python benches/merge.py           # about two minutes
     python benches/merge.py --small
@@ -23,7 +24,7 @@ import polars as pl
 import pyarrow as pa
 
 import payloads
-from crdt_mor import Dot, Payload
+from crdt_mor import Dot, Payload, check_laws
 from crdt_mor.format.base import write_parquet
 from crdt_mor.merge.kernel import DataBlock, Slice, merge
 from crdt_mor.merge.resolve import reference
@@ -59,6 +60,11 @@ def pairs(count: int) -> pl.Series:
 
 
 LIST = pa.list_(pa.string())
+OTHERS: dict[str, tuple[pa.DataType, Callable[[int], pl.Series]]] = {
+    "a": (pa.int64(), whole), "b": (pa.int64(), whole), "c": (pa.int64(), whole),
+    "d": (pa.float64(), lambda n: whole(n) / 7), "e": (pa.float64(), lambda n: whole(n) / 7),
+    "f": (pa.string(), text), "g": (pa.string(), text), "h": (pa.string(), text),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,15 +117,17 @@ def rows(case: Case, how: Merging, keys: np.ndarray, number: int) -> pa.Table:
     """Rows as a file holds them: states beside what they show."""
     key = pl.Series("id", keys).cast(pl.String).str.zfill(10)
     dot = Dot(pl.lit(int(instant(number)), pl.Int64), pl.int_range(len(keys), dtype=pl.Int32), pl.lit(""))
-    written = pl.DataFrame({"id": key, "v": case.make(len(keys))})
+    others = {name: make(len(keys)) for name, (_, make) in OTHERS.items()}
+    written = pl.DataFrame({"id": key, "v": case.make(len(keys)), **others})
     shown = how.rule.show(lift(written, how, dot))
     meta = pl.DataFrame({c: pl.repeat(instant(number), len(keys), eager=True) for c in META})
     return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema)
 
 
 def merging_of(case: Case) -> Merging:
-    spec = MergeSpec(columns=(ColumnMerge(("v",), reference(case.payload)),))
-    schema = TableSchema.of(pa.schema([("id", pa.string()), ("v", case.kind)]))
+    spec = MergeSpec(columns=(ColumnMerge(("v",), reference(case.payload, check_laws)),))
+    others = [(name, kind) for name, (kind, _) in OTHERS.items()]
+    schema = TableSchema.of(pa.schema([("id", pa.string()), ("v", case.kind), *others]))
     return merging(TableConfig("bench", KeySpec(("id",)), spec, 1), schema.to_json())
 
 
@@ -143,19 +151,21 @@ def seconds(*works: Callable[[], object]) -> list[float]:
     return [statistics.median(times) for times in found]
 
 
-def measure(case: Case, keys: int, folder: Path) -> tuple[float, float, float]:
-    """Rows merged a second: overwrite-latest, the payload, and its `join` alone."""
+def measure(case: Case, keys: int, folder: Path) -> list[float]:
+    """Rows merged a second: overwrite-latest and the payload in ten columns, in two; and its `join` alone."""
     how = merging_of(case)
     member = how.rule.members[0]
     slow = replace(how.rule, members=(Member(("v",), without_merge(case.payload), member.kind, member.hidden),))
     full, tenth = slice_of(case, how, keys, folder), slice_of(case, how, keys // 10, folder)
 
-    def read(files: Slice, rule: MergeRule) -> Callable[[], object]:
-        return lambda: merge(files, rule, how.columns, select=["id", "v"])
+    def read(files: Slice, rule: MergeRule, *others: str) -> Callable[[], object]:
+        return lambda: merge(files, rule, how.columns, select=["id", "v", *others])
 
-    latest, vectorised = seconds(read(full, MergeRule()), read(full, how.rule))
+    latest = MergeRule()
+    wide = seconds(read(full, latest, *OTHERS), read(full, how.rule, *OTHERS))
+    alone = seconds(read(full, latest), read(full, how.rule))
     (joined,) = seconds(read(tenth, slow))
-    return 2 * keys / latest, 2 * keys / vectorised, 0.2 * keys / joined
+    return [*(2 * keys / taken for taken in (*wide, *alone)), 0.2 * keys / joined]
 
 
 def main() -> None:
@@ -163,14 +173,16 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a size of seconds")
     keys = 5_000 if parser.parse_args().small else 200_000
     print(f"{keys:,} keys, each in the base file and in one of {BLOCKS} log blocks; million rows a second\n")
-    print(f"{'payload':15} {'column':18} {'latest':>7} {'payload':>8} {'cost':>7} {'join alone':>11}")
+    print(f"{'':33} {'ten columns':^24}   {'key and column alone':^24}")
+    print(f"{'payload':14} {'column':18}" + f" {'latest':>7} {'payload':>8} {'cost':>7}  " * 2 + " join alone")
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            latest, vectorised, joined = measure(case, keys, Path(folder))
-            print(
-                f"{case.payload.name:15} {str(case.kind)[:18]:18} {latest / 1e6:7.2f} {vectorised / 1e6:8.2f} "
-                f"{latest / vectorised:6.2f}x {joined / 1e6:11.3f}"
-            )
+            *rates, joined = measure(case, keys, Path(folder))
+            pairs = [
+                f"{latest / 1e6:7.2f} {payload / 1e6:8.2f} {latest / payload:6.2f}x"
+                for latest, payload in zip(rates[::2], rates[1::2], strict=True)
+            ]
+            print(f"{case.payload.name:14} {str(case.kind)[:18]:18} {'   '.join(pairs)}   {joined / 1e6:9.3f}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import PartialUpdate, Payload
-from crdt_mor.merge.resolve import is_ours, payload_of, reference
+from crdt_mor.merge.resolve import payload_of, reference
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse, to_datetime
 from crdt_mor.model.keys import KeySpec
@@ -459,19 +459,15 @@ def _merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
             return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns))
         case Mapping():
             return MergeSpec(columns=_members(merge))
-    raise InvalidInputError(f"merge takes {{column: payload}} or PartialUpdate(). got={merge!r}")
+    raise InvalidInputError(
+        f"merge takes payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
+    )
 
 
 def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
     """What the table will store of its payloads; each keeps its laws, or is refused here."""
-    members = []
-    for names, given in columns.items():
-        payload = payload_of(given)
-        ref = reference(payload)
-        if not is_ours(ref):
-            check_laws(payload)
-        members.append(ColumnMerge(_names(names), ref))
-    return tuple(members)
+    members = [ColumnMerge(_names(n), reference(payload_of(given), check_laws)) for n, given in columns.items()]
+    return tuple(sorted(members, key=lambda member: member.columns))
 
 
 def _read_config(store: Store, uri: str) -> TableConfig:

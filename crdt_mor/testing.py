@@ -93,7 +93,7 @@ def written(payload: Payload) -> st.SearchStrategy[tuple[pa.DataType, Any]]:
 
 def search(payload: Payload, faults: Faults, examples: int) -> None:
     """Look for laws broken by histories of up to six written values; adds what is not in `faults` yet."""
-    dotted = bool(start(payload).roots() & {"at", "pending"})
+    dotted = bool(start(payload).asks())
     # of each write: its value, whether it is of the commit before it, how many later commits begin before its own ends
     step = st.tuples(written(payload), st.booleans() if dotted else st.just(False), st.integers(0, 5 if dotted else 0))
     histories = st.lists(step, min_size=1, max_size=WRITES_MAX)
@@ -143,7 +143,7 @@ class _FoundError(Exception):
 def _examined(payload: Payload, drawn: Sequence[Drawn]) -> Faults:
     """The laws that these histories break."""
     trial = Trial(payload, [value for history in drawn for value, _, _ in history])
-    dotted = trial.roots() & {"at", "pending"}
+    dotted = trial.asks()
     first = 0
     histories = []
     for history in drawn:

@@ -1,41 +1,62 @@
 """What an assignment or an operation has seen of others, and so supersedes: for OR-sets and multi-value registers.
 
-An entry is a line of `at` and `pending`, see `Dot`. It has seen the earlier rows of its own commit, and of the commits
-that were requested before its own those that were not pending when it began. What a commit has seen had ended before it
-began, and so before any later one began: a commit that is seen by any later one is seen by the last. So among commits
-the last entry alone decides which of the others remain.
+An entry is a line of `time`, `place` and `pending`, see `Dot`. It has seen the earlier rows of its own commit, and of
+the commits that were requested before its own those that were not pending when it began. What a commit has seen had
+ended before it began, and so before any later one began: a commit that is seen by any later one is seen by the last. So
+among commits the last entry alone decides which of the others remain.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from crdt_mor import Dot
-from payloads.flat import last_of
+from payloads.flat import first_of, last_of
 
-TIME = pl.col("at").str.head(Dot.TIME)
+TIME = pl.col("time")
 
 
-def unseen(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
-    """Per group the entries that no other one has seen. Entries are ordered by `group` and `at`."""
-    time, pending = _of_last("time", *group), _of_last("pending", *group)
-    found = entries.with_columns(time=TIME).filter(
-        pl.col("at") == _of_last("at", *group, "time"),
-        (pl.col("time") == time) | pending.str.contains(pl.col("time"), literal=True),
+def unseen(entries: pl.DataFrame, *group: str, by: tuple[str, ...] = ("time", "place")) -> pl.DataFrame:
+    """Per group the entries that no other one has seen, each once, in the order of `by`, which tells them apart.
+
+    The entries of a group stand together; they are in order already, unless states are merged out of the table's.
+    """
+    lines = entries.with_columns(group=first_of(*group).cum_sum())
+    if not lines.select((first_of("group") | _greater(*by)).all()).item():
+        lines = lines.sort("group", *by).filter(last_of("group", *by))
+    alone = lines.select(first_of("group") & last_of("group")).to_series()
+    several = lines.filter(~alone).select(
+        (pl.col("place") == _of_last("place", "group", "time"))
+        & ((_of_last("time", "group") == TIME) | _of_last("pending", "group").str.contains(_text(TIME), literal=True))
     )
-    return found.drop("time")
+    stays = alone.to_numpy(writable=True)
+    stays[~stays] = several.to_series().to_numpy()
+    return lines.filter(stays)
 
 
 def settled(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
-    """Stable entries, ordered by `group` and `at`: of what was pending, only the other entries of the group matter.
+    """Stable entries that `unseen` gave: of what was pending, only the other entries of the group matter.
 
-    Nothing else will come before them.
+    Nothing else will come before them, nor anything more of their commits, so that their places are 0.
     """
-    others = entries.filter(pl.col("at") != _of_last("at", *group))
-    conflicts = entries.join(others, on=group, how="semi").group_by(group)
-    pending = conflicts.agg(pending=TIME.unique().sort().str.join(","))
-    alone = entries.drop("pending").join(pending, on=group, how="left", maintain_order="left")
-    return alone.with_columns(pl.col("pending").fill_null(""))
+    lines = entries.with_columns(group=first_of(*group).cum_sum(), place=pl.lit(0, pl.Int32), pending=pl.lit(""))
+    others = lines.filter(_of_last("time", "group") != TIME)
+    if others.is_empty():
+        return lines
+    pending = others.group_by("group").agg(pending=_text(TIME.unique().sort()).str.join(","))
+    return lines.update(pending, on="group", maintain_order="left")
+
+
+def _text(time: pl.Expr) -> pl.Expr:
+    return time.cast(pl.String)
+
+
+def _greater(*columns: str) -> pl.Expr:
+    """Whether a line is greater than the one before it."""
+    found = pl.lit(False)
+    for column in reversed(columns):
+        value, before = pl.col(column), pl.col(column).shift()
+        found = (value > before) | (value == before) & found
+    return found
 
 
 def _of_last(column: str, *group: str) -> pl.Expr:

@@ -56,7 +56,7 @@ def _sum(states: pl.Expr, kind: pl.DataType) -> pl.Expr:
     digits = states.to_physical().cast(pl.Int128)
     total, rough = digits.sum(), digits.cast(pl.Float64).sum()
     if isinstance(kind, pl.Decimal):
-        fits = (rough.abs() < 1.5e38) & (total.abs() < 10**kind.precision)
+        fits = (rough.abs() < 1.5e38) & (total.abs() < 10**38)
         return pl.when(fits).then(states.sum()).map_batches(lambda s: _narrow(s, kind), kind, is_elementwise=True)
     return total.map_batches(lambda s: _narrow(s, kind), kind, is_elementwise=True)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Payload
 from crdt_mor.merge.payload import Kind
-from payloads.flat import each, last_of, together
+from payloads.flat import by_row, each, last_of, together
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MapLast(Payload):
 
 def _last_entries(items: pl.DataFrame) -> pl.DataFrame:
     named = items.with_columns(name=pl.col("item").struct.field("key"))
-    return named.sort("row", "name", maintain_order=True).filter(last_of("row", "name"))
+    return by_row(named, "name").filter(last_of("row", "name")).select("row", "item")
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,8 @@ class MVRegister(Payload):
     The column is a list and may be written as a single value; a list assigns all that it holds, and an empty one
     nothing.
 
-    State: an entry for each value of an assignment that no later assignment has seen (see `causal`), sorted by (at,
-    value).
+    State: an entry for each value of an assignment that no later assignment has seen (see `causal`), sorted by (time,
+    place, value).
     """
 
     name: ClassVar[str] = "mv_register/1"
@@ -121,20 +121,24 @@ class MVRegister(Payload):
         return (column.value_type, column)
 
     def state(self, column: pa.DataType) -> pa.DataType:
-        return pa.list_(pa.struct([("value", column.value_type), ("at", pa.string()), ("pending", pa.string())]))
+        dot = [("time", pa.int64()), ("place", pa.int32()), ("pending", pa.string())]
+        return pa.list_(pa.struct([("value", column.value_type), *dot]))
 
     def join(self, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        entries = {(entry["at"], order(entry["value"])): entry for entry in [*a, *b]}
-        of_commit = {at[: Dot.TIME]: at for at, _ in sorted(entries)}
-        last = entries[max(entries)] if entries else {"at": "", "pending": ""}
-        remain = [last["at"], *(of_commit.get(time) for time in last["pending"].split(","))]
-        return [entries[place] for place in sorted(entries) if place[0] in remain]
+        entries = {(entry["time"], entry["place"], order(entry["value"])): entry for entry in [*a, *b]}
+        of_commit = {time: place for time, place, _ in sorted(entries)}
+        last, pending = max(of_commit, default=0), entries[max(entries)]["pending"] if entries else ""
+        return [
+            entries[dot]
+            for dot in sorted(entries)
+            if dot[1] == of_commit[dot[0]] and (dot[0] == last or str(dot[0]) in pending)
+        ]
 
     def merge(self, states: pl.Expr) -> pl.Expr:
         return together(states, _unseen)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
-        row = pl.struct(written=written, at=dot.at, pending=dot.pending)
+        row = pl.struct(written=written, time=dot.time, place=dot.place, pending=dot.pending)
         return pl.when(written.is_not_null()).then(row.map_batches(_assigned, is_elementwise=True))
 
     def value(self, states: pl.Expr) -> pl.Expr:
@@ -147,21 +151,20 @@ class MVRegister(Payload):
         return [["a"], ["b"], ["b", "a", "b"], [], [None]]
 
 
-ENTRY = pl.struct("value", "at", "pending").alias("item")
+ENTRY = pl.struct("value", "time", "place", "pending").alias("item")
 
 
 def _assigned(rows: pl.Series) -> pl.Series:
-    """The states of rows of `written`, `at` and `pending`."""
+    """The states of rows of `written`, `time`, `place` and `pending`."""
     written = rows.struct.field("written")
     lists = written if isinstance(written.dtype, pl.List) else written.reshape((-1, 1)).arr.to_list()
     values = sorted_distinct(flat(lists).with_columns(one_zero(pl.col("item"))))
-    dots = rows.struct.unnest()[values["row"]].drop("written")
+    dots = rows.struct.unnest().drop("written")[values["row"]]
     return gathered(values.rename({"item": "value"}).hstack(dots).select("row", ENTRY), len(rows))
 
 
 def _unseen(items: pl.DataFrame) -> pl.DataFrame:
-    entries = items.unnest("item").sort("row", "at", "value").filter(last_of("row", "at", "value"))
-    return unseen(entries, "row").select("row", ENTRY)
+    return unseen(items.unnest("item"), "row", by=("time", "place", "value")).select("row", ENTRY)
 
 
 def _settled(items: pl.DataFrame) -> pl.DataFrame:

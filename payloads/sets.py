@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import polars as pl
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, Payload
 from payloads.causal import settled, unseen
-from payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
+from payloads.flat import by_row, each, flat, gathered, last_of, sorted_distinct, together
 from payloads.scalars import check_set
 
 
@@ -49,8 +50,9 @@ class ORSet(Payload):
     Duarte, "An optimized conflict-free replicated set", INRIA RR-8083, 2012. The column is a list; write a list of what
     to add, or a struct of two lists, `add` and `remove`. What a row both adds and removes, it adds.
 
-    State: the operations that no later one on the same element has seen (see `causal`), sorted by (element, at). An
-    element is in the set if one of them adds it.
+    State: the operations that no later one on the same element has seen (see `causal`), sorted by (element, time,
+    place). An element is in the set if one of them adds it. `place` is twice the row's, and one less for a removal: a
+    row removes first and then adds, and an even place is that of an add.
     """
 
     name: ClassVar[str] = "or_set/1"
@@ -62,24 +64,24 @@ class ORSet(Payload):
         return (column, pa.struct([("add", column), ("remove", column)]))
 
     def state(self, column: pa.DataType) -> pa.DataType:
-        dot = [("at", pa.string()), ("pending", pa.string())]
-        return pa.list_(pa.struct([("element", column.value_type), *dot, ("added", pa.bool_())]))
+        dot = [("time", pa.int64()), ("place", pa.int32()), ("pending", pa.string())]
+        return pa.list_(pa.struct([("element", column.value_type), *dot]))
 
     def join(self, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        operations = sorted([*a, *b], key=lambda operation: (operation["element"], operation["at"]))
-        of_commit = {(operation["element"], operation["at"][: Dot.TIME]): operation for operation in operations}
+        operations = sorted([*a, *b], key=itemgetter("element", "time", "place"))
+        of_commit = {(operation["element"], operation["time"]): operation for operation in operations}
         last = {operation["element"]: operation for operation in operations}
         return [
             operation
             for (element, time), operation in of_commit.items()
-            if operation is last[element] or time in last[element]["pending"].split(",")
+            if operation is last[element] or str(time) in last[element]["pending"]
         ]
 
     def merge(self, states: pl.Expr) -> pl.Expr:
         return together(states, _unseen)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
-        row = pl.struct(written=written, at=dot.at, pending=dot.pending)
+        row = pl.struct(written=written, time=dot.time, place=dot.place, pending=dot.pending)
         return pl.when(written.is_not_null()).then(row.map_batches(_operations, is_elementwise=True))
 
     def value(self, states: pl.Expr) -> pl.Expr:
@@ -97,31 +99,32 @@ class ORSet(Payload):
         return pa.list_(pa.string())
 
 
-OPERATION = pl.struct("element", "at", "pending", "added").alias("item")
+OPERATION = pl.struct("element", "time", "place", "pending").alias("item")
+ADDS = pl.col("place") % 2 == 0
 
 
 def _operations(rows: pl.Series) -> pl.Series:
-    """The states of rows of `written`, `at` and `pending`."""
+    """The states of rows of `written`, `time`, `place` and `pending`."""
     written = rows.struct.field("written")
     if isinstance(written.dtype, pl.Struct):
         adds, removes = written.struct.field("add"), written.struct.field("remove")
     else:
         adds, removes = written, written.clear(len(rows))
-    both = pl.concat([flat(removes).with_columns(added=False), flat(adds).with_columns(added=True)])
-    wins = both.drop_nulls("item").sort("row", "item", maintain_order=True).filter(last_of("row", "item"))
-    dots = rows.struct.unnest()[wins["row"]].drop("written")
-    return gathered(wins.rename({"item": "element"}).hstack(dots).select("row", OPERATION), len(rows))
+    both = pl.concat([flat(removes).with_columns(step=-1), flat(adds).with_columns(step=0)])
+    wins = by_row(both.drop_nulls("item"), "item").filter(last_of("row", "item"))
+    dots = rows.struct.unnest().drop("written")[wins["row"]]
+    lines = wins.rename({"item": "element"}).hstack(dots).with_columns(place=2 * pl.col("place") + pl.col("step"))
+    return gathered(lines.select("row", OPERATION), len(rows))
 
 
 def _unseen(items: pl.DataFrame) -> pl.DataFrame:
-    operations = items.unnest("item").sort("row", "element", "at").filter(last_of("row", "element", "at"))
-    return unseen(operations, "row", "element").select("row", OPERATION)
+    return unseen(by_row(items.unnest("item"), "element"), "row", "element").select("row", OPERATION)
 
 
 def _settled(items: pl.DataFrame) -> pl.DataFrame:
-    return settled(items.unnest("item").filter("added"), "row", "element").select("row", OPERATION)
+    return settled(items.unnest("item").filter(ADDS), "row", "element").select("row", OPERATION)
 
 
 def _elements(items: pl.DataFrame) -> pl.DataFrame:
-    added = items.unnest("item").filter("added").filter(last_of("row", "element"))
+    added = items.unnest("item").filter(ADDS).filter(last_of("row", "element"))
     return added.select("row", item="element")

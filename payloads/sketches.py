@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Payload, UnknownPayloadError
 from crdt_mor.merge.payload import Kind
+from payloads import theta
 from payloads.flat import each, first_of, last_of, together
 
 
@@ -49,13 +51,14 @@ class Distinct(Payload):
         return self._union([a, b])
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        return _map(states.implode(), self._union, pl.Binary())
+        return states.implode().map_batches(self._unions, pl.Binary(), is_elementwise=True)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
         return _map(written, self._sketch, pl.Binary())
 
     def value(self, states: pl.Expr) -> pl.Expr:
-        return _map(states, lambda state: round(_read(state).get_estimate()), pl.Int64())
+        counts = states.fill_null(theta.EMPTY).map_batches(_counts, pl.Int64(), is_elementwise=True)
+        return pl.when(states.is_not_null()).then(counts)
 
     def examples(self) -> Sequence[str]:
         return ["a", "b", "", "1", "ä"]
@@ -69,12 +72,24 @@ class Distinct(Payload):
             union.update(_read(state))
         return bytes(union.get_result().serialize())
 
+    def _unions(self, lists: pl.Series) -> pl.Series:
+        made, large = theta.unions(lists, 2**self.lg_k)
+        return made.scatter(large, [self._union(states) for states in lists[large].to_list()]) if large.size else made
+
     def _sketch(self, written: Any) -> bytes:
         sketch = _datasketches().update_theta_sketch(self.lg_k)
         for value in written if isinstance(written, list) else [written]:
             if value is not None:
                 sketch.update(_hashable(value))
-        return self._union([sketch.compact().serialize()])  # which keeps the 2^lg_k least: a sketch can hold some more
+        state = bytes(sketch.compact().serialize())
+        return self._union([state]) if sketch.is_estimation_mode() else state  # one that estimates can hold some more
+
+
+def _counts(states: pl.Series) -> pl.Series:
+    sizes, estimates, _ = theta.hashes(states)
+    large = np.flatnonzero(estimates)
+    sizes[large] = [round(_read(state).get_estimate()) for state in states[large].to_list()]
+    return pl.Series(sizes)
 
 
 def _hashable(value: str | bytes | int) -> str | int | float:

@@ -84,15 +84,14 @@ def create(
     """Create a table; without --ordering or --merge the latest commit's row wins."""
     table = mor.Table.create(
         uri, inputs.read_schema(schema), key=inputs.names(key) or [], ordering=ordering,
-        partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []), exist_ok=exist_ok,
+        partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
+        exist_ok=exist_ok,
     )  # fmt: skip
     if output is Output.json:
         render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge.summary})
     else:
-        render.note(
-            f"created {uri}: {len(table.schema)} columns, key {key}, merge {table.config.merge.summary}, "
-            f"{buckets} buckets"
-        )
+        what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge.summary}, {buckets} buckets"
+        render.note(f"created {uri}: {what}")
 
 
 def write(

@@ -54,12 +54,10 @@ def _leave_no_cache_here() -> None:
 
 
 def _load(path: str) -> mor.Payload:
-    """The payload at `module:name`; modules in the current directory are found, too."""
+    """The payload at `module:name`."""
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise typer.BadParameter(f"a payload is found like payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
         found: object = importlib.import_module(module)
         for part in name.split("."):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Annotated, get_type_hints
@@ -41,6 +43,8 @@ def _told(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(*args: object, verbose: bool = False, **options: object) -> None:
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())  # as `python -m` does: payloads next to where one works are found
         try:
             function(*args, **options)
         except BrokenPipeError:

@@ -48,15 +48,21 @@ class Scanned:
         rows = found.select(distinct(select, [self.key])).collect()
         return rows.filter(~rows[self.key].is_in(drop.implode())).select(select)
 
+    @property
+    def height(self) -> int:
+        """How many rows the file has."""
+        return int(scan(self.source, self.columns).select(pl.len()).collect().item())
+
     def decode(self, keys: pl.Series, need: Sequence[str]) -> Decoded:
-        """All rows, and where those of `keys` are."""
+        """All rows, whatever the predicate says, and where those of `keys` are."""
         rows = scan(self.source, self.columns).select(distinct(need, [self.key])).collect()
         return Decoded.of(rows, self.key, keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`placed`: of each touched key that the base has, its number among the touched ones, and where its row is."""
+    """`placed`: of each touched key that the base has, its number among the touched ones, and where its row is; in the
+    order of the rows."""
 
     frame: pl.DataFrame
     placed: pl.DataFrame
@@ -66,7 +72,9 @@ class Decoded:
         """Find `keys` (distinct) in `frame`."""
         places = frame.lazy().select(pl.col(key).alias(KEY)).with_row_index(PLACE)
         wanted = keys.alias(KEY).to_frame().lazy().with_row_index(NUMBER)
-        return cls(frame, places.join(wanted, on=KEY, how="inner").collect())
+        # A left join: half the time of an inner one, for a small right side.
+        found = places.join(wanted, on=KEY, how="left", maintain_order="left").filter(pl.col(NUMBER).is_not_null())
+        return cls(frame, found.collect())
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`, all of which were looked for."""
@@ -87,12 +95,6 @@ class Decoded:
         keep = np.ones(self.frame.height, dtype=bool)
         keep[places.to_numpy()] = False
         return self.frame.select(select).filter(pl.Series(keep))
-
-    def under(self, count: int) -> np.ndarray:
-        """The position of the row of each of the `count` touched keys; -1 for those that the base has not."""
-        found = np.full(count, -1, dtype=np.int64)
-        found[self.placed[NUMBER].to_numpy()] = self.placed[PLACE].to_numpy()
-        return found
 
 
 Base = Scanned | Decoded

@@ -21,7 +21,7 @@ def fingerprint(payload: Payload) -> str:
     """Of its kind, its types, and the visible value of each example and of the join of each pair of them."""
     trial = Trial(payload)
     count = range(len(trial.written))
-    concurrent = "pending" in trial.roots()
+    concurrent = "pending" in trial.asks()
     firsts = [Write(i, 1) for i in count]
     seconds = [Write(i, 2, 0, pending) for pending in ((), (1,))[: 1 + concurrent] for i in count]
     states = trial.lift([*firsts, *seconds])

@@ -55,13 +55,6 @@ LAWS: Final = {
 _CLAIMS: Final = {"semilattice": "a semilattice", "delta": "a delta", "ordered": "ordered"}
 
 
-def check_laws(payload: Payload) -> None:
-    """Raise `LawError` if the payload breaks a law on the small world of its examples."""
-    faults = broken(payload)
-    if faults:
-        raise law_error(payload, faults)
-
-
 def laws_of(payload: Payload) -> tuple[str, ...]:
     """The laws of its kind and of what it says."""
     absent = set()
@@ -79,13 +72,13 @@ def laws_of(payload: Payload) -> tuple[str, ...]:
 def broken(payload: Payload) -> Faults:
     """The laws that it breaks on its examples, each with the shortest counterexample."""
     trial = start(payload)
-    own = range(len(trial.written))
     trial.written = [*trial.written, *_more_nulls(payload, trial)]
-    examine(trial, _histories(range(len(trial.written)), trial.roots()))
-    rounding = [(kind, value) for kind in _kinds(trial, own) for value in _rounding(kind, trial)]
+    examine(trial, _histories(range(len(trial.written)), trial.asks()))
+    kinds = dict.fromkeys(kind for kind, _ in trial.written)
+    rounding = [(kind, value) for kind in kinds for value in _rounding(kind, trial)]
     if rounding:
         other = Trial(payload, rounding)
-        examine(other, _histories(range(len(rounding)), other.roots()))
+        examine(other, _histories(range(len(rounding)), other.asks()))
         for law in other.faults.keys() - trial.faults.keys():
             note = " (values of the checker, on which floating point numbers round)"
             trial.faults.add(law, other.faults[law] + note)
@@ -141,16 +134,16 @@ def placed(commits: Sequence[int], ends: Sequence[int]) -> list[Write]:
     return [Write(NONE, c, list(commits[:i]).count(c), pending[c]) for i, c in enumerate(commits)]
 
 
-def _histories(written: range, roots: set[str]) -> list[History]:
+def _histories(written: range, asks: set[str]) -> list[History]:
     """All of three writes, and some that are longer."""
     long = [[written[(i + k) % len(written)] for k in range(6)] for i in written]
-    if not roots & {"at", "pending"}:
+    if not asks:
         values = [*product(written, repeat=3), *product(written[:3], repeat=4), *map(tuple, long)]
         return [tuple(map(Write, run)) for run in values]
     two, three, four = (list(contexts(range(1, n + 1))) for n in (2, 3, 4))
     same = [way for commits in ([1, 1], [1, 1, 2], [1, 2, 2], [1, 1, 1]) for way in contexts(commits)]
     six = [placed(range(1, 7), ends) for ends in (range(2, 8), [7] * 6)]
-    if "pending" not in roots:
+    if "pending" not in asks:
         two, three, four, six = two[:1], three[:1], four[:1], six[:1]
         same = [way for way in same if not any(write.pending for write in way)]
     few = next(n for n in range(len(written), 0, -1) if n == 1 or n**3 * len(three) <= HISTORIES_MAX)
@@ -168,10 +161,6 @@ def _written(ways: Sequence[list[Write]], values: Iterable[Sequence[int]]) -> It
     for row in values:
         for way in ways:
             yield tuple(write._replace(written=value) for write, value in zip(way, row, strict=False))
-
-
-def _kinds(trial: Trial, own: Iterable[int]) -> list[pa.DataType]:
-    return list(dict.fromkeys(trial.written[i][0] for i in own))
 
 
 def _rounding(kind: pa.DataType, trial: Trial) -> Iterator[Any]:

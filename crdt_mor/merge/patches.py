@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ import pyarrow as pa
 from crdt_mor.merge.blocks import META_COLUMNS
 from crdt_mor.merge.contributions import AT, KEY, KIND, PLAIN, Contributions
 from crdt_mor.merge.rule import Member, MergeRule
-from crdt_mor.merge.states import fold_states
+from crdt_mor.merge.states import fold_states, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,35 @@ class Patches:
 
     def states(self, member: Member, below: pl.Series | None = None, under: np.ndarray | None = None) -> pl.Series:
         """What `member` folds to for each key, on top of `below` where there is one: its row `under`, -1 for none."""
-        states = member.pack(self.found.rows).gather(pl.Series(self.at))
+        states = member.pack(self.found.rows)
         keep = self.found.given[member.stored[0]][self.at]
-        code = self.code[keep]
-        states = states if keep.all() else states.filter(pl.Series(keep))
+        at, code = (self.at, self.code) if keep.all() else (self.at[keep], self.code[keep])
+        if len(at) < len(states) or (at[:-1] > at[1:]).any():
+            states = take(states, at)
         if below is not None and under is not None:
             here = np.flatnonzero(under >= 0)
-            states = pl.concat([below.gather(pl.Series(under[here])), states])
+            states = pl.concat([take(below, under[here]), states])
             code = np.concatenate([here, code])
-        return fold_states(member, states, code, len(self.keys))
+        return fold_states(member, states, code, self.keys)
+
+    def renumbered(self, first: np.ndarray) -> Patches:
+        """The same with the keys of these numbers in front, in this order: that of the base, so that its rows and
+        theirs are met one after the other."""
+        rest = np.ones(len(self.keys), dtype=bool)
+        rest[first] = False
+        order = np.concatenate([first, np.flatnonzero(rest)])
+        number = np.empty(len(order), dtype=np.int64)
+        number[order] = np.arange(len(order))
+        moved = {id(a): a[order] for a in (self.newest, *self.value.values(), *self.given.values())}
+        return replace(
+            self,
+            keys=self.keys.gather(pl.Series(order)),
+            code=number[self.code],
+            reset=self.reset[order],
+            newest=moved[id(self.newest)],
+            value={c: moved[id(a)] for c, a in self.value.items()},
+            given={c: moved[id(a)] for c, a in self.given.items()},
+        )
 
 
 def patches(found: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Patches:

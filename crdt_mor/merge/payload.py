@@ -51,7 +51,7 @@ class Payload:
     kind: the laws that it claims, see the module.
     nulls: "skip": null says nothing, and neither `join` nor `merge` ever meets one; "value": null is a value.
 
-    A payload with parameters is a frozen dataclass whose fields are text, numbers or booleans.
+    A payload with parameters is a frozen dataclass whose fields are JSON values.
     """
 
     name: ClassVar[str]

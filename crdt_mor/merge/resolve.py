@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 import json
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -35,8 +37,9 @@ def payload_of(given: Payload | str) -> Payload:
     if ":" in name:
         return _make(_import(name), _arguments(query), given)
     known = _provided()
-    latest = (known[n] for n in sorted(known, reverse=True) if n.partition("/")[0] == name)
-    found = known.get(name) or next(latest, None)
+    versions = [known_name for known_name in known if known_name.partition("/")[0] == name]
+    latest = max(versions, key=lambda known_name: int(known_name.partition("/")[2]), default="")
+    found = known.get(name) or known.get(latest)
     if found is None:
         raise UnknownPayloadError(
             f"no installed package has a payload of this name; known are {sorted(known)}, or give module:Class. "
@@ -45,13 +48,17 @@ def payload_of(given: Payload | str) -> Payload:
     return _make(found.load(), _arguments(query), given)
 
 
-def reference(payload: Payload) -> PayloadRef:
-    """What a table stores of a payload; refuses one that no other process could find again."""
+def reference(payload: Payload, check_laws: Callable[[Payload], None]) -> PayloadRef:
+    """What a table stores of a payload; refuses one that no other process could find again, or that breaks its laws.
+
+    Payloads that ship with crdt_mor keep theirs.
+    """
     cls = type(payload)
     name = getattr(cls, "name", None)
     if not isinstance(name, str):
         raise InvalidInputError(f"a payload has a name, like name = 'acme.longest/1'. payload={cls.__qualname__}")
-    path = "" if name in _provided() else f"{cls.__module__}:{cls.__qualname__}"
+    entry = _provided().get(name)
+    path = "" if entry is not None else f"{cls.__module__}:{cls.__qualname__}"
     if path.startswith("__main__:") or "<locals>" in path:
         raise InvalidInputError(
             "no other process could find this payload: put the class at the top of a module that can be imported, not "
@@ -60,8 +67,11 @@ def reference(payload: Payload) -> PayloadRef:
     try:
         parameters = json.dumps(dict(payload.parameters()))
     except TypeError as error:
-        raise InvalidInputError(f"parameters are text, numbers or booleans: {error}. payload={name}") from error
-    ref = PayloadRef(name, parameters, fingerprint(payload), path)
+        raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
+    ref = PayloadRef(name, parameters, path=path)
+    if entry is None or entry.dist is None or entry.dist.name != "crdt-mor":
+        check_laws(payload)
+    ref = replace(ref, fingerprint=fingerprint(payload))
     resolve(ref)  # as every other process will do
     return ref
 
@@ -96,12 +106,6 @@ def resolve(ref: PayloadRef) -> Payload:
             stacklevel=2,
         )
     return payload
-
-
-def is_ours(ref: PayloadRef) -> bool:
-    """Whether the payload ships with crdt_mor, so that its laws have been checked."""
-    entry = _provided().get(ref.name)
-    return entry is not None and entry.dist is not None and entry.dist.name == "crdt-mor"
 
 
 @cache

@@ -77,10 +77,10 @@ def blaming(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise PayloadError(
-            f"the payload {payload.name} failed: {type(error).__name__}: {error}. Mend the payload, or delete the keys "
-            f"whose rows it cannot merge. columns={list(columns)}"
-        ) from error
+        # polars puts an expression below what Python raised in it.
+        what = str(error).partition("\n")[0].removeprefix("PayloadError: ").removesuffix(".")
+        kind = "" if isinstance(error, PayloadError) else f"{type(error).__name__}: "
+        raise PayloadError(f"the payload {payload.name} failed: {kind}{what}. columns={list(columns)}") from error
 
 
 @dataclass(frozen=True, slots=True)

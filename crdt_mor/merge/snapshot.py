@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.merge.base import Base, Decoded, Scanned
+from crdt_mor.merge.base import NUMBER, PLACE, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
@@ -233,14 +233,15 @@ def _merge_columns(
     scanned = Scanned(files.base, columns, key, predicate)
     if files.base_latest == NO_SAY or _all_from_logs(folded, need):
         return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
-    if predicate is None:
-        base = scanned.decode(folded.keys, distinct(need, stored))
-        rest = base.others(need)
-    else:
-        base = Decoded.of(scanned.rows(folded.keys, [pl.col(c) for c in stored]), KEY, folded.keys)
-        rest = scanned.without(folded.keys, need)
-    under = np.where(folded.reset, -1, base.under(len(folded.keys)))
-    return _overlay(folded, need, base.frame, under), rest
+    # Where few rows are touched, one decode serves both; else the columns of the others are not worth it.
+    few = predicate is None and 2 * len(folded.keys) < scanned.height
+    base = scanned.decode(folded.keys, distinct(need, stored) if few else stored)
+    every = base.placed.height == base.frame.height
+    rest = None if every else base.others(need) if few else scanned.without(folded.keys, need)
+    folded = folded.renumbered(base.placed[NUMBER].to_numpy())
+    under = np.full(len(folded.keys), -1, dtype=np.int64)
+    under[: base.placed.height] = base.placed[PLACE].to_numpy()
+    return _overlay(folded, need, base.frame, np.where(folded.reset, -1, under)), rest
 
 
 def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
@@ -251,19 +252,31 @@ def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
 def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
     """Merged rows: what a payload makes of base and logs; else the value of the row that gave it last, else the
     base's, else null."""
-    result: dict[str, pl.Series] = {}
+    merged: dict[str, pl.Series] = {}
     for member in folded.rule.members_of(need):
         states = folded.states(member, None if base is None else member.pack(base), under)
-        result |= {series.name: series for series in member.unpack(states, need)}
-    for column in need:
-        if column in result:
-            continue
+        merged |= {series.name: series for series in member.unpack(states, need)}
+    others = [column for column in need if column not in merged]
+    if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
+        return _beside_newest(folded, merged, others).select(need)
+    for column in others:
         index, series = folded.row_of(column), folded.found.rows[column]
         if base is not None and under is not None and (index < 0).any():
             below = np.where(under >= 0, under + series.len(), -1)
             index = np.where(index >= 0, index, below)
             series = pl.concat([series, base[column]])
-        result[column] = take(series, index)
-    rows = pl.DataFrame([result[column] for column in need])
+        merged[column] = take(series, index)
+    rows = pl.DataFrame([merged[column] for column in need])
     live = folded.newest >= 0
     return rows if live.all() else rows.filter(pl.Series(live))
+
+
+def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
+    """Whole rows of the logs, in their order, which is faster than to gather column by column; `merged` beside them."""
+    found = folded.found.rows
+    live = np.flatnonzero(folded.newest >= 0)
+    key_of = np.full(found.height, -1, dtype=np.int64)
+    key_of[folded.newest[live]] = live
+    keep = key_of >= 0
+    rows = found.select(others) if keep.all() else found.select(others).filter(pl.Series(keep))
+    return rows.with_columns(take(series, key_of[keep]) for series in merged.values())

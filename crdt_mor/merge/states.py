@@ -14,33 +14,69 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
+from crdt_mor.errors import PayloadError
 from crdt_mor.merge.payload import Payload
 from crdt_mor.merge.rule import Member, blaming
 
 
-def fold_states(member: Member, states: pl.Series, code: np.ndarray, count: int) -> pl.Series:
-    """The fold of each of `count` keys; null where nothing was said. Raises `PayloadError` if the payload does."""
-    payload = member.payload
-    if payload.nulls == "skip" and states.null_count():
+def fold_states(member: Member, states: pl.Series, code: np.ndarray, keys: pl.Series) -> pl.Series:
+    """The fold of each of `keys`; null where nothing was said. Raises `PayloadError` if the payload does."""
+    if member.payload.nulls == "skip" and states.null_count():
         said = states.is_not_null()
         states, code = states.filter(said), code[said.to_numpy()]
-    position = np.full(count, -1, dtype=np.int64)
-    alone = np.bincount(code, minlength=count)[code] == 1
-    pool = states
-    if alone.all():
-        position[code] = np.arange(len(code))
-        return take(pool, position)
-    single, many = pl.Series(alone), pl.Series(~alone)
-    frame = pl.DataFrame({"code": pl.Series(code[~alone]), "state": states.filter(many)})
-    with blaming(payload, member.columns):
-        merged = _vectorised(payload, frame) if payload.vectorised else _joined(payload, frame)
-        pool = pl.concat([states.filter(single), merged["state"].cast(states.dtype)])
-    position[np.concatenate([code[alone], merged["code"].to_numpy()])] = np.arange(len(pool))
+    alone = np.bincount(code, minlength=len(keys))[code] == 1
+    pool, order = states, code
+    if not alone.all():
+        many = pl.Series(~alone)
+        frame = pl.DataFrame({"code": pl.Series(code[~alone].astype(np.uint32)), "state": states.filter(many)})
+        merged = _folded(member, frame, keys)
+        pool, order = merged["state"], merged["code"].to_numpy()
+        if alone.any():
+            pool, order = pl.concat([states.filter(~many), pool]), np.concatenate([code[alone], order])
+    if len(order) == len(keys) and (order[:-1] < order[1:]).all():
+        return pool  # they stand in the order of the keys
+    position = np.full(len(keys), -1, dtype=np.int64)
+    position[order] = np.arange(len(order))
     return take(pool, position)
 
 
+def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
+    """`code` and `state` of each key. An error names a key that fails."""
+    try:
+        with blaming(member.payload, member.columns):
+            return _merged(member.payload, frame)
+    except PayloadError as error:
+        key = _failing(member.payload, frame, keys)
+        where = "" if key is None else f" key={key!r}"
+        raise PayloadError(f"{error}{where} Mend the payload, or delete the key and write its value anew.") from error
+
+
+def _failing(payload: Payload, frame: pl.DataFrame, keys: pl.Series) -> object:
+    """The first key whose states cannot be merged: by halves, since nobody else knows."""
+    codes = frame["code"].unique(maintain_order=True)
+    while len(codes) > 1:
+        half = codes[: len(codes) // 2]
+        codes = half if _fails(payload, frame, half) else codes[len(half) :]
+    return keys[int(codes[0])] if _fails(payload, frame, codes) else None
+
+
+def _fails(payload: Payload, frame: pl.DataFrame, codes: pl.Series) -> bool:
+    try:
+        _merged(payload, frame.filter(pl.col("code").is_in(codes.implode())))
+    except Exception:  # noqa: BLE001 - a payload can raise anything
+        return True
+    return False
+
+
+def _merged(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
+    merged = _vectorised(payload, frame) if payload.vectorised else _joined(payload, frame)
+    return merged.with_columns(pl.col("state").cast(frame.schema["state"]))
+
+
 def _vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.group_by("code").agg(payload.merge(pl.col("state")).alias("state"))
+    # Groups in order cost more than putting numbers in order afterwards, and less than lists.
+    in_order = frame.schema["state"].is_nested()
+    return frame.group_by("code", maintain_order=in_order).agg(payload.merge(pl.col("state")).alias("state"))
 
 
 def _joined(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
@@ -56,6 +92,8 @@ def _joins(payload: Payload, frame: pl.DataFrame) -> Iterator[tuple[int, object]
 
 def take(series: pl.Series, index: np.ndarray) -> pl.Series:
     """`series` at `index`; null where the index is negative."""
+    if series.dtype.is_nested():
+        series = series.rechunk()  # lists in several chunks are gathered a hundred times slower
     positions = pl.Series(index)
     if index.size and int(index.min()) < 0:
         positions = positions.set(positions < 0, None)

@@ -29,8 +29,8 @@ Run = tuple[int, ...]
 RAISED: Final = (Exception, pl.exceptions.PanicException)
 """All that an author's code can do; a panic of polars is no `Exception`."""
 
-_TIME = "20260101000000{:03d}"
-_AT = re.compile(r"20260101000000(\d{3})(?:0000000(\d))?")
+_ZERO = 20260101000000000
+_TIME = re.compile(r"20260101000000(\d{3})")
 _TEXT_MAX = 120
 
 
@@ -114,13 +114,13 @@ class Trial:
 
     # --- lift, value, settle --------------------------------------------------------------------------------------
 
-    def roots(self) -> set[str]:
-        """What `lift` looks at: `written`, `at`, `pending`."""
+    def asks(self) -> set[str]:
+        """What `lift` looks at of a dot: `time`, `place`, `pending`."""
         try:
-            lifted = self.payload.lift(pl.col("written"), Dot(pl.col("at"), pl.col("pending")))
-            return set(lifted.meta.root_names())
+            lifted = self.payload.lift(pl.col("written"), Dot(pl.col("time"), pl.col("place"), pl.col("pending")))
+            return {"time", "place", "pending"} & set(lifted.meta.root_names())
         except RAISED:
-            return {"written"}  # `lift` below finds it again, and says so
+            return set()  # `lift` below finds it again, and says so
 
     def lift(self, writes: Iterable[Write]) -> dict[Write, int]:
         """The state of each write; without those that have none."""
@@ -130,9 +130,11 @@ class Trial:
         found: dict[Write, int] = {}
         for (kind, pending), group in groups.items():
             given = [self.written[write.written][1] for write in group]
-            frame = pl.DataFrame({"written": pl.Series(given, dtype=polars_type(kind)), "at": [_at(w) for w in group]})
-            text = pl.lit(",".join(_TIME.format(2 * commit) for commit in pending))
-            states = self._lifted(frame, Dot(pl.col("at"), text), alone=not found)
+            times, places = [_ZERO + write.commit for write in group], [write.place for write in group]
+            frame = pl.DataFrame({"written": pl.Series(given, dtype=polars_type(kind)), "time": times, "place": places})
+            frame = frame.cast({"place": pl.Int32})
+            text = pl.lit(",".join(str(_ZERO + commit) for commit in pending))
+            states = self._lifted(frame, Dot(pl.col("time"), pl.col("place"), text), alone=not found)
             if states is None:
                 continue
             for write, number in zip(group, self.number(states), strict=True):
@@ -337,10 +339,6 @@ def name_of(payload: Payload) -> str:
     return str(getattr(payload, "name", type(payload).__name__))
 
 
-def _at(write: Write) -> str:
-    return f"{_TIME.format(2 * write.commit)}{write.place:08x}"
-
-
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -365,8 +363,8 @@ def _plain(value: Any) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Dots as t1, t2; the middle of what is long left out."""
-    text = _AT.sub(lambda m: f"t{int(m[1]) // 2}" + (f".{m[2]}" if m[2] not in (None, "0") else ""), text)
+    """Times as t1, t2; the middle of what is long left out."""
+    text = _TIME.sub(lambda m: f"t{int(m[1])}", text)
     half = _TEXT_MAX // 2
     return text if len(text) <= _TEXT_MAX else f"{text[:half]} … {text[-half:]}"
 

@@ -61,6 +61,27 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
 
 
+def aligned_type(kind: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """A struct type with the fields of `target` in its order, absent ones included; anything else as it is."""
+    if not (pt.is_struct(kind) and pt.is_struct(target)) or not {f.name for f in kind} <= {f.name for f in target}:
+        return kind
+    return pa.struct([kind.field(f.name) if kind.get_field_index(f.name) >= 0 else f for f in target])
+
+
+def aligned(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """`data` with its fields in the order of a struct `target`, null where it lacks one."""
+    kind = aligned_type(data.type, target)
+    if kind == data.type:
+        return data
+
+    def one(chunk: pa.StructArray) -> pa.StructArray:
+        absent = {f.name: pa.nulls(len(chunk), f.type) for f in kind if data.type.get_field_index(f.name) < 0}
+        fields = [absent[f.name] if f.name in absent else pc.struct_field(chunk, f.name) for f in kind]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=chunk.is_null())
+
+    return pa.chunked_array([one(chunk) for chunk in data.chunks], kind)
+
+
 def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
     """Whether every value of the type `batch` has a place in the declared type, so that the column need not grow."""
     batch = batch.value_type if pt.is_dictionary(batch) else batch

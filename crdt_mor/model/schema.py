@@ -153,8 +153,13 @@ class TableSchema:
             raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
         self._refuse_unknown(names)
         kept = [column for column in self.declared if column.name in names]
-        taken = [_taken(data.schema.field(c.name).type, c, accepts[c.name]) if c.name in accepts else c for c in kept]
-        arrays = [casts.to_stored(data.column(column.name), column) for column in taken]
+        arrays = []
+        for column in kept:
+            written, field = data.column(column.name), column
+            if column.name in accepts:
+                field = _taken(written.type, column, accepts[column.name])
+                written = casts.aligned(written, field.type)
+            arrays.append(casts.to_stored(written, field))
         return pa.table(arrays, names=[column.name for column in kept])
 
     def _refuse_unknown(self, names: Iterable[str]) -> None:
@@ -187,7 +192,7 @@ class TableSchema:
 
 def _taken(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
     """The column as it is written; of several types the first that serves."""
-    kind = next((kind for kind in accepts if casts.meets(written, kind)), None)
+    kind = next((kind for kind in accepts if casts.meets(casts.aligned_type(written, kind), kind)), None)
     if kind is None:
         known = ", ".join(map(str, accepts))
         raise SchemaMismatchError(

@@ -16,7 +16,7 @@ from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
 from crdt_mor.merge.resolve import resolve
 from crdt_mor.merge.rule import Member, MergeRule, blaming
-from crdt_mor.model.casts import meets
+from crdt_mor.model.casts import aligned_type, meets
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.schema import TableSchema
@@ -42,7 +42,7 @@ class Merging:
 
     def takes(self, column: pa.Field) -> bool:
         """Whether a payload takes this column as it is."""
-        return any(meets(column.type, kind) for kind in self.accepts.get(column.name, ()))
+        return any(meets(aligned_type(column.type, kind), kind) for kind in self.accepts.get(column.name, ()))
 
 
 def lift(rows: pl.DataFrame, how: Merging, dot: Dot) -> pl.DataFrame:
@@ -95,6 +95,7 @@ def _merging(spec: MergeSpec, key_column: str | None, text: str) -> Merging:
             )
         kind = column_type(schema.stored, said.columns, payload)
         check_column(payload, said.columns, kind)
+        _require_room(payload, said.columns, schema)
         name = f"{HIDDEN}{said.columns[0]}" if payload.stateful else None
         if name is not None:
             hidden.append(pa.field(name, payload.state(kind)))
@@ -125,10 +126,33 @@ def column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> 
 
 
 def check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
-    """Raise `InvalidInputError` if the payload does not serve this type."""
+    """Raise `InvalidInputError` if the payload does not serve this type: it says so, or fails on no rows of it."""
     try:
         payload.check(kind)
+        _try_on_no_rows(payload, columns, kind)
     except CrdtMorError as error:
         raise InvalidInputError(
             f"{payload.name} does not serve this column: {error} columns={list(columns)}"
         ) from error
+
+
+def _require_room(payload: Payload, columns: Sequence[str], schema: TableSchema) -> None:
+    """Sums leave the range of what was summed: refuse integers that are stored wider than they are declared."""
+    for name in columns:
+        declared, stored = schema.declared.field(name).type, schema.stored.field(name).type
+        if payload.kind == "delta" and pa.types.is_integer(declared) and declared != stored:
+            raise InvalidInputError(
+                f"{payload.name} can show more than the column holds: declare it {stored}. "
+                f"column={name!r} type={declared}"
+            )
+
+
+def _try_on_no_rows(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
+    state, written = polars_type(payload.state(kind)), polars_type(payload.accepts(kind)[0])
+    dot = Dot(pl.lit(0, pl.Int64), pl.lit(0, pl.Int32), pl.lit(""))
+    none = pl.DataFrame(schema={"code": pl.UInt32(), "state": state, "written": written})
+    with blaming(payload, columns):
+        none.select(payload.lift(pl.col("written"), dot).cast(state))
+        none.select(payload.value(payload.settle(pl.col("state"))).cast(polars_type(kind)))
+        if payload.vectorised:
+            none.group_by("code").agg(payload.merge(pl.col("state"))).to_series(1).cast(state)

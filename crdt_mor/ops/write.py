@@ -165,7 +165,8 @@ class Write:
         if absent:
             raise SchemaMismatchError(
                 "every column must be given: two jobs that read, change and rewrite whole rows silently undo one "
-                "another. To write some columns only, create the table with merge=PartialUpdate(). "
+                "another. To write some columns only, create the table with merge=PartialUpdate(), or "
+                "PartialUpdate(columns={...}) where columns have payloads. "
                 f"missing={absent}"
                 if not self.config.merge.partial
                 else f"a partial update still needs the key and partition columns. missing={absent}"

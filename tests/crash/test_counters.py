@@ -27,6 +27,7 @@ from tests.interop.readers import hudi_rs, ours
 EXPIRY_MS = 3_000
 NAMES = ["w0", "w1", "w2"]
 MOMENTS_MAX = 200
+PATIENCE_LINES = 12
 Done = set[tuple[str, int]]
 
 
@@ -82,7 +83,7 @@ class Counting(Scene):
             log = self.log(name)
             if len(log) < lines:
                 return False
-            if as_it_lands:
+            if as_it_lands and len(log) < lines + PATIENCE_LINES:
                 session = self.table._session
                 return log[-1][0] == "try" and lifecycle.used_token(session.tail(), (name, int(log[-1][1]))) is not None
             moment = min(moment, time.monotonic() + delay)

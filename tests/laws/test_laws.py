@@ -117,8 +117,9 @@ def test_a_counterexample_is_plain(cls: type[Payload], words: str) -> None:
 
 def test_dots_have_short_names_and_the_written_values_stand_by() -> None:
     assert str(refusal(unlawful.ForgetfulConflicts())).splitlines()[1] == (
-        "  settled: value(join(settle([{at: 't1', pending: '', text: 'a'}]), [{at: 't2', pending: '', text: 'b'}])) is "
-        "['a', 'b'], without settle it is ['b'] (written 'a' at t1; written 'b' at t2): "
+        "  settled: value(join(settle([{time: t1, place: 0, pending: '', text: 'a'}]), "
+        "[{time: t2, place: 0, pending: 't1', text: 'b'}])) is "
+        "['b'], without settle it is ['a', 'b'] (written 'a' at t1; written 'b' at t2 beside t1): "
         "a compaction would forget what later commits still need"
     )
     assert "beside t1" in str(refusal(unlawful.HastyConflicts()))
@@ -278,7 +279,7 @@ def test_a_fingerprint_is_of_what_a_payload_does() -> None:
 def test_a_fingerprint_sees_what_concurrency_means() -> None:
     class Blind(unlawful.Conflicts):
         def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
-            return super().lift(written, Dot(dot.at, pl.lit("")))
+            return super().lift(written, Dot(dot.time, dot.place, pl.lit("")))
 
     assert fingerprint(Blind()) != fingerprint(unlawful.Conflicts())
 

@@ -104,7 +104,7 @@ class LatestPrice(RecordPayload):
         return [{"price": 1.0, "at": 1}, {"price": 2.0, "at": 1}, {"price": 1.0, "at": 2}]
 
 
-ENTRY = pa.struct({"at": pa.string(), "pending": pa.string(), "text": pa.string()})
+ENTRY = pa.struct({"time": pa.int64(), "place": pa.int32(), "pending": pa.string(), "text": pa.string()})
 
 
 class Conflicts(Payload):
@@ -122,10 +122,10 @@ class Conflicts(Payload):
         return pa.list_(ENTRY)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
-        return pl.concat_list(pl.struct(at=dot.at, pending=dot.pending, text=written))
+        return pl.concat_list(pl.struct(time=dot.time, place=dot.place, pending=dot.pending, text=written))
 
     def join(self, a: Any, b: Any) -> Any:
-        every = {entry["at"]: entry for entry in sorted([*a, *b], key=lambda entry: entry["at"])}.values()
+        every = {at(entry): entry for entry in sorted([*a, *b], key=at)}.values()
         return [entry for entry in every if not any(sees(other, entry) for other in every)]
 
     def value(self, states: pl.Expr) -> pl.Expr:
@@ -133,21 +133,24 @@ class Conflicts(Payload):
 
     def settle(self, states: pl.Expr) -> pl.Expr:
         """What one write alone leaves was begun before everything to come."""
-        alone = states.list.eval(forgetting("pending"))
+        alone = states.list.eval(forgetting(pending=pl.lit("")))
         return pl.when(states.list.len() == 1).then(alone).otherwise(states)
 
     def examples(self) -> Sequence[Any]:
         return ["a", "b", "c"]
 
 
-def sees(later: dict[str, str], entry: dict[str, str]) -> bool:
+def at(entry: dict[str, Any]) -> tuple[int, int]:
+    return entry["time"], entry["place"]
+
+
+def sees(later: dict[str, Any], entry: dict[str, Any]) -> bool:
     """Whether a write had seen another."""
-    return entry["at"] < later["at"] and entry["at"][: Dot.TIME] not in later["pending"].split(",")
+    return at(entry) < at(later) and str(entry["time"]) not in later["pending"].split(",")
 
 
-def forgetting(*names: str) -> pl.Expr:
-    fields = [pl.lit("").alias(f.name) if f.name in names else pl.element().struct.field(f.name) for f in ENTRY]
-    return pl.struct(fields)
+def forgetting(**fields: pl.Expr) -> pl.Expr:
+    return pl.element().struct.with_fields(**fields)
 
 
 LAWFUL = (
@@ -310,14 +313,14 @@ class ForgetfulConflicts(Conflicts):
     """Without the place of a write, a later one that had not seen it takes it away."""
 
     def settle(self, states: pl.Expr) -> pl.Expr:
-        return states.list.eval(forgetting("at", "pending"))
+        return states.list.eval(forgetting(time=pl.lit(0, pl.Int64), pending=pl.lit("")))
 
 
 class HastyConflicts(Conflicts):
     """Two that had not seen each other look as if one had."""
 
     def settle(self, states: pl.Expr) -> pl.Expr:
-        return states.list.eval(forgetting("pending"))
+        return states.list.eval(forgetting(pending=pl.lit("")))
 
 
 class MaxOfSmall(Max):

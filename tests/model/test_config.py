@@ -171,7 +171,8 @@ def test_merges_read_as_the_documents_write_them() -> None:
     "text",
     [
         "", "latest?x=1", "ordering:", "counter", "counter/1", "a b/1", "partial_update/1?x", "/1", "latest []x",
-        'latest {"a":1}', 'latest [{"columns":["a"]}]', 'latest [{"columns":["a"],"payload":"counter","fingerprint":""}]',
+        'latest {"a":1}', 'latest [{"columns":["a"]}]',
+        'latest [{"columns":["a"],"payload":"counter","fingerprint":""}]',
         'latest [{"columns":["a"],"payload":"a/1","fingerprint":"","parameters":[]}]',
         'ordering:x [{"columns":["a"],"payload":"a/1","fingerprint":""}]',
     ],

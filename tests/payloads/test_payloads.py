@@ -19,9 +19,11 @@ from polars.testing import assert_frame_equal
 
 import payloads
 from crdt_mor import Dot, InvalidInputError, Payload, PayloadError, RecordPayload, UnknownPayloadError
+from payloads import theta
 
 NAN = float("nan")
 INF = float("inf")
+START = 20260101000000000
 TEXT = pa.string()
 TEXTS = pa.list_(pa.string())
 SIDES = pa.struct([("add", TEXTS), ("remove", TEXTS)])
@@ -54,9 +56,14 @@ def series(values: Sequence[Any] | pa.Array, kind: pa.DataType | None = None) ->
 
 def lifted(payload: Payload, written: pl.Series, pending: Sequence[str] | None = None) -> pl.Series:
     """The states of values that were written one after the other; where not said, each has seen all before it."""
-    dots = {"at": [f"{place:017d}00000000" for place in range(len(written))], "pending": pending or [""] * len(written)}
-    frame = pl.DataFrame(dots, schema={"at": pl.String, "pending": pl.String}).with_columns(written)
-    return frame.select(payload.lift(pl.col("written"), Dot(at=pl.col("at"), pending=pl.col("pending"))))["written"]
+    times = pl.int_range(START, START + len(written), eager=True)
+    frame = pl.DataFrame({"written": written, "time": times, "place": pl.zeros(len(times), pl.Int32, eager=True)})
+    return on(payload, frame.with_columns(pending=pl.Series(pending or [""] * len(times), dtype=pl.String)))
+
+
+def on(payload: Payload, frame: pl.DataFrame) -> pl.Series:
+    dot = Dot(time=pl.col("time"), place=pl.col("place"), pending=pl.col("pending"))
+    return frame.select(payload.lift(pl.col("written"), dot))["written"]
 
 
 def merged(payload: Payload, states: pl.Series, groups: Sequence[int]) -> pl.DataFrame:
@@ -198,7 +205,7 @@ def test_latest_by_takes_nan_for_the_latest() -> None:
 
 def test_an_or_set_can_be_written_as_a_list_and_as_a_struct_by_turns() -> None:
     payload = payloads.ORSet()
-    dots = [Dot(at=pl.lit(f"{place:017d}00000000"), pending=pl.lit("")) for place in range(3)]
+    dots = [Dot(time=pl.lit(START + n, pl.Int64), place=pl.lit(0, pl.Int32), pending=pl.lit("")) for n in range(3)]
     written = [series([["a", "b"]], TEXTS), series([{"add": [], "remove": ["a"]}], SIDES), series([["c"]], TEXTS)]
     states = [w.to_frame().select(payload.lift(pl.col("written"), dot)) for w, dot in zip(written, dots, strict=True)]
     assert seen(payload, one(payload, pl.concat(states)["written"])) == [["b", "c"]]
@@ -410,14 +417,15 @@ class World:
         return self.commits[i][1] < self.commits[j][0] if i != j else earlier < later
 
     def states(self, payload: Payload, written: pl.Series) -> pl.Series:
-        at = [f"{self.commits[c][0]:017d}{place:08x}" for place, (c, _, _) in enumerate(self.rows)]
-        pending = [self.pending(self.commits[c][0], c) for c, _, _ in self.rows]
-        frame = pl.DataFrame({"written": written, "at": at, "pending": pending})
-        return frame.select(payload.lift(pl.col("written"), Dot(at=pl.col("at"), pending=pl.col("pending"))))["written"]
+        begins = [self.commits[c][0] for c, _, _ in self.rows]
+        pending = [self.pending(begin, c) for begin, (c, _, _) in zip(begins, self.rows, strict=True)]
+        place = pl.int_range(len(begins), dtype=pl.Int32, eager=True)
+        frame = {"written": written, "time": [START + begin for begin in begins], "place": place, "pending": pending}
+        return on(payload, pl.DataFrame(frame))
 
     def pending(self, moment: int, but: int) -> str:
         begun = (b for i, (b, e) in enumerate(self.commits) if i != but and b < moment < e)
-        return ",".join(f"{begin:017d}" for begin in begun)
+        return ",".join(str(START + begin) for begin in begun)
 
     def stable(self, moment: int) -> int:
         """How many rows are stable at a moment: requested before every commit that is under way."""
@@ -492,16 +500,15 @@ def test_sets_and_registers_mean_what_intervals_say(seed: int) -> None:
 def test_a_settled_set_remembers_no_removed_element_and_no_pending_commit() -> None:
     payload = payloads.ORSet()
     rows = [{"add": ["a", "b"], "remove": []}, {"add": [], "remove": ["a"]}]
-    states = lifted(payload, series(rows, SIDES), ["7", "7"])
+    states = lifted(payload, series(rows, SIDES), [str(START - 1), str(START - 1)])
     assert settle(payload, one(payload, states)).to_list() == [
-        [{"element": "b", "at": "0" * 25, "pending": "", "added": True}]
+        [{"element": "b", "time": START, "place": 0, "pending": ""}]
     ]
 
 
 def test_a_conflict_shows_until_somebody_who_saw_it_resolves_it() -> None:
     payload = payloads.MVRegister()
-    first = f"{0:017d}"
-    states = lifted(payload, series(["a", "b", "c"]), ["", first, ""])
+    states = lifted(payload, series(["a", "b", "c"]), ["", str(START), ""])
     assert [seen(payload, one(payload, states[:n])) for n in (1, 2, 3)] == [[["a"]], [["a", "b"]], [["c"]]]
 
 
@@ -520,6 +527,27 @@ def test_distinct_is_close_where_it_is_not_exact_and_bytes_do_not_depend_on_the_
         cut = draw.randrange(1, 29)
         halves = merged(payload, shuffled, [0] * cut + [1] * (30 - cut))["state"]
         assert one(payload, halves).to_list() == whole.to_list()
+
+
+def test_distinct_gives_the_bytes_of_the_library_whatever_the_size() -> None:
+    payload = payloads.Distinct(lg_k=5)
+    lists = [list(range(start, start + count)) for start in (0, 1, 20) for count in (0, 1, 2, 31, 32, 33, 60, 400)]
+    states = lifted(payload, series(lists, pa.list_(pa.int64())))
+    sizes = {len(state) % 8 for state in states.to_list()}
+    assert sizes == {0}, "words of 64 bits"
+    pairs = [(a, b) for a in range(len(states)) for b in range(len(states))]
+    found = merged(payload, states[[i for pair in pairs for i in pair]], [i for i in range(len(pairs)) for _ in "ab"])
+    assert found["state"].to_list() == [payload.join(states[a], states[b]) for a, b in pairs]
+    assert states[0] == theta.EMPTY
+
+
+def test_distinct_shows_what_the_library_estimates() -> None:
+    payload = payloads.Distinct(lg_k=5)
+    written = series([[], None, list(range(9)), list(range(500)), [7]], pa.list_(pa.int64()))
+    states = lifted(payload, written)
+    estimate = datasketches.compact_theta_sketch.deserialize(states[3]).get_estimate()
+    assert seen(payload, states) == [0, None, 9, round(estimate), 1]
+    assert seen(payload, states[2:]) == [9, round(estimate), 1]
 
 
 def test_hyperloglog_would_break_the_laws() -> None:

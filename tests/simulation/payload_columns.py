@@ -89,8 +89,12 @@ COLUMNS: dict[str | tuple[str, ...], Trial] = {
         payloads.Counter(), pa.decimal128(12, 2), lambda r: Decimal(r.randint(-999, 999)) / 100,
         lambda said: sum((v for _, v in said), Decimal(0)),
     ),
-    "highest": Trial(payloads.Max(), pa.float64(), lambda r: r.choice([-1.5, 0.0, 2.5]), lambda s: max(v for _, v in s)),
-    "lowest": Trial(payloads.Min(), pa.date32(), lambda r: date(2026, 1, r.randint(1, 9)), lambda s: min(v for _, v in s)),
+    "highest": Trial(
+        payloads.Max(), pa.float64(), lambda r: r.choice([-1.5, 0.0, 2.5]), lambda said: max(v for _, v in said)
+    ),
+    "lowest": Trial(
+        payloads.Min(), pa.date32(), lambda r: date(2026, 1, r.randint(1, 9)), lambda said: min(v for _, v in said)
+    ),
     "ever": Trial(payloads.Any(), pa.bool_(), lambda r: r.random() < 0.3, lambda said: any(v for _, v in said)),
     "always": Trial(payloads.All(), pa.bool_(), lambda r: r.random() < 0.7, lambda said: all(v for _, v in said)),
     "origin": Trial(payloads.First(), pa.string(), lambda r: r.choice(TAGS), lambda said: said[0][1]),

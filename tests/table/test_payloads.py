@@ -30,7 +30,9 @@ from crdt_mor import (
     UnknownPayloadError,
 )
 from crdt_mor.model.config import MERGE_STRATEGY_ID
+from crdt_mor.ops import lifecycle
 from payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
+from tests.table.helpers import data_files
 
 REPO = Path(__file__).parents[2]
 HERE = "tests.table.test_payloads"
@@ -848,6 +850,46 @@ def test_a_payload_that_fails_is_named_and_harms_nothing_else(make: Make) -> Non
     assert everywhere(table, columns=["id", "c"]) == [{"id": "b", "c": 1}, {"id": "c", "c": 3}]
 
 
+def test_an_open_plan_is_executed_when_its_payload_is_mended(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make({"c": Brittle()}, one(pa.int64()))
+    for c in (1, 666, 5):
+        put(table, {"id": "a", "c": c})
+    with pytest.raises(PayloadError):
+        table.maintenance.compact()
+    (plan,) = table.maintenance.open_plans()
+    put(table, {"id": "a", "c": 700})
+    monkeypatch.setitem(sys.modules[Brittle.__module__].__dict__, "_not_666", lambda values: values)
+    assert table.maintenance.compact()[0].barrier == plan.barrier
+    assert rows(table) == [{"id": "a", "c": 700}]
+    assert table.maintenance.open_plans() == []
+
+
+def test_a_plan_that_fails_in_one_file_group_leaves_nothing_once_it_is_cancelled(make: Make, path: str) -> None:
+    table = make({"c": Brittle()}, one(pa.int64()), buckets=4)
+    put(table, *({"id": f"k{i}", "c": i} for i in range(8)))
+    put(table, {"id": "k0", "c": 666})
+    before = data_files(path)
+    with pytest.raises(PayloadError):
+        table.maintenance.compact()
+    (plan,) = table.maintenance.open_plans()
+    assert table.maintenance.cancel(plan.barrier)
+    session = table._session
+    for _ in range(2):
+        session.run(lifecycle.sweep(session.publisher, session.tail()))
+    assert data_files(path) == before
+    table.delete(keys=["k0"])
+    assert [row["c"] for row in everywhere(table)] == list(range(1, 8))
+
+
+def test_the_message_of_a_payload_that_fails_is_its_own_on_one_line(make: Make) -> None:
+    table = make({"c": Brittle()}, one(pa.int64()))
+    put(table, {"id": "a", "c": 1})
+    put(table, {"id": "a", "c": 666})
+    with pytest.raises(PayloadError) as error:
+        rows(table)
+    assert "\n" not in str(error.value)
+
+
 def test_a_write_in_which_a_payload_fails_is_rolled_back(make: Make) -> None:
     table = make({"c": Brittle()}, one(pa.int64()))
     with pytest.raises(PayloadError, match=r"(?s)acme\.brittle/1.*\['c'\]"):
@@ -875,10 +917,17 @@ def test_a_decimal_counter_that_its_column_cannot_hold_is_an_error(make: Make) -
     table = make({"c": Counter()}, one(pa.decimal128(4, 2)))
     put(table, {"id": "a", "c": Decimal("99.99")})
     put(table, {"id": "a", "c": Decimal("0.01")})
-    with pytest.raises(PayloadError, match=r"(?s)too large.*\['c'\]"):
+    with pytest.raises(PayloadError, match=r"(?s)too large.*total=100\.00.*\['c'\]"):
         rows(table)
     put(table, {"id": "a", "c": Decimal("-0.02")})
     assert everywhere(table) == [{"id": "a", "c": Decimal("99.98")}]
+
+
+@pytest.mark.parametrize("kind", [pa.uint32(), pa.uint64()], ids=str)
+def test_a_counter_of_unsigned_numbers_is_refused(make: Make, kind: pa.DataType) -> None:
+    """Files hold them in a wider type, so that a total could be one that no reader can show."""
+    with pytest.raises(InvalidInputError, match="declare the column int64"):
+        make({"c": Counter()}, one(kind))
 
 
 def test_a_payload_that_says_join_alone_warns_and_gives_the_same_rows(make: Make, fast_path: Path) -> None:
