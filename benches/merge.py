@@ -1,9 +1,9 @@
 """What a payload costs: merging the touched keys of one file slice, beside overwrite-latest on the same rows.
 
-A base file and ten log blocks that touch every key of it once. Two reads: of a row of ten columns, one of which has the
-payload, and of that column and the key alone. Overwrite-latest drops base rows inside the scan, a payload must look at
-them: the bar is twice its cost. `join alone` is the payload without its polars expression, on a tenth of the keys, two
-columns. All decode the files, as readers do.
+Rows of ten columns, one of which has the payload; a base file and ten log blocks. Two shapes: a tenth of the rows is
+touched, as in a slice before its compaction; and all of them are. Overwrite-latest drops base rows inside the scan, a
+payload must look at them: the bar is twice its cost. `join alone` is the payload without its polars expression, all rows
+touched, a tenth as many. All of it decodes the files, as readers do.
 
     python benches/merge.py           # about two minutes
     python benches/merge.py --small
@@ -95,12 +95,12 @@ CASES = [
 ]
 
 
-def slice_of(case: Case, how: Merging, keys: int, folder: Path) -> Slice:
-    """A base and ten blocks, each key once in the base and once in a block."""
+def slice_of(case: Case, how: Merging, keys: int, touched: int, folder: Path) -> Slice:
+    """A base with each key and ten blocks, in which each of the touched ones stands once."""
     name = case.payload.name.replace("/", "_") + str(case.kind).replace("[", "_")[:8]
     base = folder / f"{name}_{keys}.parquet"
     base.write_bytes(write_parquet(rows(case, how, np.arange(keys), 0), metadata={}))
-    shuffled = CHANCE.permutation(keys)
+    shuffled = CHANCE.permutation(keys)[:touched]
     parts = [np.sort(shuffled[i::BLOCKS]) for i in range(BLOCKS)]
     blocks = [
         DataBlock(instant(i), write_parquet(rows(case, how, part, i), metadata={}, log_block=True))
@@ -152,37 +152,37 @@ def seconds(*works: Callable[[], object]) -> list[float]:
 
 
 def measure(case: Case, keys: int, folder: Path) -> list[float]:
-    """Rows merged a second: overwrite-latest and the payload in ten columns, in two; and its `join` alone."""
+    """Seconds for a million rows of base and logs: overwrite-latest and payload, a tenth of `keys` touched; the same, a
+    fifth as many keys and all of them touched; and `join` alone."""
     how = merging_of(case)
     member = how.rule.members[0]
     slow = replace(how.rule, members=(Member(("v",), without_merge(case.payload), member.kind, member.hidden),))
-    full, tenth = slice_of(case, how, keys, folder), slice_of(case, how, keys // 10, folder)
 
-    def read(files: Slice, rule: MergeRule, *others: str) -> Callable[[], object]:
-        return lambda: merge(files, rule, how.columns, select=["id", "v", *others])
+    def read(files: Slice, rule: MergeRule) -> Callable[[], object]:
+        return lambda: merge(files, rule, how.columns, select=["id", "v", *OTHERS])
 
-    latest = MergeRule()
-    wide = seconds(read(full, latest, *OTHERS), read(full, how.rule, *OTHERS))
-    alone = seconds(read(full, latest), read(full, how.rule))
-    (joined,) = seconds(read(tenth, slow))
-    return [*(2 * keys / taken for taken in (*wide, *alone)), 0.2 * keys / joined]
+    tenth, every = slice_of(case, how, keys, keys // 10, folder), slice_of(case, how, keys // 5, keys // 5, folder)
+    few = slice_of(case, how, keys // 50, keys // 50, folder)
+    found = [taken / (1.1 * keys) for taken in seconds(read(tenth, MergeRule()), read(tenth, how.rule))]
+    found += [taken / (0.4 * keys) for taken in seconds(read(every, MergeRule()), read(every, how.rule))]
+    return [1e6 * taken for taken in [*found, seconds(read(few, slow))[0] / (0.04 * keys)]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="a size of seconds")
-    keys = 5_000 if parser.parse_args().small else 200_000
-    print(f"{keys:,} keys, each in the base file and in one of {BLOCKS} log blocks; million rows a second\n")
-    print(f"{'':33} {'ten columns':^24}   {'key and column alone':^24}")
-    print(f"{'payload':14} {'column':18}" + f" {'latest':>7} {'payload':>8} {'cost':>7}  " * 2 + " join alone")
+    keys = 25_000 if parser.parse_args().small else 1_000_000
+    print("million rows a second, and what the payload costs, as a multiple of overwrite-latest\n")
+    print(f"{'':33}  {f'a tenth of {keys:,} touched':^26}  {f'all of {keys // 5:,} touched':^26}")
+    print(f"{'payload':14} {'column':18}" + f"  {'latest':>8} {'payload':>8} {'cost':>8}" * 2 + "  join alone")
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
-            *rates, joined = measure(case, keys, Path(folder))
+            *taken, joined = measure(case, keys, Path(folder))
             pairs = [
-                f"{latest / 1e6:7.2f} {payload / 1e6:8.2f} {latest / payload:6.2f}x"
-                for latest, payload in zip(rates[::2], rates[1::2], strict=True)
+                f"{1 / latest:8.2f} {1 / payload:8.2f} {payload / latest:7.2f}x"
+                for latest, payload in zip(taken[::2], taken[1::2], strict=True)
             ]
-            print(f"{case.payload.name:14} {str(case.kind)[:18]:18} {'   '.join(pairs)}   {joined / 1e6:9.3f}")
+            print(f"{case.payload.name:14} {str(case.kind)[:18]:18}  {'  '.join(pairs)}  {1 / joined:10.3f}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.merge.base import NUMBER, PLACE, Base, Scanned
+from crdt_mor.merge.base import NUMBER, PLACE, Base, Decoded, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
@@ -233,7 +233,7 @@ def _merge_columns(
     scanned = Scanned(files.base, columns, key, predicate)
     if files.base_latest == NO_SAY or _all_from_logs(folded, need):
         return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
-    # Where few rows are touched, one decode serves both; else the columns of the others are not worth it.
+    # Where few rows are touched, one decode serves them and the others; else it is not worth its other columns.
     few = predicate is None and 2 * len(folded.keys) < scanned.height
     base = scanned.decode(folded.keys, distinct(need, stored) if few else stored)
     every = base.placed.height == base.frame.height

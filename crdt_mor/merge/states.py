@@ -74,9 +74,10 @@ def _merged(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
-    # Groups in order cost more than putting numbers in order afterwards, and less than lists.
-    in_order = frame.schema["state"].is_nested()
-    return frame.group_by("code", maintain_order=in_order).agg(payload.merge(pl.col("state")).alias("state"))
+    # Lists of one key that stand together are put together without a copy.
+    nested = frame.schema["state"].is_nested()
+    frame = frame.sort("code", maintain_order=True) if nested else frame
+    return frame.group_by("code", maintain_order=nested).agg(payload.merge(pl.col("state")).alias("state"))
 
 
 def _joined(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
