@@ -18,7 +18,8 @@ from crdt_mor.model.types import stored_type, type_to_json
 
 
 def fingerprint(payload: Payload) -> str:
-    """Of its kind, its types, and the visible value of each example and of the join of each pair of them."""
+    """Of its kind, its types, and the visible value of each example and of each pair of them, merged as tables merge
+    them: by `merge`, or by `join` where that is all it says. A lawful payload may thus gain a `merge`."""
     trial = Trial(payload)
     count = range(len(trial.written))
     concurrent = "pending" in trial.asks()
@@ -26,13 +27,21 @@ def fingerprint(payload: Payload) -> str:
     seconds = [Write(i, 2, 0, pending) for pending in ((), (1,))[: 1 + concurrent] for i in count]
     states = trial.lift([*firsts, *seconds])
     pairs = [(states.get(a, NONE), states.get(b, NONE)) for a, b in product(firsts, seconds)]
-    numbers = [*(states.get(a, NONE) for a in firsts), *trial.join(pairs)]
+    numbers = [*(states.get(a, NONE) for a in firsts), *_merged(trial, pairs)]
     known = [n for n in numbers if n != NONE]
     seen = dict(zip(known, trial.visible(known) or (), strict=False))
     said = [_canonical(seen[n]) if n in seen else "!" for n in numbers]
     types = [type_to_json(trial.column), type_to_json(stored_type(trial.state, "state()"))]
     text = json.dumps([payload.kind, payload.nulls, *types, *said], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _merged(trial: Trial, pairs: list[tuple[int, int]]) -> list[int]:
+    if not trial.payload.vectorised:
+        return trial.join(pairs)
+    whole = [pair for pair in pairs if NONE not in pair]
+    merged = dict(zip(whole, trial.merge(whole, mixed=False) or (), strict=False))
+    return [merged.get(pair, NONE) for pair in pairs]
 
 
 def _canonical(value: Any) -> Any:

@@ -43,7 +43,10 @@ class Patches:
         return self.newest if column in META_COLUMNS else self.value[column]
 
     def states(self, member: Member, below: pl.Series | None = None, under: np.ndarray | None = None) -> pl.Series:
-        """What `member` folds to for each key, on top of `below` where there is one: its row `under`, -1 for none."""
+        """What `member` folds to for each key, on top of `below` where there is one: its row `under`, -1 for none.
+
+        The keys that have one come in the order of its rows, see `renumbered`.
+        """
         states = member.pack(self.found.rows)
         keep = self.found.given[member.stored[0]][self.at]
         at, code = (self.at, self.code) if keep.all() else (self.at[keep], self.code[keep])
@@ -51,7 +54,9 @@ class Patches:
             states = take(states, at)
         if below is not None and under is not None:
             here = np.flatnonzero(under >= 0)
-            states = pl.concat([take(below, under[here]), states])
+            touched = np.zeros(len(below), dtype=bool)
+            touched[under[here]] = True
+            states = pl.concat([below.filter(pl.Series(touched)), states])
             code = np.concatenate([here, code])
         return fold_states(member, states, code, self.keys)
 

@@ -276,6 +276,14 @@ def test_a_fingerprint_is_of_what_a_payload_does() -> None:
     assert len({fingerprint(cls()) for cls in others}) == len(others)
 
 
+def test_a_fingerprint_is_of_what_tables_use() -> None:
+    class Changed(unlawful.VectorisedMax):
+        def merge(self, states: pl.Expr) -> pl.Expr:
+            return states.min()
+
+    assert fingerprint(Changed()) != fingerprint(unlawful.VectorisedMax())
+
+
 def test_a_fingerprint_sees_what_concurrency_means() -> None:
     class Blind(unlawful.Conflicts):
         def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
