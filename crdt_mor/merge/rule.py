@@ -79,8 +79,9 @@ def blaming(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
     except Exception as error:
         # polars puts an expression below what Python raised in it.
         what = str(error).partition("\n")[0].removeprefix("PayloadError: ").removesuffix(".")
-        kind = "" if isinstance(error, PayloadError) else f"{type(error).__name__}: "
-        raise PayloadError(f"the payload {payload.name} failed: {kind}{what}. columns={list(columns)}") from error
+        if not isinstance(error, PayloadError):
+            what = f"{type(error).__name__}: {what}. Mend the payload, or delete the keys whose values it cannot take"
+        raise PayloadError(f"the payload {payload.name} failed: {what}. columns={list(columns)}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,7 @@ def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFram
             return _merged(member.payload, frame)
     except PayloadError as error:
         key = _failing(member.payload, frame, keys)
-        where = "" if key is None else f" key={key!r}"
-        raise PayloadError(f"{error}{where} Mend the payload, or delete the key and write its value anew.") from error
+        raise PayloadError(f"{error} key={key!r}" if key is not None else str(error)) from error
 
 
 def _failing(payload: Payload, frame: pl.DataFrame, keys: pl.Series) -> object:

@@ -376,7 +376,7 @@ FULL: list[tuple[pa.DataType, list[Any]]] = [
 @pytest.mark.parametrize(("kind", "written"), FULL)
 def test_a_full_counter_is_an_error_and_never_a_wrong_number(kind: pa.DataType, written: list[Any]) -> None:
     states = series(written, kind)
-    with pytest.raises(PayloadError, match=r"too large for its column: declare .* decimal\(38, 0\), or delete"):
+    with pytest.raises(PayloadError, match=r"too large for its column: delete the key"):
         one(payloads.Counter(), states)
     with pytest.raises(PayloadError, match="too large"):
         reduce(payloads.Counter().join, states.to_list())
