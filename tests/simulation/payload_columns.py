@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import payloads
 from crdt_mor import Payload
@@ -75,6 +76,11 @@ def _map_last(said: Said) -> list[tuple[str, Any]]:
     return sorted(found.items())
 
 
+def _quantiles(said: Said) -> list[Any]:
+    numbers = sorted(v for _, v in said)
+    return [pytest.approx(numbers[int(p * (len(numbers) - 1))], rel=0.01) for p in (0.5, 0.9, 0.99)]
+
+
 def _some(r: Random, of: Sequence[Any], most: int = 3) -> list[Any]:
     return [r.choice(of) for _ in range(r.randint(0, most))]
 
@@ -115,6 +121,10 @@ COLUMNS: dict[str | tuple[str, ...], Trial] = {
     ),
     "visitors": Trial(
         payloads.Distinct(), pa.int64(), lambda r: r.choice(TAGS), lambda said: len({v for _, v in said}), pa.string()
+    ),
+    "waits": Trial(
+        payloads.Quantiles(), pa.list_(pa.float64()), lambda r: r.choice([-3.5, 0.0, 12.0, 250.0]), _quantiles,
+        pa.float64(),
     ),
     ("price", "priced_at"): Trial(
         payloads.LatestBy("priced_at"), pa.struct([("price", pa.float64()), ("priced_at", pa.int64())]),
