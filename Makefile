@@ -23,14 +23,12 @@ demo: setup      ## Three processes, one table, no lock: the example of the READ
 	$(BIN)/crdt-mor demo
 
 test: setup      ## The test suite (all but the tests marked slow, exhaustive, spark and bench)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 
-check-slow: setup  ## The tests marked slow, and beside them the largest world of the search
-	@$(BIN)/python -m pytest -q -m exhaustive & whole=$$!; \
-	$(BIN)/python -m pytest -m slow $(ARGS); slow=$$?; \
-	wait $$whole && exit $$slow
+check-slow: setup  ## The tests marked slow, and the largest world of the search
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or exhaustive" $(ARGS)
 
 lint: setup      ## ruff
 	$(BIN)/ruff check .

@@ -549,7 +549,9 @@ def test_a_named_pandas_index_is_a_column_and_a_nameless_one_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [[{"a": 1}], {"a": [1]}, None, "text", pa.array([1]), pa.chunked_array([[1]])], ids=repr
+    "shape",
+    [[{"a": 1}], {"a": [1]}, None, "text", pa.array([1]), pa.chunked_array([[1]])],
+    ids=["rows", "dict", "none", "text", "array", "chunked"],
 )
 def test_what_is_not_a_table_is_refused_by_type(shape: object) -> None:
     with pytest.raises(InvalidInputError, match=f"type={type(shape).__name__}"):
