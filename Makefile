@@ -27,8 +27,10 @@ test: setup      ## The test suite (all but the tests marked slow, exhaustive, s
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 
-check-slow: setup  ## The tests marked slow, and the largest world of the search
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or exhaustive" $(ARGS)
+check-slow: setup  ## The tests marked slow, and beside them the largest world of the search
+	@$(BIN)/python -m pytest -q -m exhaustive & whole=$$!; \
+	$(BIN)/python -m pytest -m slow $(ARGS); slow=$$?; \
+	wait $$whole && exit $$slow
 
 lint: setup      ## ruff
 	$(BIN)/ruff check .
