@@ -120,6 +120,8 @@ def rows(case: Case, how: Merging, keys: np.ndarray, number: int) -> pa.Table:
     others = {name: make(len(keys)) for name, (_, make) in OTHERS.items()}
     written = pl.DataFrame({"id": key, "v": case.make(len(keys)), **others})
     shown = how.rule.show(lift(written, how, dot))
+    if number == 0:
+        shown = how.rule.settle(shown)  # as a compaction does
     meta = pl.DataFrame({c: pl.repeat(instant(number), len(keys), eager=True) for c in META})
     return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema)
 
