@@ -2,8 +2,8 @@
 
 Rows of ten columns, one of which has the payload; a base file and ten log blocks. Two shapes: a tenth of the rows is
 touched, as in a slice before its compaction; and all of them are. Overwrite-latest drops base rows inside the scan, a
-payload must look at them: the bar is twice its cost. `join alone` is the payload without its polars expression, all rows
-touched, a tenth as many. All of it decodes the files, as readers do.
+payload must look at them: the bar is twice its cost. `join alone` is the payload without its polars expression, all
+rows touched, a tenth as many. All of it decodes the files, as readers do.
 
     python benches/merge.py           # about two minutes
     python benches/merge.py --small

@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.merge.base import NUMBER, PLACE, Base, Decoded, Scanned
+from crdt_mor.merge.base import NUMBER, PLACE, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
