@@ -68,11 +68,12 @@ def _fails(payload: Payload, frame: pl.DataFrame, codes: pl.Series) -> bool:
 
 
 def _merged(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
-    merged = _vectorised(payload, frame) if payload.vectorised else _joined(payload, frame)
+    merged = vectorised(payload, frame) if payload.vectorised else _joined(payload, frame)
     return merged.with_columns(pl.col("state").cast(frame.schema["state"]))
 
 
-def _vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
+def vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
+    """What `merge` makes of each `code` of a frame of `code` and `state`; codes in any order."""
     # Lists of one key that stand together are put together without a copy.
     nested = frame.schema["state"].is_nested()
     frame = frame.sort("code", maintain_order=True) if nested else frame

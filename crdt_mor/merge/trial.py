@@ -19,7 +19,9 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
+from crdt_mor.merge.states import vectorised
 from crdt_mor.model.types import stored_type
 
 NONE: Final = -1
@@ -294,7 +296,7 @@ class Trial:
 
     def _merged(self, rows: Sequence[tuple[int, int]]) -> pl.Series:
         frame = pl.DataFrame({"code": [i for i, _ in rows], "state": self.series(n for _, n in rows)})
-        return frame.group_by("code").agg(self.payload.merge(pl.col("state")).alias("state")).sort("code")["state"]
+        return vectorised(self.payload, frame).sort("code")["state"]  # as tables do it
 
 
 # --- written values ---------------------------------------------------------------------------------------------------
@@ -327,11 +329,6 @@ def _typed(value: Any, kinds: Sequence[pa.DataType]) -> tuple[pa.DataType, Any]:
         except RAISED:
             continue
     raise InvalidInputError(f"an example is of none of the types {[str(k) for k in kinds]}. example={value!r}")
-
-
-def polars_type(arrow: pa.DataType) -> pl.DataType:
-    """The type that polars gives to a column of this Arrow type."""
-    return pl.Series(pl.from_arrow(pa.array([], arrow))).dtype
 
 
 def name_of(payload: Payload) -> str:
