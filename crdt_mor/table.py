@@ -37,7 +37,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Completion, Timeline, Token
 from crdt_mor.ops import lifecycle
-from crdt_mor.ops.merging import merging
+from crdt_mor.ops.merging import check_columns
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import Snapshot
 from crdt_mor.ops.session import PROPERTIES, Session
@@ -116,7 +116,7 @@ class Table:
         asked = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
         columns = TableSchema.of(schema)
         wanted = asked.to_properties(columns)
-        merging(asked, columns.to_json())  # raises where a payload does not serve its column
+        check_columns(asked, columns)
         config = TableConfig.from_properties(wanted, str(uri))
         comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
         if not store.put(PROPERTIES, properties.encode_table(wanted, comments)):

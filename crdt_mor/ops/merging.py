@@ -88,14 +88,7 @@ def _merging(spec: MergeSpec, key_column: str | None, text: str) -> Merging:
     accepts: dict[str, Sequence[pa.DataType]] = {}
     for said in spec.columns:
         payload = resolve(said.payload)
-        if spec.partial and payload.nulls == "value":
-            raise InvalidInputError(
-                f"{payload.name} takes null for a value, and in a table of partial updates null also stands for what "
-                f"nobody has given yet: use a payload that skips nulls. columns={list(said.columns)}"
-            )
-        kind = column_type(schema.stored, said.columns, payload)
-        check_column(payload, said.columns, kind)
-        _require_room(payload, said.columns, schema)
+        kind = _column_type(schema.stored, said.columns, payload)
         name = f"{HIDDEN}{said.columns[0]}" if payload.stateful else None
         if name is not None:
             hidden.append(pa.field(name, payload.state(kind)))
@@ -113,7 +106,20 @@ def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
     return MergeRule("columns", nulls=spec.nulls, whole=not spec.partial, members=members)
 
 
-def column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> pa.DataType:
+def check_columns(config: TableConfig, schema: TableSchema) -> None:
+    """Raise `InvalidInputError` where a payload does not serve its columns, before `schema` becomes the table's."""
+    for said in config.merge.columns:
+        payload = resolve(said.payload)
+        if config.merge.partial and payload.nulls == "value":
+            raise InvalidInputError(
+                f"{payload.name} takes null for a value, and in a table of partial updates null also stands for what "
+                f"nobody has given yet: use a payload that skips nulls. columns={list(said.columns)}"
+            )
+        _check_column(payload, said.columns, _column_type(schema.stored, said.columns, payload))
+        _require_room(payload, said.columns, schema)
+
+
+def _column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> pa.DataType:
     """The type that a payload sees: of its column, or a struct of its columns."""
     if isinstance(payload, RecordPayload):
         return pa.struct([stored.field(name) for name in columns])
@@ -125,7 +131,7 @@ def column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> 
     return stored.field(columns[0]).type
 
 
-def check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
+def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
     """Raise `InvalidInputError` if the payload does not serve this type: it says so, or fails on no rows of it."""
     try:
         payload.check(kind)

@@ -28,7 +28,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.heartbeat import beating
-from crdt_mor.ops.merging import Merging, lift, merging, require_payloads
+from crdt_mor.ops.merging import Merging, check_columns, lift, merging, require_payloads
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import in_threads
 from crdt_mor.ops.session import Session
@@ -140,7 +140,7 @@ class Write:
         grown_schema = self._schema.grow(schema)
         if grown_schema == self._schema:
             return
-        merging(self.config, grown_schema.to_json())  # raises where a payload does not serve the new type
+        check_columns(self.config, grown_schema)
         ordering = self.config.merge.ordering
         if ordering and self._schema.grow(schema).select([ordering]).stored != self._schema.select([ordering]).stored:
             raise SchemaMismatchError(
