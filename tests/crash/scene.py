@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -26,8 +27,9 @@ PATIENCE_S = 120
 
 @dataclass
 class Scene:
-    """One table in `folder`, and workers by name."""
+    """One table in `folder`, and workers by name; `module` is what they run."""
 
+    module: ClassVar[str] = "tests.crash.worker"
     folder: Path
     expiry_ms: int
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -46,7 +48,7 @@ class Scene:
     def start(self, role: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """A new process, started from scratch: never forked, for polars has threads."""
         log = str(self.folder / f"{name}.log")
-        command = [sys.executable, "-m", "tests.crash.worker", role, str(self.path), log, name, str(self.expiry_ms)]
+        command = [sys.executable, "-m", self.module, role, str(self.path), log, name, str(self.expiry_ms)]
         environment = os.environ | {"POLARS_MAX_THREADS": "1", "PYTHONPATH": str(REPO)}
         with open(self.folder / f"{name}.err", "ab") as errors:
             self.workers[name] = subprocess.Popen(

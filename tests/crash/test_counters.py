@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -20,7 +18,7 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.session import Session
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
-from tests.crash.scene import PATIENCE_S, REPO, Scene
+from tests.crash.scene import PATIENCE_S, Scene
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.interop.readers import hudi_rs, ours
 
@@ -35,6 +33,7 @@ Done = set[tuple[str, int]]
 class Counting(Scene):
     """A table of counters and sets, and the processes that count in it."""
 
+    module: ClassVar[str] = "tests.crash.counting"
     kills: int = 0
 
     def __post_init__(self) -> None:
@@ -42,16 +41,6 @@ class Counting(Scene):
         self.path = self.folder / "table"
         expiry = timedelta(milliseconds=self.expiry_ms)
         self.table = Table.create(self.path, SCHEMA, key="key", merge=MERGE, buckets=BUCKETS, writer_expiry=expiry)
-
-    def start(self, role: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        log = str(self.folder / f"{name}.log")
-        command = [sys.executable, "-m", "tests.crash.counting", role, str(self.path), log, name, str(self.expiry_ms)]
-        environment = os.environ | {"POLARS_MAX_THREADS": "1", "PYTHONPATH": str(REPO)}
-        with open(self.folder / f"{name}.err", "ab") as errors:
-            self.workers[name] = subprocess.Popen(
-                [*command, *arguments], cwd=REPO, env=environment, stdin=subprocess.PIPE, stderr=errors
-            )
-        return self.workers[name]
 
     def kill_all_the_time(self, commits: int, random: Random) -> None:
         """Every process is killed soon after it has begun to work, again and again, until all have counted."""
