@@ -19,6 +19,7 @@ from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.merge.contributions import KEY, scan
 
 PLACE, NUMBER = "place", "number"
+_HASH = "hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,12 @@ class Decoded:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, key: str, keys: pl.Series) -> Decoded:
-        """Find `keys` (distinct) in `frame`."""
-        places = frame.lazy().select(pl.col(key).alias(KEY)).with_row_index(PLACE)
-        wanted = keys.alias(KEY).to_frame().lazy().with_row_index(NUMBER)
-        # A left join: half the time of an inner one, for a small right side.
-        found = places.join(wanted, on=KEY, how="left", maintain_order="left").filter(pl.col(NUMBER).is_not_null())
-        return cls(frame, found.collect())
+        """Find `keys` (distinct) in `frame`: by hash, which is twice as fast as by text; then the text decides."""
+        hashes = frame[key].hash().alias(_HASH).to_frame().lazy().with_row_index(PLACE)
+        wanted = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(NUMBER)
+        found = hashes.join(wanted, on=_HASH, how="inner").select(PLACE, NUMBER).collect().sort(PLACE)
+        hit = frame[key].gather(found[PLACE]).alias(KEY)
+        return cls(frame, found.with_columns(hit).filter(hit == keys.gather(found[NUMBER])))
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`, all of which were looked for."""
