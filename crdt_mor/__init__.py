@@ -6,7 +6,9 @@
     table.scan(filter="views > 10").to_polars()
 """
 
+from crdt_mor.changes import Changes
 from crdt_mor.errors import (
+    CheckpointExpiredError,
     ClockError,
     CommitUnknownError,
     CrdtMorError,
@@ -33,6 +35,8 @@ from crdt_mor.scan import Scan
 from crdt_mor.table import Commit, Table, Transaction
 
 __all__ = [
+    "Changes",
+    "CheckpointExpiredError",
     "ClockError",
     "Commit",
     "CommitUnknownError",

@@ -8,6 +8,7 @@
     ├── UnknownPayloadError                      -> install the package of the table's payload, or its right version
     ├── PayloadError                             -> a payload raised while it merged: mend it; nothing was changed
     ├── SnapshotExpiredError                     -> the files of this view are gone: read the latest snapshot
+    ├── CheckpointExpiredError                   -> commits after this checkpoint are gone: scan, and go on from there
     ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
     ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
     ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
@@ -50,6 +51,10 @@ class UnsupportedFeatureError(CrdtMorError):
 
 class SnapshotExpiredError(CrdtMorError):
     """A file of this view of the table is gone. Read the latest snapshot instead."""
+
+
+class CheckpointExpiredError(CrdtMorError):
+    """What commits after this checkpoint wrote is gone. Scan the table, and go on from the scan's checkpoint."""
 
 
 class FutureSnapshotError(CrdtMorError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.ops.session import Session
@@ -72,7 +73,8 @@ class Inspect:
         """The files of the latest snapshot, or of the one as of a completion time, by file group."""
         value = self._session.sealed()
         rows = []
-        for found in fold_slices(self._session.snapshot_completions(value, as_of), as_of):
+        cut = None if as_of is None else Cut("completed", as_of)
+        for found in fold_slices(self._session.snapshot_completions(value, cut)):
             for file in found.files:
                 kind = "base" if file.is_base else "log" if file in found.fresh_logs else "carry"
                 rows.append(

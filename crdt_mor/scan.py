@@ -45,8 +45,16 @@ class Scan:
 
     @property
     def as_of(self) -> Instant:
-        """The completion time that this scan shows: everything completed by then, nothing later."""
-        return self._snapshot.as_of
+        """The completion time that this scan shows: everything completed by then, nothing later.
+
+        Of a stable scan, the requested time that it stops before.
+        """
+        return self._snapshot.cut.time
+
+    @property
+    def checkpoint(self) -> str:
+        """Where `Table.changes(since=...)` goes on from this scan."""
+        return str(self._snapshot.cut)
 
     @property
     def version(self) -> int:

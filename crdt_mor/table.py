@@ -16,6 +16,7 @@ from typing import Literal, Self
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import (
     FutureSnapshotError,
@@ -31,12 +32,14 @@ from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.merge.resolve import payload_of, reference
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse, to_datetime
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Completion, Timeline, Token
 from crdt_mor.ops import lifecycle
+from crdt_mor.ops.changes import Window
 from crdt_mor.ops.merging import check_columns
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import Snapshot
@@ -64,6 +67,8 @@ class Commit:
     deletes: int
     repeated: bool = False
 
+
+Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | int | str | datetime
 """A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
@@ -231,24 +236,95 @@ class Table:
         columns: Sequence[str] | None = None,
         filter: pl.Expr | str | None = None,
         as_of: AsOf | None = None,
+        consistency: Consistency = "latest",
         meta: bool = False,
     ) -> Scan:
         """A snapshot, sealed now: merged rows, each key at most once in its partition.
 
         columns: user columns, all by default. filter: a polars expression or SQL text.
         as_of: a `Commit`, a version, a completion time or a datetime; its answer never changes later.
+        consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
+            "read_optimized" reads base files alone: fast, and as old as the last compaction.
         meta: Hudi's five columns in front.
         """
         value = self._session.sealed()
-        return Scan(Snapshot.seal(self._session, value, self._moment(value, as_of)), columns, filter, meta)
+        if _consistency(consistency) == "stable":
+            if as_of is not None:
+                raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
+            cut: Cut | None = Cut.latest(value, "requested")
+        else:
+            cut = self._cut(value, as_of)
+        snapshot = Snapshot.seal(self._session, value, cut)
+        if consistency == "read_optimized":
+            snapshot = snapshot.read_optimized()
+        return Scan(snapshot, columns, filter, meta)
+
+    def changes(
+        self,
+        since: str | AsOf | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        images: bool = False,
+        raw: bool = False,
+        consistency: Literal["latest", "stable"] = "latest",
+    ) -> Changes:
+        """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
+
+        since: the `checkpoint` of earlier changes or of a scan, or whatever `as_of` takes; None: the empty table.
+            A chain of checkpoints never skips a commit and never repeats one.
+        columns: user columns, all by default.
+        images: commit by commit, rows before and after, with the column names of Delta's change data feed.
+        raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
+        consistency: "stable" stops before the oldest pending write.
+
+        Raises `CheckpointExpiredError` where what these commits wrote is gone.
+        """
+        if images and raw:
+            raise InvalidInputError("raw changes have no images: ask for one of the two")
+        by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
+        value = self._session.sealed(look=True)
+        window = Window.seal(self._session, value, self._since(value, since, by), Cut.latest(value, by))
+        return Changes(window, columns, "images" if images else "raw" if raw else "merged")
+
+    def diff(self, before: AsOf, after: AsOf, *, columns: Sequence[str] | None = None) -> Changes:
+        """The rows in which two snapshots differ, as images: what turns the one into the other."""
+        value = self._session.sealed(look=True)
+        start, end = self._cut(value, before), self._cut(value, after)
+        assert start is not None
+        assert end is not None
+        return Changes(Window.seal(self._session, value, start, end), columns, "difference")
 
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
         self._session.sealed(look=True)
 
-    def _moment(self, value: Timeline, as_of: AsOf | None) -> Instant | None:
-        if as_of is None:
-            return None
+    def _since(self, value: Timeline, since: str | AsOf | None, by: By) -> Cut:
+        if since is None:
+            return Cut.start(by)
+        if not (isinstance(since, str) and ":" in since):
+            if by == "requested":
+                raise InvalidInputError(
+                    f"stable changes go on from the checkpoint of stable changes, or from None. since={since!r}"
+                )
+            start = self._cut(value, since)
+            assert start is not None
+            return start
+        start = Cut.parse(since)
+        if start.by != by:
+            raise InvalidInputError(
+                f"this checkpoint belongs to changes of another consistency: go on with that one. since={since!r}"
+            )
+        if start.time > Cut.latest(value, by).time:
+            raise InvalidInputError(
+                "this checkpoint is ahead of the table: is it another table's, or was the table restored from a copy? "
+                f"since={since!r} clock={value.clock}"
+            )
+        return start
+
+    def _cut(self, value: Timeline, as_of: AsOf | None) -> Cut | None:
+        return None if as_of is None else Cut("completed", self._moment(value, as_of))
+
+    def _moment(self, value: Timeline, as_of: AsOf) -> Instant:
         _check_as_of(as_of)
         if isinstance(as_of, int):
             if as_of < 0:
@@ -430,6 +506,13 @@ def _check_token(token: object) -> None:
 def _check_as_of(as_of: object) -> None:
     if isinstance(as_of, bool) or not isinstance(as_of, Commit | int | str | datetime):
         raise InvalidInputError(f"as_of is a commit, a version, 17 digits or a datetime. as_of={as_of!r}")
+
+
+def _consistency(asked: str, *known: str) -> str:
+    known = known or ("latest", "stable", "read_optimized")
+    if asked not in known:
+        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={asked!r}")
+    return asked
 
 
 def _mode(mode: SchemaMode) -> SchemaMode:

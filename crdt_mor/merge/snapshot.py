@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.merge.base import NUMBER, PLACE, Base, Scanned
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
@@ -54,9 +54,19 @@ def count(files: Slice, rule: MergeRule, columns: Columns) -> int:
 
 
 def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
-    """The distinct record keys that `blocks` write or delete, as text."""
-    found = gather(blocks, MergeRule(), columns, RECORD_KEY, [RECORD_KEY])
-    return found.lines[KEY].unique().alias(RECORD_KEY)
+    """The distinct keys that `blocks` write or delete, as `columns.merge_key` has them."""
+    key = columns.merge_key
+    return gather(blocks, MergeRule(), columns, key, [key]).lines[KEY].unique().alias(key)
+
+
+def written(
+    blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows of `blocks` as they are, and the keys that they delete."""
+    key = columns.merge_key
+    found = gather(blocks, MergeRule(), columns, key, select)
+    deleted = found.lines.filter(pl.col(KIND) != ROW)[KEY]
+    return found.rows.select(select), deleted.alias(key)
 
 
 def _merge(

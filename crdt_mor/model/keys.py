@@ -12,6 +12,7 @@ field's name (`id:7`); we write it so too, and `composite` is true for it.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
@@ -166,6 +167,28 @@ class KeySpec:
             )
 
     # --- text to values -------------------------------------------------------------------------------------------
+
+    def key_values(self, record_keys: pa.Array, stored: pa.Schema) -> dict[str, pa.Array]:
+        """The key columns that `record_keys` are the texts of."""
+        if not self.composite:
+            texts = {self.fields[0]: record_keys}
+        else:
+            # No value holds the text `,name:` of a key column, see `record_keys`.
+            pattern = ",".join(f"{re.escape(name)}:(?P<c{i}>.*?)" for i, name in enumerate(self.fields))
+            parts = pc.extract_regex(record_keys, f"(?s)^{pattern}$")
+            texts = {name: pc.struct_field(parts, f"c{i}") for i, name in enumerate(self.fields)}
+        return {name: self._typed(name, text, stored.field(name).type) for name, text in texts.items()}
+
+    def _typed(self, name: str, text: pa.Array, kind: pa.DataType) -> pa.Array:
+        if not _has_text(kind):
+            raise UnsupportedFeatureError(
+                "the key of a deleted row is known as text alone, and a text of this type is another in each engine. "
+                f"column={name} type={kind}"
+            )
+        if self.composite:
+            text = pc.if_else(pc.equal(text, NULL_KEY), pa.scalar(None, text.type), text)
+            text = pc.if_else(pc.equal(text, EMPTY_KEY), "", text)
+        return text.cast(kind)
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
         """What a partition path says for certain about its rows' partition columns, for pruning.

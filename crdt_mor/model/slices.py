@@ -1,4 +1,4 @@
-"""File slices: which files answer for a file group as of a completion time.
+"""File slices: which files answer for a file group when some commits are shown.
 
     base b1 ──log──log──┐ base b2 ──log──        a base file with instant b opens a slice
                  late ──┘┄┄┄┄┄┄┄►                 a log belongs to the newest base not after its COMPLETION time
@@ -40,12 +40,11 @@ class FileSlice:
         return (*([self.base] if self.base else []), *self.logs)
 
 
-def fold_slices(completions: Iterable[Completion], as_of: Instant | None = None) -> list[FileSlice]:
-    """The slice of each live file group as of a completion time (None: the latest), ordered by group."""
-    visible = [c for c in completions if as_of is None or c.completed <= as_of]
+def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
+    """The slice of each live file group when these commits are shown, ordered by group."""
     replaced: dict[FileGroup, Instant] = {}
     groups: dict[FileGroup, list[tuple[DataFile, Instant]]] = {}
-    for c in visible:
+    for c in completions:
         for group in c.replaced:
             replaced[group] = max(c.completed, replaced.get(group, c.completed))
         for file in c.files:

@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
@@ -112,18 +113,22 @@ def _open_deletes(block: LogBlock, config: TableConfig) -> list[DataBlock | Dele
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A sealed view of a table as of a completion time: file slices, and how to merge them."""
+    """A sealed view of a table at a cut of its commits: file slices, and how to merge them."""
 
     session: Session
     value: Timeline
-    as_of: Instant
+    cut: Cut
     slices: tuple[FileSlice, ...]
 
     @classmethod
-    def seal(cls, session: Session, value: Timeline, as_of: Instant | None = None) -> Snapshot:
-        """The slices of `value` as of a completion time (None: the value's own clock)."""
-        completions = session.snapshot_completions(value, as_of)
-        return cls(session, value, as_of or value.clock, tuple(fold_slices(completions, as_of)))
+    def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
+        """The slices that `value` shows at a cut; None: all that it shows."""
+        completions = session.snapshot_completions(value, cut)
+        return cls(session, value, cut or Cut.latest(value, "completed"), tuple(fold_slices(completions)))
+
+    def read_optimized(self) -> Snapshot:
+        """The same without logs: what the last compactions left."""
+        return replace(self, slices=tuple(replace(found, logs=()) for found in self.slices if found.base is not None))
 
     @property
     def schema(self) -> TableSchema:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from crdt_mor.clock import Environment
 from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.adoption import foreign_completions
@@ -125,15 +125,11 @@ class Session:
                 result += self._segment(segment)
         return sorted([*result, *value.completions], key=lambda c: c.completed)
 
-    def snapshot_completions(self, value: Timeline, as_of: Instant | None) -> list[Completion]:
+    def snapshot_completions(self, value: Timeline, cut: Cut | None = None) -> list[Completion]:
         """The completions that a snapshot needs: segments that compactions have superseded by then are skipped."""
-
-        def needed(segment: Segment) -> bool:
-            if as_of is None:
-                return segment.superseded is None
-            return segment.first <= as_of and (segment.superseded is None or as_of < segment.superseded)
-
-        return self.completions(value, needed)
+        if cut is None:
+            return self.completions(value, lambda segment: segment.superseded is None)
+        return [c for c in self.completions(value, cut.needs) if cut.shows(c)]
 
     def _segment(self, segment: Segment) -> tuple[Completion, ...]:
         found = self._segments.get(segment.name)

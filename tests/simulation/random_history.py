@@ -24,6 +24,7 @@ from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.ops import compact, lifecycle
 from payloads import PartialUpdate
 from tests.merge.reference import Row, Write, fold
+from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
 RULES = {
@@ -116,6 +117,7 @@ class History:
             buckets=self.random.choice([1, 2]),
             merge=merge,
         )
+        self.followers = [Follower(c, i) for c in ("latest", "stable") for i in (False, True)]
         self.handles = [Table.open(str(self.path), environment=SkewedEnvironment(ms)) for ms in (0, 20_000, -40_000)]
 
     @property
@@ -140,10 +142,12 @@ class History:
             self.compact(r.choice(self.plans))
         elif x < 0.97 and self.plans:
             self.cancel(self.plans.pop(r.randrange(len(self.plans))))
-        elif x < 0.985:
+        elif x < 0.98:
             self.sweep()
         else:
             self.check()
+        if r.random() < 0.15:
+            r.choice(self.followers).go_on(self)
 
     def begin(self) -> None:
         token = None
@@ -299,6 +303,8 @@ class History:
         self.plans.clear()
         self.sweep()
         self.check_all()
+        for follower in self.followers:
+            follower.go_on(self)
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
@@ -318,8 +324,10 @@ class History:
         expected = self.expected(self.done)
         show(self.table.scan(meta=True), expected, self)
         assert self.table.scan().count() == len(expected), self.story()
+        self.check_stable()
         if self.done:
             self.check_as_of(self.random.choice(self.done))
+            self.check_diff(self.random.choice(self.done), self.random.choice(self.done))
 
     def check_all(self) -> None:
         self.check()
@@ -331,6 +339,21 @@ class History:
         seen = [d for d in self.done if d.commit.completed_at <= c.completed_at]
         scan = self.table.scan(as_of=self.random.choice([c, c.version, c.completed_at]), meta=True)
         show(scan, self.expected(seen), self)
+
+    def check_stable(self) -> None:
+        """A prefix of the table's order, as long as the oldest open transaction allows."""
+        scan = self.table.scan(consistency="stable", meta=True)
+        pending = [found.tx._write.begun.requested for found in self.open if found.tx._write is not None]
+        assert all(scan.as_of <= requested for requested in pending)
+        assert not pending or scan.as_of == min(pending)
+        show(scan, self.expected([d for d in self.done if shown(d, "requested", scan.as_of)]), self)
+
+    def check_diff(self, a: Done, b: Done) -> None:
+        """The difference of two snapshots turns the one into the other."""
+        ends = [[d for d in self.done if d.commit.completed_at <= end.commit.completed_at] for end in (a, b)]
+        copy, wanted = (self.expected(end) for end in ends)
+        apply(self.table.diff(a.commit, b.commit), copy, self, images=True)
+        same(copy, wanted, self, f"diff {a.commit.version} {b.commit.version}")
 
     def note(self, *what: object) -> None:
         self.log.append(" ".join(f"tx{id(w) % 9973}" if isinstance(w, Open) else str(w) for w in what))

@@ -1,0 +1,99 @@
+"""What changed between two points of a table: a frozen description; rows come when they are asked for.
+
+    merged   each changed key once, as it is at the end   _change_type: upsert, delete
+    images   commit by commit, rows before and after      insert, update_preimage, update_postimage, delete
+    raw      commit by commit, rows as they were written  upsert, delete
+
+Images and raw rows also say which commit it was: `_commit_version`, `_commit_timestamp`. The names are Delta's. A row
+that is deleted from what is merged or raw has its key and partition columns alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.ops.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Mode = Literal["merged", "difference", "images", "raw"]
+
+_CHANGE: Final = (pa.field(CHANGE_TYPE, pa.string()),)
+_COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")))
+
+
+class Changes:
+    """Rows of one window of a table's history. Made by `Table.changes` and `Table.diff`.
+
+    An Arrow stream (`__arrow_c_stream__`): pass it to pyarrow, polars, pandas or DuckDB as it is.
+    """
+
+    def __init__(self, window: Window, columns: Sequence[str] | None, mode: Mode) -> None:
+        self._window = window
+        self._mode = mode
+        self._schema = TableSchema.from_json(window.value.schema)
+        known = self._schema.declared.names
+        self._columns = list(known if columns is None else columns)
+        unknown = [name for name in self._columns if name not in known]
+        if unknown:
+            raise InvalidInputError(f"no such columns; the table has {known}. unknown={unknown}")
+        taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
+        if taken:
+            raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the next changes go on: `table.changes(since=changes.checkpoint)`."""
+        return str(self._window.end)
+
+    @property
+    def commits(self) -> int:
+        """How many commits the window has; 0: there is nothing new."""
+        return len(self._window.commits)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what comes out: the columns as the table's user declared them, then what changed."""
+        declared = [self._schema.declared.field(name).with_nullable(True) for name in self._columns]
+        return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars DataFrame."""
+        return pl.DataFrame(pl.from_arrow(self.to_arrow()))
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a pyarrow Table."""
+        return pa.Table.from_batches(self._batches(), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches: images and raw rows commit by commit, in their order."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        window = self._window
+        return f"Changes({self._mode}, commits={self.commits}, since='{window.start}', checkpoint='{window.end}')"
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for frame in getattr(self._window, self._mode)(self._columns):
+            if frame.height:
+                table = to_arrow(frame)
+                rows = self._schema.restore(table.select(self._columns))
+                for name in schema.names[len(self._columns) :]:
+                    rows = rows.append_column(name, table[name])
+                yield from rows.cast(schema).to_batches()

@@ -1,0 +1,71 @@
+"""Cuts: which commits a view shows. What a cut shows is decided once and for ever.
+
+    by completion   everything completed by a time: what a reader saw then
+    by request      everything requested before a time that no pending write was requested before: a prefix of the
+                    table's order, without holes, which no later commit can change (the fence of RFC-22)
+
+A cut is also a checkpoint: what one shows and another does not is the increment between them. So increments neither
+skip a commit nor repeat one, whatever overlapped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.instant import EPOCH, Instant, barrier_after, parse
+from crdt_mor.model.timeline import Completion, Segment, Timeline
+
+By = Literal["completed", "requested"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """`completed`: completed at or before `time`; `requested`: requested before it."""
+
+    by: By
+    time: Instant
+
+    @classmethod
+    def start(cls, by: By) -> Cut:
+        """The cut that shows nothing."""
+        return cls(by, EPOCH)
+
+    @classmethod
+    def latest(cls, value: Timeline, by: By) -> Cut:
+        """All that `value` shows; by request, all that comes before its oldest pending write."""
+        if by == "completed":
+            return cls(by, value.clock)
+        return cls(by, min((p.requested for p in value.pending), default=barrier_after(value.clock)))
+
+    @classmethod
+    def after(cls, commit: Completion, by: By) -> Cut:
+        """The least cut that shows `commit`."""
+        return cls(by, commit.completed if by == "completed" else barrier_after(commit.requested))
+
+    def shows(self, commit: Completion) -> bool:
+        if self.by == "completed":
+            return commit.completed <= self.time
+        return commit.requested < self.time
+
+    def needs(self, segment: Segment) -> bool:
+        """Whether a snapshot at this cut may need files of the segment's commits."""
+        # A segment knows completion times alone; what was requested before `time` may have completed long after it.
+        begun = self.by == "requested" or segment.first <= self.time
+        return begun and (segment.superseded is None or self.time < segment.superseded)
+
+    def misses(self, segment: Segment) -> bool:
+        """Whether some commits of the segment may not be shown."""
+        return segment.last > self.time
+
+    def __str__(self) -> str:
+        return f"{self.by}:{self.time}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The cut of a checkpoint; raises `InvalidInputError` if it is none."""
+        by, _, time = text.partition(":")
+        if by not in ("completed", "requested"):
+            raise InvalidInputError(f"not a checkpoint: take the one that `changes` or a scan gave. got={text!r}")
+        return cls(by, parse(time))  # type: ignore[arg-type]

@@ -1,0 +1,291 @@
+"""From two cuts of a table's commits to what changed between them.
+
+    commits that one cut shows and the other does not ─► the keys that they wrote ─► their merged state at either cut
+
+Which keys changed is what the commits' own log files say, so that a small commit costs little in a large table. Where a
+commit rewrote base files or replaced file groups, as Hudi's copy-on-write and insert_overwrite do, its files say too
+little, and the two states are compared instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, UnsupportedFeatureError
+from crdt_mor.merge import kernel
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Slice, distinct
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import EPOCH, Instant, to_datetime
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.ops.damage import naming_damage
+from crdt_mor.ops.merging import Merging, merging
+from crdt_mor.ops.read import Snapshot, in_threads, open_slice
+from crdt_mor.ops.session import Session
+
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+"""Delta's names."""
+
+UPSERT, DELETE, INSERT, PREIMAGE, POSTIMAGE = "upsert", "delete", "insert", "update_preimage", "update_postimage"
+
+_REORGANISE = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
+"""Operations that move rows about and change none."""
+
+_AFTER = "_crdt_after"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """File groups whose keys live in no others: one, or all of a partition in which some were replaced.
+
+    `logs`: what the window's commits wrote there; None where they rewrote rows instead.
+    """
+
+    partition: str
+    before: tuple[FileSlice, ...]
+    after: tuple[FileSlice, ...]
+    logs: tuple[DataFile, ...] | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """What happened between two cuts: `commits` are those that one of them shows and the other does not."""
+
+    session: Session
+    value: Timeline
+    start: Cut
+    end: Cut
+    commits: tuple[Completion, ...]
+
+    @classmethod
+    def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
+        """The window between two cuts of `value`, in the order of the cuts."""
+        first = min(start.time, end.time)
+        found = [
+            c
+            for c in session.completions(value, lambda segment: segment.last > first)
+            if start.shows(c) != end.shows(c) and c.operation not in _REORGANISE and (c.files or c.replaced)
+        ]
+        found.sort(key=lambda c: c.completed if end.by == "completed" else c.requested)
+        return cls(session, value, start, end, tuple(found))
+
+    # --- the ways to see it -----------------------------------------------------------------------------------------
+
+    def merged(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Each changed key once, as it is at the end; stored types."""
+        if self.start.time == EPOCH:
+            for frame in Snapshot.seal(self.session, self.value, self.end).frames(select, None):
+                yield _typed(frame, UPSERT)
+            return
+
+        def changed(unit: Unit) -> list[pl.DataFrame]:
+            keys = self._keys(unit)
+            after = self._latest(unit, keys, select)
+            if keys is None:
+                before = self._before(unit, None, select)
+                kept = after.join(before, on=[self._key, COMMIT_TIME], how="anti")
+                gone = before.join(after, on=self._key, how="anti")[self._key]
+            else:
+                kept, gone = after, keys.filter(~keys.is_in(after[self._key].implode()))
+            return [_typed(kept.select(select), UPSERT), _typed(self._buried(gone, unit.partition, select), DELETE)]
+
+        for frames in in_threads(changed, self._units()):
+            yield from frames
+
+    def difference(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The rows in which the two ends differ, as images."""
+
+        def compared(unit: Unit) -> list[pl.DataFrame]:
+            keys = self._keys(unit)
+            return _images(self._before(unit, keys, select), self._after(unit, keys, select), self._key, select)
+
+        for frames in in_threads(compared, self._units()):
+            yield from frames
+
+    def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The same commit by commit: what each of them changed when it became visible."""
+        for commit, window in self._steps():
+            for frame in window.difference(select):
+                yield _committed(frame, commit)
+
+    def raw(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The rows and deletes of each commit as it wrote them."""
+        for commit, window in self._steps():
+            for frame in window.contributions(select):
+                yield _committed(frame, commit)
+
+    def contributions(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The rows and deletes that the commits wrote, as they wrote them."""
+        for unit in self._units():
+            if unit.logs is None:
+                rows = self._after(unit, None, select)
+                yield _typed(rows.filter(pl.col(COMMIT_TIME).is_in(self._rewriting())).select(select), UPSERT)
+                continue
+            blocks = self._written(unit.partition, unit.logs).blocks
+            with naming_damage(self.session.store, FileSlice(unit.partition, "", None, unit.logs)):
+                rows, deleted = kernel.written(blocks, self._how.columns, select)
+            yield _typed(rows, UPSERT)
+            yield _typed(self._buried(deleted, unit.partition, select), DELETE)
+
+    def _rewriting(self) -> list[Instant]:
+        """The requested times of the commits; refuses those of which no file says what they deleted."""
+        for commit in self.commits:
+            if commit.replaced or commit.deletes:
+                raise UnsupportedFeatureError(
+                    "this commit of Hudi rewrote files, which do not say what it deleted: ask for changes without raw. "
+                    f"requested_at={commit.requested} operation={commit.operation}"
+                )
+        return [commit.requested for commit in self.commits]
+
+    def _steps(self) -> Iterator[tuple[Completion, Window]]:
+        """Each commit, and the window that it alone makes."""
+        before = self.start
+        for commit in self.commits:
+            after = Cut.after(commit, self.end.by)
+            yield commit, replace(self, start=before, end=after, commits=(commit,))
+            before = after
+
+    # --- where it happened ------------------------------------------------------------------------------------------
+
+    def _units(self) -> list[Unit]:
+        """The file groups that the commits touched, and their slices at both cuts."""
+        before, after = self._slices(self.start), self._slices(self.end)
+        replaced = {partition for c in self.commits for partition, _ in c.replaced}
+        files: dict[FileGroup, list[DataFile]] = {}
+        for commit in self.commits:
+            for file in commit.files:
+                files.setdefault(file.group, []).append(file)
+        units = [
+            Unit(partition, _of(before, partition), _of(after, partition), None)
+            for partition in sorted(replaced)
+        ]
+        for group, found in sorted(files.items()):
+            if group[0] not in replaced:
+                logs = None if any(file.is_base for file in found) else tuple(found)
+                units.append(Unit(group[0], _of(before, *group), _of(after, *group), logs))
+        return units
+
+    def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
+        return {found.group: found for found in fold_slices(self.session.snapshot_completions(self.value, cut))}
+
+    # --- what they hold ---------------------------------------------------------------------------------------------
+
+    @property
+    def _how(self) -> Merging:
+        return merging(self.session.config, self.value.schema)
+
+    @property
+    def _key(self) -> str:
+        return self._how.columns.merge_key
+
+    def _keys(self, unit: Unit) -> pl.Series | None:
+        """The keys that the commits wrote, as the kernel compares them; None where their files do not say."""
+        if unit.logs is None:
+            return None
+        blocks = self._written(unit.partition, unit.logs).blocks
+        with naming_damage(self.session.store, FileSlice(unit.partition, "", None, unit.logs)):
+            return kernel.touched(blocks, self._how.columns)
+
+    def _written(self, partition: str, logs: tuple[DataFile, ...]) -> Slice:
+        with _expiring():
+            return open_slice(self.session.store, FileSlice(partition, "", None, logs), self.session.config)
+
+    def _before(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
+        with _expiring():
+            return self._state(unit.before, keys, select)
+
+    def _after(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
+        return self._state(unit.after, keys, select)
+
+    def _latest(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
+        """As `_after`. Where the latest commit wins, all that was requested before the window's commits has lost."""
+        if unit.logs is None or self._how.rule.kind != "latest":
+            return self._after(unit, keys, select)
+        since = min(log.name.instant for log in unit.logs)
+        return self._state(tuple(_trimmed(found, since) for found in unit.after), keys, select, since)
+
+    def _state(
+        self, slices: Sequence[FileSlice], keys: pl.Series | None, select: Sequence[str], since: Instant | None = None
+    ) -> pl.DataFrame:
+        """Merged rows of some keys, or of all: `select`, and before it the key and the commit time."""
+        how, store = self._how, self.session.store
+        need = distinct([self._key, COMMIT_TIME], select)
+        predicate = None if keys is None else pl.col(self._key).is_in(keys.implode())
+        frames = [pl.DataFrame(schema={name: how.columns.schema[name] for name in need})]
+        for found in slices:
+            opened = open_slice(store, found, self.session.config)
+            if since is not None and opened.base_latest is not None and opened.base_latest < since:
+                opened = replace(opened, base=None, base_latest=None)
+            with naming_damage(store, found):
+                frames += kernel.merge(opened, how.rule, how.columns, select=need, predicate=predicate)
+        return pl.concat(frames)
+
+    def _buried(self, keys: pl.Series, partition: str, select: Sequence[str]) -> pl.DataFrame:
+        """What is left of deleted rows: their key and partition columns, all others null."""
+        how, spec = self._how, self.session.config.key
+        stored = TableSchema.from_json(self.value.schema).stored
+        known: dict[str, pl.Series | object] = dict(spec.partition_values(partition, stored))
+        if self._key == RECORD_KEY:
+            found = spec.key_values(keys.to_arrow(compat_level=pl.CompatLevel.oldest()), stored)
+            known |= {name: pl.Series(pl.from_arrow(values)) for name, values in found.items()}
+        known[self._key] = keys
+        types = how.columns.schema
+        columns = [
+            value.cast(types[name]).alias(name)
+            if isinstance(value := known.get(name), pl.Series)
+            else pl.Series(name, [value], types[name]).new_from_index(0, len(keys))
+            for name in select
+        ]
+        return pl.DataFrame(columns)
+
+
+def _of(slices: Mapping[FileGroup, FileSlice], partition: str, file_id: str | None = None) -> tuple[FileSlice, ...]:
+    """The slices of a partition, or of one file group."""
+    return tuple(s for s in slices.values() if s.partition == partition and file_id in (None, s.file_id))
+
+
+def _trimmed(found: FileSlice, since: Instant) -> FileSlice:
+    """A slice without the logs requested before `since`; what a compaction carried stays."""
+    fresh = found.fresh_logs
+    return replace(found, logs=tuple(log for log in found.logs if log not in fresh or log.name.instant >= since))
+
+
+@contextmanager
+def _expiring() -> Iterator[None]:
+    """A missing file is one that the window's start needs."""
+    try:
+        yield
+    except SnapshotExpiredError as error:
+        raise CheckpointExpiredError(
+            f"what is after this checkpoint is gone: scan the table and go on from the scan's checkpoint. {error}"
+        ) from error
+
+
+def _images(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequence[str]) -> list[pl.DataFrame]:
+    """What turns `before` into `after`; keys whose rows look the same in `select` are left out."""
+    both = before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False)
+    others = [name for name in select if name != key]
+    differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name + _AFTER)) for name in others)
+    changed = both.filter(differs) if others else both.clear()
+    later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
+    return [
+        _typed(before.join(after, on=key, how="anti").select(select), DELETE),
+        _typed(changed.select(select), PREIMAGE),
+        _typed(changed.select(later), POSTIMAGE),
+        _typed(after.join(before, on=key, how="anti").select(select), INSERT),
+    ]
+
+
+def _typed(frame: pl.DataFrame, change: str) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(change).alias(CHANGE_TYPE))
+
+
+def _committed(frame: pl.DataFrame, commit: Completion) -> pl.DataFrame:
+    when = pl.lit(to_datetime(commit.completed), pl.Datetime("us", "UTC"))
+    version = pl.lit(commit.version, pl.Int64)
+    return frame.with_columns(version.alias(COMMIT_VERSION), when.alias(COMMIT_TIMESTAMP))
