@@ -7,7 +7,8 @@ The view is sealed when the scan is made, so every output of one scan shows the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,6 +18,8 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.ops.merging import merging
+from crdt_mor.ops.prune import Explanation, Pruning, conjuncts, explain, parquet_form, prune, together
 from crdt_mor.ops.read import Snapshot
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """Rows of one snapshot: `columns` of them, where `filter` holds. Made by `Table.scan`."""
+    """Rows of one snapshot: `columns` of them, where `filter` holds, at most `limit`. Made by `Table.scan`."""
 
     def __init__(
         self,
@@ -32,16 +35,19 @@ class Scan:
         columns: Sequence[str] | None,
         filter: pl.Expr | str | None,
         meta: bool,
+        limit: int | None = None,
     ) -> None:
         self._snapshot = snapshot
-        known = snapshot.schema.declared.names
+        declared = snapshot.schema.declared.names
+        known = [*META_COLUMNS, *declared] if meta else declared
         self._columns = list(known if columns is None else columns)
         unknown = [name for name in self._columns if name not in known]
         if unknown:
             raise InvalidInputError(f"no such columns; the table has {known}. unknown={unknown}")
-        if meta:
+        if meta and not any(name in META_COLUMNS for name in self._columns):
             self._columns = [*META_COLUMNS, *self._columns]
         self._filter = None if filter is None else _condition(filter, snapshot.schema)
+        self._limit = _row_count(limit)
 
     @property
     def as_of(self) -> Instant:
@@ -67,17 +73,55 @@ class Scan:
         declared = self._snapshot.schema.declared
         return pa.schema([pa.field(n, pa.string()) if n in META_COLUMNS else declared.field(n) for n in self._columns])
 
+    def narrowed(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: pl.Expr | str | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Less of the same snapshot: some of this scan's columns, those of its rows for which `filter` holds as well.
+
+        For engines that decide late what they need of a view that was sealed early.
+        """
+        if self._limit is not None:
+            raise InvalidInputError(f"a scan with a limit cannot be narrowed: narrow first. limit={self._limit}")
+        unknown = [name for name in columns or () if name not in self._columns]
+        if unknown:
+            raise InvalidInputError(f"no such columns; the scan has {self._columns}. unknown={unknown}")
+        names = self._columns if columns is None else columns
+        conditions = [] if self._filter is None else [self._filter]
+        if filter is not None:
+            conditions.append(_condition(filter, self._snapshot.schema))
+        meta = any(name in META_COLUMNS for name in names)
+        return Scan(self._snapshot, names, together(conditions), meta, limit)
+
+    def explain(self) -> Explanation:
+        """What this scan reads, and what it need not: files that are ruled out, columns, what goes down to Parquet.
+
+        Reads footers of base files, and no rows.
+        """
+        snapshot = self._snapshot
+        session, how = snapshot.session, merging(snapshot.session.config, snapshot.value.schema)
+        down, late = self._conditions
+        return explain(self._pruning, how, self._needed(self._columns), down, late, self._limit, session.store.url)
+
     def count(self) -> int:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
         if self._filter is None:
-            return self._snapshot.count()
+            found = self._snapshot.count()
+            return found if self._limit is None else min(found, self._limit)
         # A frame of no columns has no height, so one that is read anyway counts for all.
         named = self._filter.meta.root_names() or self._snapshot.schema.declared.names
         return sum(frame.height for frame in self._frames(named[:1]))
 
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The rows as polars DataFrames, one file slice at a time."""
+        return (self._restore_polars(frame) for frame in self._frames(self._columns))
+
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""
-        frames = [self._restore_polars(frame) for frame in self._frames(self._columns)]
+        frames = list(self.frames())
         if not frames:
             return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
         return pl.concat(frames, rechunk=False)
@@ -99,28 +143,51 @@ class Scan:
 
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", filter={self._filter}"
-        return f"Scan(columns={self._columns}{condition}, as_of={self.as_of})"
+        limit = "" if self._limit is None else f", limit={self._limit}"
+        return f"Scan(columns={self._columns}{condition}{limit}, as_of={self.as_of})"
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Merged rows in stored types.
+    @cached_property
+    def _pruning(self) -> Pruning:
+        """The file slices that may hold rows for which the filter holds."""
+        snapshot = self._snapshot
+        return prune(snapshot.slices, self._filter, snapshot.session.config, snapshot.schema)
 
-        The filter speaks of declared types. Where a column it names is stored in another one, it is applied after the
-        rows are restored; else it goes down to the kernel and, for rows that no log touches, into the Parquet scan.
+    @cached_property
+    def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
+        """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored.
+
+        The filter speaks of declared types. Where a column that a condition names is stored in another one, the
+        condition has to wait until the rows are restored.
         """
-        if self._filter is None:
-            yield from self._snapshot.frames(columns, None)
-            return
-        named = self._filter.meta.root_names()
+        parts = [] if self._filter is None else conjuncts(self._filter)
         schema = self._snapshot.schema
-        if all(name in META_COLUMNS or _same_in_polars(schema, name) for name in named):
-            yield from self._snapshot.frames(columns, self._filter)
-            return
-        needed = list(dict.fromkeys([*columns, *named]))
-        for frame in self._snapshot.frames(needed, None):
-            mask = self._restored(frame.select(named)).select(self._filter.alias("keep"))["keep"]
-            yield frame.filter(mask).select(columns)
+        down: list[pl.Expr] = []
+        late: list[pl.Expr] = []
+        for part in parts:
+            same = all(name in META_COLUMNS or _same_in_polars(schema, name) for name in part.meta.root_names())
+            (down if same else late).append(part)
+        return together([parquet_form(part, schema) for part in down]), together(late)
+
+    def _needed(self, columns: Sequence[str]) -> list[str]:
+        """`columns`, and those that the late part of the filter names."""
+        _, late = self._conditions
+        return list(dict.fromkeys([*columns, *(late.meta.root_names() if late is not None else [])]))
+
+    def _frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Merged rows in stored types, no more than the limit."""
+        down, late = self._conditions
+        reading = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
+        found = reading.frames(self._needed(columns), down, self._limit if late is None else None)
+        if late is not None:
+            found = (self._late(frame, late).select(columns) for frame in found)
+        return found if self._limit is None else _first(found, self._limit)
+
+    def _late(self, frame: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
+        """The rows of which a condition on restored columns is true."""
+        named = frame.select(list(dict.fromkeys(condition.meta.root_names())))
+        return frame.filter(self._restored(named).select(condition.alias("keep"))["keep"])
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
@@ -136,12 +203,30 @@ class Scan:
         return frame.with_columns(self._restored(frame.select(changed))) if changed else frame
 
 
+def _row_count(limit: object) -> int | None:
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
+        return limit
+    raise InvalidInputError(f"a limit is a number of rows, 0 or more. limit={limit!r}")
+
+
+def _first(frames: Iterator[pl.DataFrame], limit: int) -> Iterator[pl.DataFrame]:
+    """Frames until there are `limit` rows; slices after that are not read."""
+    left = limit
+    for frame in frames:
+        yield frame.head(left)
+        left -= frame.height
+        if left <= 0:
+            return
+
+
 def _condition(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """A filter that can be applied to the table's rows; tried on none of them, before any file is read."""
     try:
         condition = pl.sql_expr(filter) if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
             raise InvalidInputError(f"a filter is a polars expression or SQL text. filter={filter!r}")
+        if condition.meta.has_multiple_outputs():
+            raise InvalidInputError(f"a filter names each of its columns: write pl.col for each. filter={filter}")
         known = schema.declared.names
         unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
         if unknown:

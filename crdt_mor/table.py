@@ -238,6 +238,7 @@ class Table:
         as_of: AsOf | None = None,
         consistency: Consistency = "latest",
         meta: bool = False,
+        limit: int | None = None,
     ) -> Scan:
         """A snapshot, sealed now: merged rows, each key at most once in its partition.
 
@@ -246,6 +247,7 @@ class Table:
         consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
             "read_optimized" reads base files alone: fast, and as old as the last compaction.
         meta: Hudi's five columns in front.
+        limit: at most so many rows, whichever come first; no more file slices are read than that takes.
         """
         value = self._session.sealed()
         if _consistency(consistency) == "stable":
@@ -257,7 +259,7 @@ class Table:
         snapshot = Snapshot.seal(self._session, value, cut)
         if consistency == "read_optimized":
             snapshot = snapshot.read_optimized()
-        return Scan(snapshot, columns, filter, meta)
+        return Scan(snapshot, columns, filter, meta, limit)
 
     def changes(
         self,

@@ -145,6 +145,9 @@ def cat(
     ] = None,
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
     meta: Annotated[bool, typer.Option("--meta", help="With Hudi's five columns in front.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Instead of rows: which files are read, which are ruled out, and why.")
+    ] = False,
     output: Form = Output.text,
 ) -> None:
     """Print rows of a snapshot, in no particular order; --output json is --format jsonl."""
@@ -155,7 +158,10 @@ def cat(
         )
     table = mor.Table.open(uri)
     scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.moment(as_of), meta=meta)
-    if form is Format.table:
+    if explain:
+        said = scan.explain()
+        render.document(asdict(said)) if output is Output.json else typer.echo(str(said))
+    elif form is Format.table:
         _print_rows(scan, TABLE_ROWS if limit is None else limit)
     else:
         _send_rows(scan, limit, form)

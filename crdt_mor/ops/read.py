@@ -24,6 +24,7 @@ from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.contributions import scan
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant
@@ -136,34 +137,39 @@ class Snapshot:
     def schema(self) -> TableSchema:
         return TableSchema.from_json(self.value.schema)
 
-    def frames(self, select: Sequence[str], predicate: pl.Expr | None) -> Iterator[pl.DataFrame]:
+    def frames(
+        self, select: Sequence[str], predicate: pl.Expr | None, limit: int | None = None
+    ) -> Iterator[pl.DataFrame]:
         """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side.
 
-        Partitions of which the predicate says alone that it holds for none of their rows are never opened.
+        limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
         """
         config = self.session.config
         how = merging(config, self.value.schema)
 
         def merged(found: FileSlice) -> list[pl.DataFrame]:
+            if not found.logs:
+                with naming_damage(self.session.store, found):
+                    return [self._passed_through(found, how.columns, select, predicate, limit)]
             opened = open_slice(self.session.store, found, config)
             with naming_damage(self.session.store, found):
                 return list(kernel.merge(opened, how.rule, how.columns, select=select, predicate=predicate))
 
-        for frames in in_threads(merged, self._that_may_hold(predicate, how.columns)):
-            yield from frames
+        first = 0 if limit is None else 1
+        for slices in (self.slices[:first], self.slices[first:]):
+            for frames in in_threads(merged, slices):
+                yield from frames
 
-    def _that_may_hold(self, predicate: pl.Expr | None, columns: Columns) -> Sequence[FileSlice]:
-        """The slices of partitions that the predicate does not rule out by partition columns alone."""
-        key = self.session.config.key
-        named = set(predicate.meta.root_names()) if predicate is not None else set()
-        if predicate is None or not named or not named <= set(key.partition_fields):
-            return self.slices
-        stored, holds = self.schema.stored, {}
-        for partition in {found.partition for found in self.slices}:
-            values = {n: v for n, v in key.partition_values(partition, stored).items() if n in named}
-            row = pl.DataFrame({n: [v] for n, v in values.items()}, schema={n: columns.stored[n] for n in values})
-            holds[partition] = len(values) < len(named) or row.filter(predicate).height > 0
-        return [found for found in self.slices if holds[found.partition]]
+    def _passed_through(
+        self, found: FileSlice, columns: Columns, select: Sequence[str], predicate: pl.Expr | None, limit: int | None
+    ) -> pl.DataFrame:
+        """Without logs a slice is its base file: columns, predicate and limit go all the way down."""
+        assert found.base is not None
+        if self.session.store.stat(found.base.path) is None:
+            raise missing(found.base)
+        rows = scan(self.session.store.url(found.base.path), columns)
+        rows = (rows if predicate is None else rows.filter(predicate)).select(select)
+        return (rows if limit is None else rows.head(limit)).collect()
 
     def count(self) -> int:
         """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""
@@ -186,7 +192,8 @@ def in_threads(work: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
     if len(items) <= 1:
         yield from map(work, items)
         return
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="file-slice") as pool:
+    pool, left_early = ThreadPoolExecutor(THREADS, thread_name_prefix="file-slice"), False
+    try:
         waiting: deque[Future[R]] = deque()
         for item in items:
             waiting.append(pool.submit(work, item))
@@ -194,3 +201,9 @@ def in_threads(work: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except GeneratorExit:
+        left_early = True
+        raise
+    finally:
+        # Who leaves early does not wait: it may be the garbage collector, in a thread of this very pool.
+        pool.shutdown(wait=not left_early, cancel_futures=True)

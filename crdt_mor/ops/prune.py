@@ -1,0 +1,426 @@
+"""What a condition rules out, before any row is read.
+
+    condition ─ split at `and` ─► conjuncts, each of which must hold
+      those on partition columns alone        tried on the one row that a partition's path stands for   ─► partitions
+      those that pin down the key columns     `=`, IN, and `or` of them: few values ─► keys ─► buckets  ─► file groups
+      all of them                             against the statistics of row groups, by polars           ─► rows
+
+The last step is the Parquet scan's own; `explain` only asks polars what it will do. Nothing here interprets operators:
+an expression is taken for `a & b` if `a & b`, built again from its two parts, is that very expression. What is not
+understood rules out nothing, since a wrong answer here is a lost row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import reduce
+from itertools import product
+from math import prod
+from operator import and_, eq, or_
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, Columns, distinct
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.keys import KeySpec, buckets
+from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.ops.merging import Merging
+
+KEYS_MAX = 100_000
+"""More keys than this touch every bucket anyway."""
+
+_ALTERNATIVES_MAX = 200
+"""`or` in a row, each a level of recursion; IN takes any number."""
+
+_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+"""Among these, equality is exact. With UInt64 or floats it may be decided on rounded values."""
+
+Values = frozenset[Any]
+Pins = dict[str, Values]
+"""Columns, and the values outside of which a condition does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The file slices that may hold a row for which the condition holds, and those that do not."""
+
+    kept: tuple[FileSlice, ...]
+    by_partition: tuple[FileSlice, ...] = ()
+    by_bucket: tuple[FileSlice, ...] = ()
+
+
+def prune(
+    slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableConfig, schema: TableSchema
+) -> Pruning:
+    """Tell file slices apart by their partition and their bucket. `condition` speaks of declared types."""
+    if condition is None:
+        return Pruning(tuple(slices))
+    parts = conjuncts(condition)
+    partitions = _partitions({found.partition for found in slices}, parts, config.key, schema)
+    wanted = _buckets(parts, config, schema)
+    kept: list[FileSlice] = []
+    by_partition: list[FileSlice] = []
+    by_bucket: list[FileSlice] = []
+    for found in slices:
+        if found.partition not in partitions:
+            by_partition.append(found)
+        elif wanted is not None and not _may_hold(found.file_id, wanted, config):
+            by_bucket.append(found)
+        else:
+            kept.append(found)
+    return Pruning(tuple(kept), tuple(by_partition), tuple(by_bucket))
+
+
+def conjuncts(condition: pl.Expr) -> list[pl.Expr]:
+    """The conditions that must all hold, in their order; one alone where it is no `and`."""
+    todo, found = [condition], []
+    while todo:
+        last = todo.pop()
+        parts = _operands(last, and_)
+        if parts is None:
+            found.append(last)
+        else:
+            todo += parts
+    return found[::-1]
+
+
+def together(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
+    """The condition that all of these hold; None where there are none."""
+    return reduce(and_, conditions) if conditions else None
+
+
+# --- partitions -----------------------------------------------------------------------------------------------------
+
+
+def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
+    """Those of `paths` in which all may hold that can be told from the path alone."""
+    known = {*key.partition_fields, PARTITION_PATH}
+    told = [(part, names) for part in parts if (names := set(part.meta.root_names())) and names <= known]
+    if not told:
+        return paths
+    return {
+        path
+        for path, row in _partition_rows(sorted(paths), key, schema)
+        if all(_holds(part, row) for part, names in told if names <= set(row.columns))
+    }
+
+
+def _partition_rows(
+    paths: Sequence[str], key: KeySpec, schema: TableSchema
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """What each path says for certain of all rows below it: a row in declared types."""
+    alike: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
+    for path in paths:
+        values = key.partition_values(path, schema.stored)
+        alike.setdefault(tuple(values), []).append((path, values))
+    for names, found in alike.items():
+        fields = schema.select(names)
+        stored = pa.table([[values[name] for _, values in found] for name in names], schema=fields.stored)
+        declared = pl.DataFrame(pl.from_arrow(fields.restore(stored)))
+        rows = pl.DataFrame([pl.Series(PARTITION_PATH, [path for path, _ in found]), *declared])
+        yield from ((path, rows[i]) for i, (path, _) in enumerate(found))
+
+
+def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
+    """Whether a condition holds for a row; where it cannot be tried, it may."""
+    try:
+        return row.filter(part).height > 0
+    except pl.exceptions.PolarsError:
+        return True
+
+
+# --- buckets --------------------------------------------------------------------------------------------------------
+
+
+def _may_hold(file_id: str, wanted: frozenset[int], config: TableConfig) -> bool:
+    """Whether a file group may hold keys of these buckets; one that is no bucket's may hold any."""
+    bucket = bucket_of_file_id(file_id)
+    return bucket is None or config.buckets is None or bucket >= config.buckets or bucket in wanted
+
+
+def _buckets(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> frozenset[int] | None:
+    """The buckets of the keys that the conditions leave; None: any.
+
+    Hudi's own tables are left alone: they may take their buckets from some of the key columns, and do not say so.
+    """
+    if not config.ours or config.buckets is None:
+        return None
+    keys = _record_keys(reduce(_both, (_pins(part, schema) for part in parts)), config.key)
+    return None if keys is None else frozenset(buckets(keys, config.key, config.buckets).tolist())
+
+
+def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
+    """The text of all keys that a row may have; None: any."""
+    if RECORD_KEY in pins:
+        return pa.array(sorted(pins[RECORD_KEY]), pa.string())
+    if not set(key.fields) <= pins.keys():
+        return None
+    values = [pins[name] if key.composite else pins[name] - {""} for name in key.fields]
+    if prod(map(len, values)) > KEYS_MAX:
+        return None
+    rows = list(product(*values))
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(key.fields)}
+    if not rows:
+        return pa.array([], pa.string())
+    try:
+        return key.record_keys(pa.table(columns))
+    except (InvalidInputError, UnsupportedFeatureError):
+        return None
+
+
+def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
+    """Columns that a condition pins to some values: whatever makes it true has one of them."""
+    if (both := _operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
+        return _both(*(_pins(one, schema, depth + 1) for one in both))
+    if (either := _operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
+        left, right = (_pins(one, schema, depth + 1) for one in either)
+        return {name: left[name] | right[name] for name in left.keys() & right.keys()}
+    for build in (eq, _is_in, _sql_in):
+        if (sides := _operands(part, build)) is not None:
+            return _pinned(*sides, schema) or _pinned(*sides[::-1], schema)
+    return {}
+
+
+def _both(left: Pins, right: Pins) -> Pins:
+    """What two conditions pin that both hold."""
+    shared = {name: left[name] & right[name] for name in left.keys() & right.keys()}
+    return {**left, **right, **shared}
+
+
+def _pinned(column: pl.Expr, value: pl.Expr, schema: TableSchema) -> Pins:
+    """`value` as the values of `column`, if they are a literal and a column, of types whose equality is exact."""
+    if not column.meta.is_column() or (values := _literal(value)) is None:
+        return {}
+    name = column.meta.output_name()
+    kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
+    texts = values.dtype == kind and kind in (pl.String, pl.Date)
+    numbers = values.dtype in _INTEGERS and kind in _INTEGERS
+    return {name: frozenset(values.drop_nulls())} if texts or numbers or values.dtype == pl.Null else {}
+
+
+def _literal(value: pl.Expr) -> pl.Series | None:
+    """The values of a literal, be it one, a series or a list."""
+    if not value.meta.is_literal(allow_aliasing=True):
+        return None
+    found = pl.select(value).to_series()
+    return found.explode() if isinstance(found.dtype, pl.List) else found
+
+
+def _type_of(name: str, schema: TableSchema) -> pl.DataType | None:
+    """The type of a user's column, as polars has it."""
+    return pl.DataFrame(pl.from_arrow(schema.select([name]).declared.empty_table())).schema.get(name)
+
+
+# --- to Parquet, and saying so --------------------------------------------------------------------------------------
+
+
+def parquet_form(part: pl.Expr, schema: TableSchema) -> pl.Expr:
+    """The same condition as a Parquet scan understands it: of IN it looks at lists, but not at series and SQL's.
+
+    A null in a list that is meant to equal nulls makes polars 2.1 panic there, so it is asked for by itself.
+    """
+    sides = _operands(part, _is_in_with_nulls)
+    if sides is not None and (found := _literal(sides[1])) is not None and 0 < found.null_count() < found.len():
+        return sides[0].is_in(found.drop_nulls().implode()) | sides[0].is_null()
+    sides = _operands(part, _is_in) or _operands(part, _sql_in)
+    if sides is None or not _pinned(*sides, schema):
+        return part
+    column, values = sides
+    found = _literal(values)
+    assert found is not None
+    return column.is_in(found.drop_nulls().to_list())
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Some file slices: how many, and the bytes of their files."""
+
+    slices: int
+    bytes: int
+
+    @classmethod
+    def of(cls, slices: Sequence[FileSlice]) -> Files:
+        """Count them."""
+        return cls(len(slices), sum(file.size for found in slices for file in found.files))
+
+    def __str__(self) -> str:
+        return f"{self.slices:,} file slices, {self.bytes:,} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a scan reads, and what it need not. `print` it.
+
+    total: what the snapshot has; `by_partition` and `by_bucket` of it are never opened. Of what is left, `merging` have
+    logs, `passing` have none, and `by_statistics` have none and no row group that could hold a row.
+    row_groups, column_bytes: of the base files that are opened, the row groups whose untouched rows are read, and what
+    the columns take there.
+    columns: those that are read for the rows; where slices merge, their keys beside them.
+    pushed: the part of the filter that goes down to Parquet; `late`: the part that waits until the rows are restored to
+    their declared types. Rows that logs touch meet both after they are merged.
+    limit: reading ends with so many rows; all else is said as if there were none.
+    """
+
+    total: Files
+    by_partition: Files
+    by_bucket: Files
+    by_statistics: Files
+    merging: Files
+    passing: Files
+    row_groups: int
+    row_groups_total: int
+    column_bytes: int
+    columns: tuple[str, ...]
+    pushed: str | None
+    late: str | None
+    limit: int | None
+
+    def __str__(self) -> str:
+        pruned = {"partition": self.by_partition, "bucket": self.by_bucket, "statistics": self.by_statistics}
+        lines = {
+            "in the snapshot": self.total,
+            **{f"ruled out by {what}": files for what, files in pruned.items() if files.slices},
+            "merged": self.merging,
+            "passed through": self.passing,
+            "of their base files": f"{self.row_groups:,} of {self.row_groups_total:,} row groups, "
+            f"{self.column_bytes:,} bytes of the columns",
+            "columns": ", ".join(self.columns),
+            "filter in Parquet": self.pushed or "-",
+            **({"filter afterwards": self.late} if self.late else {}),
+            **({"ends with": f"{self.limit:,} rows"} if self.limit is not None else {}),
+        }
+        width = max(map(len, lines))
+        return "\n".join(f"{what:{width}}  {value}" for what, value in lines.items())
+
+
+def explain(
+    pruning: Pruning,
+    how: Merging,
+    columns: Sequence[str],
+    pushed: pl.Expr | None,
+    late: pl.Expr | None,
+    limit: int | None,
+    url: Callable[[str], str],
+) -> Explanation:
+    """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter."""
+    slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
+    need = how.rule.stored(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
+    if any(found.logs for found in pruning.kept):
+        need = distinct(need, [how.columns.merge_key], [how.rule.ordering] if how.rule.ordering else [])
+    skipped: list[FileSlice] = []
+    merging: list[FileSlice] = []
+    passing: list[FileSlice] = []
+    groups = total = size = 0
+    for found in pruning.kept:
+        footer = None if found.base is None else _footer(url(found.base.path))
+        left = [] if footer is None else _row_groups(footer, pushed, how.columns)
+        (merging if found.logs else passing if left or footer is None else skipped).append(found)
+        groups += len(left)
+        if footer is not None:
+            total += footer.num_row_groups
+            size += sum(_bytes(footer.row_group(group), need) for group in left)
+    return Explanation(
+        total=Files.of(slices),
+        by_partition=Files.of(pruning.by_partition),
+        by_bucket=Files.of(pruning.by_bucket),
+        by_statistics=Files.of(skipped),
+        merging=Files.of(merging),
+        passing=Files.of(passing),
+        row_groups=groups,
+        row_groups_total=total,
+        column_bytes=size,
+        columns=tuple(need),
+        pushed=None if pushed is None else str(pushed),
+        late=None if late is None else str(late),
+        limit=limit,
+    )
+
+
+def _footer(source: str) -> pq.FileMetaData | None:
+    """The footer of a file; None where it cannot be read, which is for the scan itself to say."""
+    try:
+        return pq.read_metadata(source)
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _bytes(group: pq.RowGroupMetaData, need: Sequence[str]) -> int:
+    chunks = (group.column(i) for i in range(group.num_columns))
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in need)
+
+
+def _row_groups(footer: pq.FileMetaData, condition: pl.Expr | None, columns: Columns) -> list[int]:
+    """The row groups that polars reads: those whose statistics do not rule the condition out."""
+    every = list(range(footer.num_row_groups))
+    if condition is None or not every:
+        return every
+    kinds = {name: columns.schema[name] for name in condition.meta.root_names()}
+    # Not public, and only asked here: without it polars skips no less, and no more is said.
+    skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
+    if skips is None:
+        return every
+    series = [pl.Series("len", [footer.row_group(group).num_rows for group in every], pl.get_index_type())]
+    try:
+        for name, kind in kinds.items():
+            low, high, nulls = zip(*(_statistics(footer.row_group(group), name) for group in every), strict=True)
+            series += [pl.Series(f"{name}_{end}", of, kind, strict=False) for end, of in (("min", low), ("max", high))]
+            series.append(pl.Series(f"{name}_nc", nulls, pl.get_index_type()))
+        skipped = pl.DataFrame(series).select(skips.fill_null(value=False).alias("skip"))["skip"]
+    except pl.exceptions.PolarsError:  # nested types, which have no statistics
+        return every
+    return [group for group, skip in zip(every, skipped, strict=True) if not skip]
+
+
+def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
+    """Least, greatest and number of nulls of a column in a row group; None where it does not say."""
+    for i in range(group.num_columns):
+        chunk = group.column(i)
+        if chunk.path_in_schema == name and (found := chunk.statistics) is not None:
+            bounds = (found.min, found.max) if found.has_min_max else (None, None)
+            return (*bounds, found.null_count if found.has_null_count else None)
+    return None, None, None
+
+
+# --- expressions ----------------------------------------------------------------------------------------------------
+
+
+def _operands(whole: pl.Expr, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> tuple[pl.Expr, pl.Expr] | None:
+    """The two expressions from which `build` makes this very one, if there are such."""
+    parts = whole.meta.pop()
+    if len(parts) != 2:
+        return None
+    right, left = parts
+    try:
+        return (left, right) if build(left, right).meta.eq(whole) else None
+    except (pl.exceptions.PolarsError, TypeError, ValueError):
+        return None
+
+
+def _is_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
+    return column.is_in(values)
+
+
+def _is_in_with_nulls(column: pl.Expr, values: pl.Expr) -> pl.Expr:
+    return column.is_in(values, nulls_equal=True)
+
+
+def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
+    """The IN of an SQL text, an expression of its own kind that only a text makes."""
+    found = _literal(values)
+    if found is None or not column.meta.is_column() or not 0 < found.len() <= KEYS_MAX:
+        raise ValueError
+    return pl.sql_expr(f'"{column.meta.output_name()}" IN ({", ".join(map(_sql_literal, found))})')
+
+
+def _sql_literal(value: object) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"DATE '{value}'" if isinstance(value, date) else str(value)

@@ -1,0 +1,52 @@
+"""A table as a lazy polars frame: columns, conditions and row limits of a query go down to the table's files.
+
+    scan_table("events").filter(pl.col("views") > 10).select("id", "views").collect()
+
+The snapshot is sealed when the frame is made: every collect of it shows the same rows, whatever is written meanwhile.
+Frames come file slice by file slice, so a streaming query (`sink_parquet`, `collect(engine="streaming")`) holds only a
+few of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from crdt_mor import Commit, Scan, Table
+
+
+def scan_table(
+    table: Table | str | os.PathLike[str], *, as_of: Commit | int | str | datetime | None = None, meta: bool = False
+) -> pl.LazyFrame:
+    """A snapshot of a table, given by itself or by its address; `as_of` and `meta` as in `Table.scan`."""
+    found = table if isinstance(table, Table) else Table.open(table)
+    scan = found.scan(as_of=as_of, meta=meta)
+
+    def source(
+        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        for frame in _frames(scan, columns, predicate, n_rows):
+            yield from frame.iter_slices(batch_size) if batch_size else [frame]
+
+    return register_io_source(
+        source,
+        schema=pl.DataFrame(pl.from_arrow(scan.schema.empty_table())).schema,
+        is_pure=True,
+        explain_name="crdt_mor",
+        explain_detail=f"{found.uri} as of {scan.as_of}",
+    )
+
+
+def _frames(
+    scan: Scan, columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None
+) -> Iterator[pl.DataFrame]:
+    if n_rows is None or predicate is None:
+        return scan.narrowed(columns=columns, filter=predicate, limit=n_rows).frames()
+    # polars means: of the first rows, those for which the predicate holds.
+    named = columns and list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
+    found = scan.narrowed(columns=named, limit=n_rows).frames()
+    return (frame.filter(predicate).select(columns or pl.all()) for frame in found)
