@@ -182,7 +182,7 @@ class History:
         got = sorted(k for f in some for k in f["k"])
         assert got == sorted(int(k) for k, row in want.items() if isinstance(row["a"], float) and row["a"] > 4)
         seen = {w.key for w in self.writes}
-        assert set(touched(files.blocks, self.columns)) <= seen
+        assert {str(key) for key in touched(files.blocks, self.columns)} <= seen
 
 
 @pytest.mark.parametrize("rule", RULES)
