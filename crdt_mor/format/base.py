@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crdt_mor.errors import FormatError
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.model.instant import Instant
 
 ROW_GROUP_ROWS: Final = 131_072
@@ -119,6 +120,7 @@ def read_footer(source: bytes | memoryview | str | Path, *, name: str = "") -> F
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        refuse_encrypted(error, path)
         raise FormatError(
             "damaged Parquet file. Restore it from a copy, or restore the table to a commit before it. "
             f"path={path} error={error}"
@@ -129,6 +131,14 @@ def read_footer(source: bytes | memoryview | str | Path, *, name: str = "") -> F
         if key != b"ARROW:schema"
     }
     return Footer(found.num_rows, stored, metadata)
+
+
+def refuse_encrypted(error: Exception, path: str) -> None:
+    """Raise `UnsupportedFeatureError` if a Parquet file could not be read because it is encrypted."""
+    if re.search("encrypted (metadata|footer)|Encryption error|Cannot decrypt", str(error)):
+        raise UnsupportedFeatureError(
+            f"this Parquet file is encrypted, which this release does not read: use Hudi's own reader. path={path}"
+        ) from error
 
 
 def _storable(type_: pa.DataType) -> bool:

@@ -6,7 +6,8 @@
 
 Each is an Avro container with one record. The schemas below are Hudi's own, to the letter: every string and map says
 `avro.java.string`, since Java casts to String. Equal values give equal bytes, so that any helper projects the same
-file. A file of another Hudi release is read by the schema that it carries: fields it lacks are null.
+file. A file of another Hudi release is read by the schema that it carries: fields it lacks are null. Hudi before
+version 8 wrote JSON, which is read as well.
 Knows neither file names nor which instants count.
 """
 
@@ -332,7 +333,8 @@ def _operation_datum(operation: CompactionOperation) -> _Datum:
 
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
     """What a commit file (`replace`: a replacecommit file) says; `FormatError` if it is empty or damaged."""
-    datum = _decode(data, path, _REPLACE_KIND if replace else _COMMIT_KIND)
+    kind = _REPLACE_KIND if replace else _COMMIT_KIND
+    datum = _decode_json(data, path, kind) if data[:1] == b"{" else _decode(data, path, kind)
     try:
         return CommitMetadata(
             stats=_stats(datum.get("partitionToWriteStats")),
@@ -384,6 +386,14 @@ def _decode(data: bytes, path: str, kind: _Kind) -> _Datum:
     if buffer.read(1):
         raise FormatError(f"bytes after the record. record={kind.name} path={path}")
     return datum
+
+
+def _decode_json(data: bytes, path: str, kind: _Kind) -> _Datum:
+    """The same fields as JSON, as Hudi wrote them before version 8; archived instants may still be in it."""
+    try:
+        return cast("_Datum", json.loads(data))
+    except ValueError as error:
+        raise FormatError(f"damaged {kind.name}: {error}. path={path}") from error
 
 
 def _mapping(value: object) -> Mapping[str, Sequence[str]]:

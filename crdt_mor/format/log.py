@@ -35,6 +35,8 @@ _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _ROLLBACK_COMMAND: Final = "0"
+_ENCRYPTED: Final = b"PARE"
+"""Ends a Parquet file whose footer is encrypted."""
 _ORDERED: Final = ',"crdt_mor.ordered":true}'
 """Ends the Avro schema of a delete block of ours whose ordering values all count; Avro allows such properties."""
 
@@ -230,6 +232,8 @@ def _typed(number: int, headers: dict[int, str], content: memoryview, offset: in
         raise _damaged(path, offset, f"no such kind of block, kind={number}") from None
     if kind in (BlockKind.HFILE, BlockKind.CDC):
         raise UnsupportedFeatureError(f"{kind.name} log blocks are not read. path={path} offset={offset}")
+    if kind is BlockKind.PARQUET and bytes(content[-len(_ENCRYPTED) :]) == _ENCRYPTED:
+        raise UnsupportedFeatureError(f"encrypted Parquet log blocks are not read. path={path} offset={offset}")
     if kind is BlockKind.CORRUPT:
         raise _damaged(path, offset, "a block that its writer marked as corrupt")
     instant = headers.get(HeaderKey.INSTANT_TIME, "")

@@ -19,9 +19,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, scan
 from crdt_mor.merge.fold import collapse
+from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import merge, promote, resolve
 
@@ -52,6 +54,11 @@ def compact_stable(
     gap, data blocks at their latest row, with `own_times`.
     """
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
+    if rule.kind != "columns" and any(isinstance(block, DataBlock) and block.given is not None for block in unstable):
+        raise UnsupportedFeatureError(
+            "partial updates that Hudi wrote are compacted while nothing is pending: wait for the other writes, or let "
+            f"Hudi compact the table. pending={list(pending)}"
+        )
     below = Slice(files.base, files.base_latest, stable)
     if rule.kind == "columns":
         merged = pl.concat(merge(below, rule, columns.by_text(), select=columns.select_all()))
@@ -66,7 +73,7 @@ def compact_stable(
 def _fold(files: Slice, rule: MergeRule, columns: Columns, *, timed: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All rows of a slice, sorted by key, and the lines of the deletes that won."""
     every = columns.select_all()
-    files = promote(files, rule, columns, RECORD_KEY, every)
+    files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
     found = resolve(files, rule, columns, RECORD_KEY, every, timed=timed)
     rest = found.untouched(every)
     # The base first: it is sorted already, of which the sort takes advantage.

@@ -27,6 +27,7 @@ PLAIN, TOMBSTONE, ROW = 0, 1, 2
 _WIDEN = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
     float_cast="upcast",
+    datetime_cast="millisecond-upcast",
     missing_struct_fields="insert",
     extra_struct_fields="ignore",
 )

@@ -24,6 +24,7 @@ from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, 
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
+from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -73,6 +74,7 @@ def _merge(
     files: Slice, rule: MergeRule, columns: Columns, key: str, select: list[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
+    files = settle_patches(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
     if rule.kind == "columns":
         merged, rest = _merge_columns(files, rule, columns, key, need, predicate)

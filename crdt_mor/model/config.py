@@ -24,7 +24,7 @@ import pyarrow as pa
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.schema import IS_DELETED, META_COLUMNS, TableSchema
 from crdt_mor.model.types import TIMESTAMP
 
 SUPPORTED_VERSIONS: Final = (8, 9)
@@ -81,6 +81,11 @@ _INDEX_TYPE: Final = "hoodie.index.type"
 _BUCKET_ENGINE: Final = "hoodie.index.bucket.engine"
 _BUCKETS: Final = "hoodie.bucket.index.num.buckets"
 _TIMELINE_PATH: Final = "hoodie.timeline.path"
+_TABLE_FORMAT: Final = "hoodie.table.format"
+_MERGE_PROPERTY: Final = "hoodie.record.merge.property."
+_DELETE_FIELD: Final = "hoodie.payload.delete.field"
+_DELETE_MARKER: Final = "hoodie.payload.delete.marker"
+_HISTORY_PATH: Final = "hoodie.timeline.history.path"
 _METADATA_PARTITIONS: Final = "hoodie.table.metadata.partitions"
 _OUR_MERGE: Final = "crdt_mor.merge"
 _OUR_BUCKETS: Final = "crdt_mor.buckets"
@@ -124,6 +129,19 @@ class TableConfig:
         return self.properties.get(DATABASE)
 
     @property
+    def history_path(self) -> str:
+        """Where Hudi archives instants, below its timeline's folder."""
+        return self.properties.get(_HISTORY_PATH, "").strip() or "history"
+
+    @property
+    def delete_markers(self) -> Mapping[str, str]:
+        """Columns of a table of Hudi's, each with the text there that makes a row of a log a delete."""
+        if self.ours:
+            return {}
+        field, marker = (_merge_property(self.properties, key) for key in (_DELETE_FIELD, _DELETE_MARKER))
+        return {IS_DELETED: "true", **({field: marker} if field and marker else {})}
+
+    @property
     def metadata_partitions(self) -> tuple[str, ...]:
         """What Hudi keeps in a metadata table beside this one; its readers then see only the files listed there."""
         return _names(self.properties.get(_METADATA_PARTITIONS, ""))
@@ -148,10 +166,10 @@ class TableConfig:
             "hoodie.table.initial.version": str(WRITTEN_VERSION),
             "hoodie.timeline.layout.version": "2",
             _TIMELINE_PATH: self.timeline_path,
-            "hoodie.timeline.history.path": "history",
+            _HISTORY_PATH: "history",
             "hoodie.table.timeline.timezone": "UTC",
             "hoodie.archivelog.folder": "archived",
-            "hoodie.table.format": "native",
+            _TABLE_FORMAT: "native",
             "hoodie.table.base.file.format": "PARQUET",
             "hoodie.populate.meta.fields": "true",
             **self._key_properties(),
@@ -314,7 +332,14 @@ def _version(props: Mapping[str, str], where: str) -> int:
     return version
 
 
+def _merge_property(props: Mapping[str, str], key: str) -> str:
+    """A setting of Hudi's merge: since version 9 behind a prefix."""
+    return props.get(_MERGE_PROPERTY + key, props.get(key, "")).strip()
+
+
 def _refuse_features(props: Mapping[str, str], where: str) -> None:
+    if props.get(_TABLE_FORMAT, "native").lower() != "native":
+        raise _unsupported("a table format other than Hudi's own", where, format=props[_TABLE_FORMAT])
     base = props.get("hoodie.table.base.file.format", "PARQUET")
     if base.upper() != "PARQUET":
         raise _unsupported("base files that are not Parquet", where, format=base)
@@ -326,20 +351,24 @@ def _refuse_features(props: Mapping[str, str], where: str) -> None:
         raise _unsupported("a bucket index other than the simple one", where, engine=props[_BUCKET_ENGINE])
     if _PARTIAL_UPDATE in props:
         raise _unsupported("a partial update mode of the table", where, mode=props[_PARTIAL_UPDATE])
+    known = {_MERGE_PROPERTY + _DELETE_FIELD, _MERGE_PROPERTY + _DELETE_MARKER}
+    settings = sorted(key for key in props if key.startswith(_MERGE_PROPERTY) and key not in known)
+    if settings:
+        raise _unsupported("settings of Hudi's merge that it does not know", where, settings=settings)
     if "hoodie.bootstrap.base.path" in props:
         raise _unsupported("a bootstrapped table", where)
 
 
 def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
-    fields = _names(props.get(_RECORD_KEY, ""))
-    if not fields:
-        raise _unsupported("a table without record key fields", where)
+    fields = _names(props.get(_RECORD_KEY, "")) or (META_COLUMNS[2],)
     # The custom generator says `column:TYPE`.
     partition = tuple(name.partition(":")[0] for name in _names(props.get(_PARTITION, "")))
     class_name = props.get(_GENERATOR_CLASS, "").rsplit(".", 1)[-1]
     generator = props.get(_GENERATOR, _KEY_GENERATORS.get(class_name, class_name)).upper().removesuffix("_AVRO")
     if _flag(props, "hoodie.datasource.write.slash.separated.date.partitioning", default=False):
         generator = "SLASH_SEPARATED_DATE"
+    if fields == (META_COLUMNS[2],):
+        generator = "AUTO"  # nobody named a key, so Hudi makes one up for each row
     try:
         derived = KeySpec(fields, partition).keygen_type
         return KeySpec(

@@ -20,7 +20,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError
+from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
 from crdt_mor.model import avro, casts
 from crdt_mor.model.arrow_input import read_arrow
 from crdt_mor.model.types import check_name, declared_type, join_types, stored_type, type_from_json, type_to_json
@@ -33,6 +33,9 @@ META_COLUMNS: Final[tuple[str, ...]] = (
     "_hoodie_file_name",
 )
 """Hudi's own five columns, all strings, first in every file."""
+
+IS_DELETED: Final = "_hoodie_is_deleted"
+"""A column that the user of a table of Hudi's may add: a row of a log block in which it is true is a delete."""
 
 RESERVED_PREFIXES: Final = ("_hoodie_", "_crdt_")
 
@@ -51,16 +54,21 @@ class TableSchema:
     @classmethod
     def of(cls, schema: pa.Schema) -> TableSchema:
         """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
+        for name in schema.names:
+            if name.startswith(RESERVED_PREFIXES):
+                raise InvalidInputError(
+                    f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
+                )
+        return cls._of(schema)
+
+    @classmethod
+    def _of(cls, schema: pa.Schema) -> TableSchema:
         repeated = [name for name, count in Counter(schema.names).items() if count > 1]
         if repeated:
             raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
         if len(schema) == 0:
             raise InvalidInputError("a table needs at least one column.")
         for name in schema.names:
-            if name.startswith(RESERVED_PREFIXES):
-                raise InvalidInputError(
-                    f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
-                )
             check_name(name, name)
         return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))
 
@@ -85,7 +93,14 @@ class TableSchema:
     @classmethod
     def from_avro(cls, text: str) -> TableSchema:
         """The schema of a table that Hudi made; its own five columns are left out."""
-        return cls.of(pa.schema([column for column in avro.parse_record(text) if column.name not in META_COLUMNS]))
+        columns = [column for column in avro.parse_record(text) if column.name not in META_COLUMNS]
+        for column in columns:
+            if column.name.startswith(RESERVED_PREFIXES) and column.name != IS_DELETED:
+                raise UnsupportedFeatureError(
+                    "this release does not know what a column of Hudi's own means, so it cannot read the table: use "
+                    f"Hudi's own reader. column={column.name}"
+                )
+        return cls._of(pa.schema(columns))
 
     def to_json(self) -> str:
         """One short line: `[[name, type], [name, type, 0 if not nullable], ...]`."""

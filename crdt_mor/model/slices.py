@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup
@@ -44,12 +45,31 @@ def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
     """The slice of each live file group when these commits are shown, ordered by group."""
     replaced: dict[FileGroup, Instant] = {}
     groups: dict[FileGroup, list[tuple[DataFile, Instant]]] = {}
+    shared: set[DataFile] = set()
     for c in completions:
         for group in c.replaced:
             replaced[group] = max(c.completed, replaced.get(group, c.completed))
         for file in c.files:
             groups.setdefault(file.group, []).append((file, c.completed))
-    return [_slice(group, groups[group]) for group in sorted(groups) if group not in replaced]
+            if c.adopted and c.action == "deltacommit" and not file.is_base and file.name.instant != c.requested:
+                shared.add(file)
+    slices = [_slice(group, groups[group]) for group in sorted(groups) if group not in replaced]
+    if shared:
+        _refuse_shared_logs(slices, shared)
+    return slices
+
+
+def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[DataFile]) -> None:
+    """Before version 8 Hudi named a log after its slice, and several commits could append to it.
+
+    Hudi compacts them all away when it upgrades a table, so that only time travel to before the upgrade meets them.
+    """
+    for found in slices:
+        for log in shared.intersection(found.logs):
+            raise UnsupportedFeatureError(
+                "this snapshot has log files that Hudi wrote before version 8, which this release does not read: ask "
+                f"for a later one, after the upgrade. file={log.path}"
+            )
 
 
 def _slice(group: FileGroup, files: list[tuple[DataFile, Instant]]) -> FileSlice:

@@ -1,19 +1,28 @@
-"""Instants that Hudi itself wrote, found in Hudi's timeline directory.
+"""Instants that Hudi itself wrote, found in Hudi's timeline: the active one, a file each, and the archived one.
 
-Sealed completions are projected for sure, and those that the value carries are known by name, so as long as the rest
-of the directory counts as many completed files as the segments hold, nobody else has written. Only otherwise are names
-compared and files read. Never adopted: an instant that the value knows, one whose file carries our own key (a commit
-newer than the value, or a stale helper's), and a `.requested` or `.inflight` file alone.
+Sealed completions are projected for sure, and those that the value carries are known by name, so as long as Hudi has
+archived nothing and the rest of the directory counts as many completed files as the segments hold, nobody else has
+written. Only otherwise are names compared and files read. Never adopted: an instant that the value knows, one whose
+file carries our own key (a commit newer than the value, or a stale helper's), and a `.requested` or `.inflight` file
+alone; nor a savepoint, which only marks the instant whose requested time it bears.
+
+Hudi archives an instant before it removes it from the active timeline. So the archive is read last: what left the
+active timeline in the meantime is found there, and what is found in both is one instant.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
-from crdt_mor.errors import FormatError, UnsupportedFeatureError
-from crdt_mor.format.commit import CommitMetadata, decode_commit
+import pyarrow as pa
+
+from crdt_mor.errors import FormatError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.format.archive import VERSION_FILE, decode_instants, decode_manifest, newest_manifest
+from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import OWN_KEY, TimelineFileName, join_path
+from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.projection import Projector, completed_name
@@ -22,14 +31,37 @@ from crdt_mor.ops.steps import List, Read, Steps
 from crdt_mor.store.base import Stat
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
+_SAVEPOINT = "savepoint"
+_NUMBERED_SCHEMA = "latest_schema"
+_OTHER_BASES = (".orc", ".hfile", ".lance")
+
+READS_MAX = 10
+"""How often the archive is read while Hudi replaces its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What Hudi wrote: its completions, in completion order, and the schema joined with theirs."""
+    """What Hudi wrote: its completions, in completion order, and the table's schema with theirs."""
 
     completions: tuple[Completion, ...]
     schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One completed instant of Hudi's timeline. `own`: we projected it; `schema`: the Avro text that it carries.
+
+    `numbered`: beside it a schema whose columns have numbers, by which Hudi's readers find them in older files.
+    """
+
+    completion: Completion
+    own: bool = False
+    schema: str = ""
+    numbered: bool = False
+
+
+Seen = dict[str, tuple[Found, ...]]
+"""What files of Hudi's timeline hold, by path: they never change, so whoever keeps this reads each of them once."""
 
 
 def known_instants(value: Timeline) -> Steps[set[Instant]]:
@@ -41,68 +73,164 @@ def known_instants(value: Timeline) -> Steps[set[Instant]]:
     return known
 
 
-def foreign_completions(projector: Projector, value: Timeline) -> Steps[Foreign]:
-    """The completed instants in Hudi's directory that are not ours."""
-    if (yield List(f"{projector.folder}/history")):
-        raise UnsupportedFeatureError(
-            "Hudi has archived part of this table's timeline, and this release does not read the archive; reading on "
-            f"would lose rows. Keep more commits in Hudi's active timeline. folder={projector.folder}/history"
-        )
+def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None = None) -> Steps[Foreign]:
+    """The completed instants in Hudi's timeline that are not ours."""
+    seen = {} if seen is None else seen
     names: list[Stat] = yield List(projector.folder)
+    archive: list[Stat] = yield List(projector.archive)
     parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
     carried = {str(completed_name(c)) for c in value.completions}
-    others = [name for name in parsed if name and name.state == "completed" and str(name) not in carried]
-    if len(others) == sum(segment.count for segment in value.segments):
+    others = [name for name in parsed if name and _counts(name) and str(name) not in carried]
+    if not archive and len(others) == sum(segment.count for segment in value.segments):
         return Foreign((), value.schema)
     known = yield from known_instants(value)
     known |= {r.requested for r in value.rolled_back}
-    found: list[Completion] = []
-    schema = TableSchema.from_json(value.schema)
-    for name in sorted(others, key=lambda n: n.completed or ""):
-        if name.requested in known:
-            continue
-        metadata: CommitMetadata | None = None
+    found: dict[Instant, Found] = {}
+    moved = bool(archive)
+    for name in others:
+        if name.requested not in known:
+            item = yield from _read_active(projector.path(name), name, seen)
+            if item is None:
+                moved = True
+            else:
+                found[name.requested] = item
+    for item in (yield from _read_archive(projector.archive, seen)) if moved else []:
+        if item.completion.requested not in known and item.completion.action != _SAVEPOINT:
+            found.setdefault(item.completion.requested, item)
+    return _foreign(projector, value, list(found.values()))
+
+
+def _counts(name: TimelineFileName) -> bool:
+    return name.state == "completed" and name.action != _SAVEPOINT
+
+
+def _foreign(projector: Projector, value: Timeline, found: list[Found]) -> Foreign:
+    own = next((item for item in found if item.own), None)
+    if own is not None and value.version == 0:
+        raise FormatError(
+            "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
+            f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
+        )
+    theirs = sorted((item for item in found if not item.own), key=lambda item: item.completion.completed)
+    told = [item for item in theirs if item.schema]
+    if not told:
+        schema = value.schema
+    elif value.version == 0 and not projector.config.ours:
+        # Hudi's readers take the schema of the commit that was requested last, whatever older files hold.
+        told.sort(key=lambda item: item.completion.requested)
+        if any(item.numbered for item in told):
+            _refuse_renamed(told)
+        schema = TableSchema.from_avro(told[-1].schema).to_json()
+    else:
+        joined = TableSchema.from_json(value.schema)
+        for text in dict.fromkeys(item.schema for item in told):
+            joined = joined.join(TableSchema.from_avro(text))
+        schema = joined.to_json()
+    return Foreign(tuple(item.completion for item in theirs), schema)
+
+
+def _refuse_renamed(told: list[Found]) -> None:
+    """Refuse a table in which a column was renamed or dropped by number: by name it would be looked for in vain.
+
+    A name that comes back later would even be found where it means another column.
+    """
+    schemas = [TableSchema.from_avro(text).declared for text in dict.fromkeys(item.schema for item in told)]
+    for before, after in pairwise(schemas):
+        if gone := sorted(_column_names(before) - _column_names(after)):
+            raise UnsupportedFeatureError(
+                "columns of this table were renamed or dropped with hoodie.schema.on.read.enable, and older files have "
+                f"them under other names, which this release does not follow: use Hudi's own reader. columns={gone}"
+            )
+
+
+def _column_names(columns: Iterable[pa.Field], above: str = "") -> set[str]:
+    """Names of columns, and of what is inside them, as paths."""
+    names = set()
+    for column in columns:
+        name = f"{above}{column.name}"
+        names.add(name)
+        inner = [column.type.field(index) for index in range(column.type.num_fields)]
+        names |= _column_names(inner, f"{name}.")
+    return names
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _read_active(path: str, name: TimelineFileName, seen: Seen) -> Steps[Found | None]:
+    """An instant of the active timeline; None if its file is gone by now."""
+    if path not in seen:
+        data = b""
         if name.action in _DATA_ACTIONS:
-            path = projector.path(name)
-            data = yield Read(path)
-            if data is None:
-                continue
-            metadata = decode_commit(data, path, replace=name.action == "replacecommit")
-            if OWN_KEY in metadata.extra and value.version == 0:
-                raise FormatError(
-                    "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
-                    f"from a backup. folder={OWN_FOLDER} instant={name.requested}"
-                )
-            if OWN_KEY in metadata.extra:
-                continue
-            if metadata.extra.get("schema"):
-                schema = schema.join(TableSchema.from_avro(metadata.extra["schema"]))
-        found.append(_completion(name, metadata))
-    return Foreign(tuple(found), schema.to_json())
+            read = yield Read(path)
+            if read is None:
+                return None
+            data = read
+        seen[path] = (_found(name, data, path),)
+    return seen[path][0]
 
 
-def _completion(name: TimelineFileName, metadata: CommitMetadata | None) -> Completion:
-    files: list[DataFile] = []
-    replaced: list[tuple[str, str]] = []
-    if metadata is not None:
-        for partition, stats in metadata.stats.items():
-            for stat in stats:
-                if not stat.path:
-                    raise FormatError(f"a write stat without a path. file={name}")
-                paths = [join_path(partition, log) for log in stat.log_files or ()] or [stat.path]
-                files += [
-                    DataFile(p, stat.file_size_in_bytes or 0, stat.num_writes or 0, stat.num_deletes or 0)
-                    for p in paths
-                ]
-        replaced = [(partition, group) for partition, groups in metadata.replaced.items() for group in groups]
+def _read_archive(folder: str, seen: Seen) -> Steps[list[Found]]:
+    """All archived instants; read again if Hudi replaces the files meanwhile."""
+    for _ in range(READS_MAX):
+        listed: list[Stat] = yield List(folder)
+        version = yield Read(f"{folder}/{VERSION_FILE}")
+        manifest = newest_manifest(version, [stat.path.rpartition("/")[2] for stat in listed], folder)
+        if manifest is None:
+            return []
+        data = yield Read(f"{folder}/{manifest}")
+        if data is None:
+            continue
+        paths = [f"{folder}/{name}" for name in decode_manifest(data, f"{folder}/{manifest}")]
+        for path in paths:
+            if path not in seen and (data := (yield Read(path))) is not None:
+                seen[path] = tuple(_found(item.name, item.metadata, path) for item in decode_instants(data, path))
+        if all(path in seen for path in paths):
+            return [item for path in paths for item in seen[path]]
+    raise StorageUnavailableError(
+        "files of Hudi's archived timeline are missing: Hudi is replacing them, then try again, or they were deleted, "
+        f"then restore them from a backup. folder={folder}"
+    )
+
+
+def _found(name: TimelineFileName, data: bytes, path: str) -> Found:
+    if name.action not in _DATA_ACTIONS:
+        return Found(_completion(name, CommitMetadata()))
+    metadata = decode_commit(data, path, replace=name.action == "replacecommit")
+    extra = metadata.extra
+    own, schema, numbered = OWN_KEY in extra, extra.get("schema", ""), bool(extra.get(_NUMBERED_SCHEMA))
+    return Found(_completion(name, metadata), own, schema, numbered)
+
+
+def _completion(name: TimelineFileName, metadata: CommitMetadata) -> Completion:
+    files: dict[str, DataFile] = {}
+    for partition, stats in metadata.stats.items():
+        for stat in stats:
+            for path in _paths(partition, stat, name):
+                size, rows, deletes = stat.file_size_in_bytes or 0, stat.num_writes or 0, stat.num_deletes or 0
+                files.setdefault(path, DataFile(path, size, rows, deletes))
     return Completion(
         name.requested,
         name.completed or name.requested,
         version=0,
         nonce="",
         action=name.action,
-        operation=(metadata.operation if metadata else None) or name.action.upper(),
-        files=tuple(files),
-        replaced=tuple(replaced),
+        operation=metadata.operation or name.action.upper(),
+        files=tuple(files.values()),
+        replaced=tuple((partition, group) for partition, groups in metadata.replaced.items() for group in groups),
         adopted=True,
     )
+
+
+def _paths(partition: str, stat: WriteStat, name: TimelineFileName) -> list[str]:
+    """The files that a commit wrote. Beside its own log a stat may list earlier logs, and those of a change feed."""
+    if not stat.path:
+        raise FormatError(f"a write stat without a path. file={name}")
+    if stat.path.endswith(_OTHER_BASES):
+        raise UnsupportedFeatureError(
+            "this release cannot read base files that are not Parquet: use Hudi's own reader. "
+            f"file={stat.path} instant={name.requested}"
+        )
+    named = [(log, LogFileName.parse(log)) for log in stat.log_files or ()]
+    logs = [join_path(partition, log) for log, parsed in named if parsed and parsed.instant == name.requested]
+    return [stat.path, *logs]

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 
 import polars as pl
 
-from crdt_mor.errors import FormatError
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.format.base import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import WRITE_TOKEN, LogFileName
@@ -29,8 +30,15 @@ def naming_damage(store: Store, found: FileSlice) -> Iterator[None]:
         yield
     except _POLARS as error:
         where = _damaged(store, found)
+        if where is None and isinstance(error, pl.exceptions.SchemaError):
+            base = found.base.path if found.base is not None else ""
+            raise UnsupportedFeatureError(
+                "a file has a column in a type that this release does not turn into the table's: let Hudi rewrite it, "
+                f"by a compaction or clustering. {error} group={found.group} base={base}"
+            ) from error
         if where is None:
             raise
+        refuse_encrypted(error, where)
         raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {where}") from error
 
 

@@ -19,7 +19,7 @@ from crdt_mor.merge.rule import Member, MergeRule, blaming
 from crdt_mor.model.casts import aligned_type, meets
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
 
 _PLACE, _WRITTEN = "_crdt_place", "_crdt_written"
 
@@ -77,7 +77,8 @@ def merging(config: TableConfig, schema: str) -> Merging:
 
 def _key_column(config: TableConfig) -> str | None:
     """The user's column whose text is the record key, if there is one."""
-    return config.key.fields[0] if len(config.key.fields) == 1 and not config.key.composite else None
+    fields = config.key.fields
+    return fields[0] if len(fields) == 1 and not config.key.composite and fields[0] not in META_COLUMNS else None
 
 
 @lru_cache(maxsize=64)

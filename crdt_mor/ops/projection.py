@@ -43,6 +43,11 @@ class Projector:
         """Hudi's timeline directory."""
         return join_path(".hoodie", self.config.timeline_path)
 
+    @property
+    def archive(self) -> str:
+        """Where Hudi archives what leaves that directory."""
+        return join_path(self.folder, self.config.history_path)
+
     def path(self, name: TimelineFileName) -> str:
         return f"{self.folder}/{name}"
 

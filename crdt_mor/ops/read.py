@@ -32,6 +32,7 @@ from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import DataFile, Timeline
 from crdt_mor.ops.damage import check_length, naming_damage
+from crdt_mor.ops.hudi_rows import split_deletes, with_key
 from crdt_mor.ops.merging import merging
 from crdt_mor.ops.session import Session
 from crdt_mor.store.base import Store
@@ -85,7 +86,8 @@ def open_block(block: LogBlock, config: TableConfig, carry: bool) -> list[DataBl
         frame = pl.from_arrow(decode_avro(block, None))
         assert isinstance(frame, pl.DataFrame)
         rows = frame
-    return [DataBlock(block.instant, rows, given, own_times=carry)]
+    opened = DataBlock(block.instant, rows, given, own_times=carry)
+    return split_deletes(with_key(opened, config), block.schema, config)
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.ops import lifecycle
-from crdt_mor.ops.adoption import foreign_completions
+from crdt_mor.ops.adoption import Seen, foreign_completions
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import VERSIONS, Publisher, expire_versions, find_tail, read_segment, version_path
 from crdt_mor.ops.steps import Steps, run
@@ -51,6 +51,7 @@ class Session:
         self._expired_at = 0
         self._looked_at_ms = 0
         self._foreign = False
+        self._seen: Seen = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
 
@@ -103,7 +104,7 @@ class Session:
         now_ms = self.environment.now_ms()
         if not (look or self._foreign or now_ms - self._looked_at_ms > LOOK_EVERY_MS):
             return tail
-        found = self.run(foreign_completions(self.publisher.projector, tail))
+        found = self.run(foreign_completions(self.publisher.projector, tail, self._seen))
         self._looked_at_ms, self._foreign = now_ms, bool(found.completions)
         if not found.completions:
             return tail

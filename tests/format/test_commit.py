@@ -142,7 +142,9 @@ def test_an_unknown_codec_is_refused_by_name() -> None:
     ("data", "what"),
     [
         (b"", "empty file"),
-        (b'{"partitionToWriteStats":{}}', "not an Avro container"),
+        (b'{"partitionToWriteStats":{}', "damaged HoodieCommitMetadata"),
+        (b'{"partitionToWriteStats":[1]}', "of a shape that Hudi does not write"),
+        (b"PAR1", "not an Avro container"),
         (encode_commit(COMMIT)[:-1], "sync marker"),
         (encode_commit(COMMIT) + b"x", "damaged"),
         (encode_compaction_plan(CompactionPlanRecord()), "HoodieCommitMetadata expected, HoodieCompactionPlan found"),

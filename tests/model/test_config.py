@@ -248,7 +248,8 @@ def test_the_merge_of_hudis_tables_is_hudis_own(changes: dict[str, str], merge: 
         ({"hoodie.datasource.write.drop.partition.columns": "true"}, "partition columns"),
         ({"hoodie.bootstrap.base.path": "/x"}, "bootstrapped"),
         ({"hoodie.table.type": "OTHER"}, "type=OTHER"),
-        ({"hoodie.table.recordkey.fields": ""}, "record key"),
+        ({"hoodie.table.format": "iceberg"}, "format=iceberg"),
+        ({"hoodie.record.merge.property.acme": "1"}, "settings=.*acme"),
     ],
 )
 def test_features_that_we_lack_are_named(changes: dict[str, str], feature: str) -> None:

@@ -1,0 +1,86 @@
+"""Hudi's archived timeline, which it calls its history: completed instants that left the active one.
+
+    _version_                        the number of the newest manifest, as text
+    manifest_<number>                JSON {"files": [{"fileName": ..., "fileLen": ...}]}: the data files that count
+    <first>_<last>_<level>.parquet   an instant a row: instantTime, completionTime, action, metadata, plan, version
+
+Data files are never changed. Ten small ones become one larger, and a new manifest names it in their place; so whatever
+one manifest names is the whole history, and files that it does not name are old or not finished. `metadata` is the
+content of the completed file that stood in the active timeline. Knows no paths but those that errors name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.names import TimelineFileName
+
+VERSION_FILE: Final = "_version_"
+_MANIFEST: Final = "manifest_"
+_ROW_VERSION: Final = 1
+_COLUMNS: Final = ("instantTime", "completionTime", "action", "metadata", "version")
+_COMPLETED_AS: Final = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedInstant:
+    """A completed instant: the name of its completed file, and what stood in it."""
+
+    name: TimelineFileName
+    metadata: bytes
+
+
+def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) -> str | None:
+    """The name of the manifest that counts, given the version file and the names in the folder; None if none does.
+
+    Without a version file, as a writer that died leaves it, the manifest with the greatest number counts.
+    """
+    if version is not None:
+        text = version.decode(errors="replace").strip()
+        if not (text.isascii() and text.isdigit()):
+            raise FormatError(f"the archived timeline's version is no number: {text!r}. file={folder}/{VERSION_FILE}")
+        return f"{_MANIFEST}{text}"
+    numbers = [name.removeprefix(_MANIFEST) for name in names if name.startswith(_MANIFEST)]
+    found = max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=None)
+    return None if found is None else f"{_MANIFEST}{found}"
+
+
+def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:
+    """The names of the data files that a manifest lists."""
+    try:
+        names = [entry["fileName"] for entry in json.loads(data)["files"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"damaged manifest of the archived timeline: {error!r}. file={path}") from error
+    if not all(isinstance(name, str) and name.endswith(".parquet") and "/" not in name for name in names):
+        raise FormatError(f"a manifest of the archived timeline names no files of it. file={path} names={names[:5]}")
+    return tuple(names)
+
+
+def decode_instants(data: bytes, path: str) -> list[ArchivedInstant]:
+    """The instants in a data file, in its order."""
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(data), columns=list(_COLUMNS)).to_pylist()
+        return [_instant(row, path) for row in rows]
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"damaged file of the archived timeline: {error}. file={path}") from error
+
+
+def _instant(row: dict[str, Any], path: str) -> ArchivedInstant:
+    if row["version"] != _ROW_VERSION:
+        raise UnsupportedVersionError(
+            "an archived instant of another version of the format: upgrade crdt_mor. "
+            f"file={path} found={row['version']} supported={_ROW_VERSION}"
+        )
+    requested, completed, action = row["instantTime"], row["completionTime"] or row["instantTime"], row["action"]
+    if not requested or not action:
+        raise ValueError(f"an instant without its time or action, {requested=} {action=}")
+    name = TimelineFileName(Instant(requested), _COMPLETED_AS.get(action, action), "completed", Instant(completed))
+    return ArchivedInstant(name, row["metadata"] or b"")

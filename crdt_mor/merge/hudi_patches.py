@@ -1,0 +1,138 @@
+"""Partial updates in tables of Hudi's: blocks of its MERGE INTO, which give some columns of a row and not even its key.
+
+Hudi folds a key's contributions in the logs first, and what comes out onto the base row. Of two contributions the later
+one, or the one with the greater ordering value, sets the columns that it gives and leaves the others:
+
+    base  k 10 a b     log  k 20 A -     log  k 15 - B      ->  k 20 A B     ordered by the number, as Hudi's reader
+
+Keys that such blocks touch are settled here, row by row, so that the merge sees whole rows alone. Our own partial
+updates are another rule (`columns`), and never come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.contributions import ORDER, conform, raw, scan
+from crdt_mor.merge.rule import MergeRule
+
+Row = Mapping[str, Any]
+
+
+def settle_patches(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
+    """The slice with whole rows in place of partial ones; the slice itself where there are none."""
+    if rule.kind == "columns" or not any(isinstance(b, DataBlock) and b.given is not None for b in files.blocks):
+        return files
+    decoded = [_decoded(block, rule, columns) for block in files.blocks]
+    patched = [rows[RECORD_KEY] for rows, block in zip(decoded, files.blocks, strict=True) if _is_partial(block)]
+    keys = pl.concat(patched).unique(maintain_order=True)
+    found = {key: _Key(rule.ordering) for key in keys}
+    rest: list[DataBlock | DeleteBlock] = []
+    for block, rows in zip(files.blocks, decoded, strict=True):
+        mine = rows[RECORD_KEY].is_in(keys.implode())
+        for row in rows.filter(mine).iter_rows(named=True):
+            if isinstance(block, DeleteBlock):
+                found[row[RECORD_KEY]].delete(row.get(ORDER))
+            else:
+                found[row[RECORD_KEY]].write(row, whole=block.given is None)
+        if not mine.any():
+            rest.append(block)
+        elif not mine.all():
+            others = rows.filter(~mine)
+            rest.append(replace(block, keys=others) if isinstance(block, DeleteBlock) else replace(block, rows=others))
+    below = _base_rows(files.base, columns, keys)
+    settled = [stands for key in keys if (stands := found[key].settled(below.get(key), key)) is not None]
+    at = max([*(b.instant for b in files.blocks), *(str(row[COMMIT_TIME]) for row in below.values())])
+    after = (
+        DeleteBlock(at, keys.alias(RECORD_KEY).to_frame()),
+        DataBlock(at, pl.DataFrame(settled, schema=columns.schema, orient="row")),
+    )
+    return Slice(files.base, files.base_latest, (*rest, *after))
+
+
+def _is_partial(block: DataBlock | DeleteBlock) -> bool:
+    return isinstance(block, DataBlock) and block.given is not None
+
+
+def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) -> pl.DataFrame:
+    """The rows of a block in the table's types: all columns, or those that a partial block has."""
+    if isinstance(block, DeleteBlock):
+        ordered = ORDER in block.keys.columns and rule.ordering is not None
+        kind = columns.stored[rule.ordering] if rule.ordering else None
+        return block.keys.with_columns(pl.col(ORDER).cast(kind)) if ordered and kind is not None else block.keys
+    every = columns.select_all()
+    need = every if block.given is None else [c for c in every if c in block.given or c not in columns.stored]
+    if rule.ordering is not None and rule.ordering not in need:
+        raise UnsupportedFeatureError(
+            "Hudi wrote a partial update without the table's ordering column, so that nobody can say which row it is "
+            f"newer than: run a compaction with Hudi. column={rule.ordering} instant={block.instant}"
+        )
+    if isinstance(block.rows, pl.DataFrame):
+        return conform(block.rows, columns, need)
+    return scan([raw(block.rows)], columns).select(need).collect()
+
+
+def _base_rows(base: str | bytes | None, columns: Columns, keys: pl.Series) -> dict[str, Row]:
+    if base is None:
+        return {}
+    hit = scan(base, columns).filter(pl.col(RECORD_KEY).is_in(keys.implode())).select(columns.select_all()).collect()
+    return {row[RECORD_KEY]: row for row in hit.iter_rows(named=True)}
+
+
+@dataclass
+class _Key:
+    """What the logs say of one key so far. `grave`: the ordering value of the greatest tombstone."""
+
+    ordering: str | None
+    values: dict[str, Any] = field(default_factory=dict)
+    whole: bool = False
+    cleared: bool = False
+    grave: Any = None
+
+    def write(self, row: Row, *, whole: bool) -> None:
+        if not self.values and self.grave is not None and not _reaches(self._order(row), self.grave):
+            return
+        if not self.values or self._wins(row, self.values):
+            self.values = dict(row) if whole else {**self.values, **row}
+        elif not self.whole:
+            self.values = {**row, **self.values}
+        self.whole = self.whole or whole
+
+    def delete(self, order: Any) -> None:
+        if order is None:
+            self.values, self.whole, self.cleared, self.grave = {}, False, True, None
+        elif not self.values or _reaches(order, self._order(self.values)):
+            grave = order if self.grave is None else max(order, self.grave)
+            self.values, self.whole, self.grave = {}, False, grave
+
+    def settled(self, base: Row | None, key: str) -> Row | None:
+        """The row that stands; None if there is none."""
+        gone = self.cleared or (self.grave is not None and base is not None and _reaches(self.grave, self._order(base)))
+        below = None if gone else base
+        if not self.values or (below is not None and not self._wins(self.values, below)):
+            return below
+        if self.whole:
+            return self.values
+        if below is None:
+            raise UnsupportedFeatureError(
+                "Hudi wrote a partial update of a row that was deleted or never there, so that its other columns are "
+                f"lost: delete the row, or write it whole, with Hudi. key={key}"
+            )
+        return {**below, **self.values}
+
+    def _wins(self, row: Row, other: Row) -> bool:
+        return self.ordering is None or _reaches(self._order(row), self._order(other))
+
+    def _order(self, row: Row) -> Any:
+        return row[self.ordering] if self.ordering else None
+
+
+def _reaches(order: Any, other: Any) -> bool:
+    """Whether a version with the ordering value `order` beats an earlier one with `other`; null is below all."""
+    return other is None or (order is not None and bool(order >= other))

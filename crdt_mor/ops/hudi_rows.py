@@ -1,0 +1,55 @@
+"""What rows in log blocks of Hudi's say otherwise than ours.
+
+A row is a delete by what stands in one of its columns:
+
+    _hoodie_is_deleted              true
+    a column that the table names   the marker that it names
+
+Hudi's Spark writers make delete records of them, other writers leave them as rows of a log block. Only there do they
+delete: what a bulk insert wrote to a base file stays a row, for Hudi's readers as for us.
+
+And a partial update leaves out the user's key column, which the record key then stands for.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import polars as pl
+
+from crdt_mor.merge.blocks import DataBlock, DeleteBlock
+from crdt_mor.model.config import TableConfig
+
+_KEY = "_hoodie_record_key"
+
+
+def with_key(block: DataBlock, config: TableConfig) -> DataBlock:
+    """The block with the key column that a partial update of Hudi's leaves out, as text."""
+    fields = config.key.fields
+    if block.given is None or len(fields) > 1 or config.key.composite or fields[0] in (_KEY, *block.given):
+        return block
+    rows = _frame(block).with_columns(pl.col(_KEY).alias(fields[0]))
+    return replace(block, rows=rows, given=(fields[0], *block.given))
+
+
+def split_deletes(block: DataBlock, schema: str, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+    """The block's deletes and its other rows; the block itself where no row is marked. `schema`: its Avro schema."""
+    markers = {name: marker for name, marker in config.delete_markers.items() if f'"{name}"' in schema}
+    if not markers:
+        return [block]
+    marked = pl.any_horizontal(
+        (pl.col(name).cast(pl.String) == marker).fill_null(False) for name, marker in markers.items()
+    )
+    rows = _frame(block)
+    deleted = rows.filter(marked)
+    if not deleted.height:
+        return [block]
+    ordering = config.merge.ordering
+    keys = deleted.select(_KEY, *([pl.col(ordering).alias("ordering")] if ordering in deleted.columns else []))
+    kept = rows.filter(~marked)
+    return [DeleteBlock(block.instant, keys), *([replace(block, rows=kept)] if kept.height else [])]
+
+
+def _frame(block: DataBlock) -> pl.DataFrame:
+    return block.rows if isinstance(block.rows, pl.DataFrame) else pl.read_parquet(io.BytesIO(block.rows))

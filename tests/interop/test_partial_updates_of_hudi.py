@@ -1,0 +1,177 @@
+"""Blocks of Hudi's MERGE INTO, which give some columns of a row and not its key, among whole rows and deletes.
+
+The rows that are expected here are the ones that Hudi's own reader gives.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.format.base import write_parquet
+from crdt_mor.merge import kernel
+from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.schema import META_COLUMNS
+from crdt_mor.ops.hudi_rows import with_key
+from tests.interop.hudi_archive import completed, make_hudis
+from tests.interop.readers import ours
+from tests.interop.shapes import Maker, keys, rows
+
+STORED = pa.schema([("id", pa.string()), ("n", pa.int64()), ("a", pa.string()), ("b", pa.string())])
+COLUMNS = Columns.of(STORED, "id")
+BY_TIME, BY_N = MergeRule(), MergeRule("ordering", "n")
+
+Values = dict[str, object]
+
+
+def frame(instant: str, values: Sequence[Values], names: Sequence[str]) -> pl.DataFrame:
+    meta = {"_hoodie_commit_time": instant, "_hoodie_partition_path": ""}
+    found = [{**meta, **row, "_hoodie_record_key": row["id"]} for row in values]
+    kinds = {name: COLUMNS.schema[name] for name in (*META_COLUMNS, *names)}
+    return pl.DataFrame(found, schema=kinds)
+
+
+def full(instant: str, *values: Values) -> DataBlock:
+    return DataBlock(instant, frame(instant, values, STORED.names))
+
+
+def part(instant: str, *values: Values) -> DataBlock:
+    """A block without the key's own column, as Hudi writes it."""
+    names = [name for name in STORED.names if name in values[0] and name != "id"]
+    return DataBlock(instant, frame(instant, values, names), tuple(names))
+
+
+def delete(instant: str, key: str, n: int | None = None) -> DeleteBlock:
+    ordering = {} if n is None else {"ordering": [n]}
+    return DeleteBlock(instant, pl.DataFrame({"_hoodie_record_key": [key], **ordering}))
+
+
+def base(*values: Values) -> bytes:
+    return write_parquet(to_arrow(frame("1", values, STORED.names)), metadata={})
+
+
+def row(key: str, n: int, a: str | None, b: str | None) -> Values:
+    return {"id": key, "n": n, "a": a, "b": b}
+
+
+def merged(files: Slice, rule: MergeRule, predicate: pl.Expr | None = None) -> list[tuple[object, ...]]:
+    names = [*STORED.names, "_hoodie_commit_time"]
+    found = pl.concat(kernel.merge(files, rule, COLUMNS, select=names, predicate=predicate)).sort("id")
+    if predicate is None:
+        assert kernel.count(files, rule, COLUMNS) == found.height
+    return found.rows()
+
+
+BASE = base(row("x", 10, "a", "b"), row("y", 10, "c", "d"))
+UNTOUCHED = ("y", 10, "c", "d", "1")
+
+
+@pytest.mark.parametrize(
+    ("rule", "blocks", "expected"),
+    [
+        (BY_TIME, [part("2", {"id": "x", "a": "A"})], ("x", 10, "A", "b", "2")),
+        (BY_TIME, [part("2", {"id": "x", "a": None})], ("x", 10, None, "b", "2")),
+        (BY_TIME, [part("2", {"id": "x", "a": "A"}), part("3", {"id": "x", "b": "B"})], ("x", 10, "A", "B", "3")),
+        (BY_TIME, [part("2", {"id": "x", "a": "A"}), full("3", row("x", 1, "q", None))], ("x", 1, "q", None, "3")),
+        (BY_TIME, [full("2", row("x", 1, "q", None)), part("3", {"id": "x", "b": "B"})], ("x", 1, "q", "B", "3")),
+        (BY_TIME, [part("2", {"id": "x", "a": "A"}), delete("3", "x")], None),
+        (BY_TIME, [delete("2", "x"), full("3", row("x", 1, "q", "r")), part("4", {"id": "x", "b": "B"})],
+         ("x", 1, "q", "B", "4")),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"})], ("x", 20, "A", "b", "2")),
+        (BY_N, [part("2", {"id": "x", "n": 5, "a": "A"})], ("x", 10, "a", "b", "1")),
+        (BY_N, [part("2", {"id": "x", "n": 10, "a": "A"})], ("x", 10, "A", "b", "2")),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"}), part("3", {"id": "x", "n": 15, "b": "B"})],
+         ("x", 20, "A", "B", "2")),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"}), part("3", {"id": "x", "n": 15, "a": "B"})],
+         ("x", 20, "A", "b", "2")),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"}), full("3", row("x", 15, "q", "r"))],
+         ("x", 20, "A", "r", "2")),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"}), delete("3", "x", 15)], ("x", 20, "A", "b", "2")),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"}), delete("3", "x", 20)], None),
+        (BY_N, [part("2", {"id": "x", "n": 20, "a": "A"}), delete("3", "x")], None),
+        (BY_N, [delete("2", "x", 30), part("3", {"id": "x", "n": 20, "a": "A"})], None),
+        (BY_N, [delete("2", "x", 5), part("3", {"id": "x", "n": 20, "a": "A"})], ("x", 20, "A", "b", "3")),
+    ],
+)  # fmt: skip
+def test_some_columns_of_a_row(
+    rule: MergeRule, blocks: list[DataBlock | DeleteBlock], expected: tuple[object, ...] | None
+) -> None:
+    files = Slice(BASE, None, tuple(blocks))
+    wanted = [found for found in (expected, UNTOUCHED) if found is not None]
+    assert merged(files, rule) == wanted
+    for name in ("A", "a"):
+        assert merged(files, rule, pl.col("a") == name) == [found for found in wanted if found[2] == name]
+
+
+@pytest.mark.parametrize("rule", [BY_TIME, BY_N])
+def test_other_keys_of_the_same_blocks_are_as_ever(rule: MergeRule) -> None:
+    blocks = (
+        full("2", row("y", 11, "C", "D"), row("x", 11, "q", "r"), row("z", 1, "new", None)),
+        part("3", {"id": "x", "n": 12, "a": "A"}),
+        delete("4", "y"),
+    )
+    assert merged(Slice(BASE, None, blocks), rule) == [("x", 12, "A", "r", "3"), ("z", 1, "new", None, "2")]
+    assert merged(Slice(None, None, blocks), rule) == [("x", 12, "A", "r", "3"), ("z", 1, "new", None, "2")]
+
+
+@pytest.mark.parametrize("below", [None, BASE])
+def test_columns_of_a_row_that_is_not_there_are_refused(below: bytes | None) -> None:
+    blocks: list[DataBlock | DeleteBlock] = [delete("2", "x"), part("3", {"id": "x", "a": "A"})]
+    with pytest.raises(UnsupportedFeatureError, match="key=x"):
+        merged(Slice(below, None, tuple(blocks)), BY_TIME)
+
+
+def test_an_ordered_table_needs_the_ordering_value() -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"column=n instant=2"):
+        merged(Slice(BASE, None, (part("2", {"id": "x", "a": "A"}),)), BY_N)
+
+
+def test_a_compaction_of_ours_makes_whole_rows_of_them() -> None:
+    files = Slice(BASE, None, (part("2", {"id": "x", "n": 20, "a": "A"}), delete("3", "y")))
+    by_time, _ = kernel.compact_all(files, BY_TIME, COLUMNS, None)
+    by_n, carried = kernel.compact_stable(files, BY_N, COLUMNS, [])
+    assert (
+        by_time.select("id", "n", "a", "b").rows() == by_n.select("id", "n", "a", "b").rows() == [("x", 20, "A", "b")]
+    )
+    assert carried == []
+
+
+def test_partial_updates_that_a_pending_write_may_come_between_are_not_compacted() -> None:
+    files = Slice(BASE, None, (part("4", {"id": "x", "n": 20, "a": "A"}),))
+    with pytest.raises(UnsupportedFeatureError, match="nothing is pending"):
+        kernel.compact_stable(files, BY_N, COLUMNS, ["3"])
+
+
+def test_a_block_in_a_file_of_hudis(make: Maker) -> None:
+    """From the file on: the block says of itself that it is partial."""
+    table = make.create(merge="partial_update/1")
+    table.append(rows(range(3), 1))
+    table.upsert(pa.table({"id": keys(1), "v": ["other"]}))
+    expected = ours(table)
+    make_hudis(make.root, {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.record.merge.strategy.id": ""})
+    assert ours(type(table).open(make.root)) == expected
+    assert json.dumps(expected["", "k1"]["v"]) == '"other"'
+    assert len(completed(make.root)) == 2
+
+
+def test_the_key_column_that_a_block_of_hudis_leaves_out_is_the_record_key() -> None:
+    config = TableConfig("t", KeySpec(("id",)), buckets=1)
+    block = part("2", {"id": "7", "a": "A"})
+    keyed = with_key(block, config)
+    assert keyed.given == ("id", "a")
+    assert isinstance(keyed.rows, pl.DataFrame)
+    assert keyed.rows["id"].to_list() == ["7"]
+    as_file = DataBlock("2", write_parquet(to_arrow(frame("2", [{"id": "7", "a": "A"}], ["a"])), metadata={}), ("a",))
+    assert with_key(as_file, config).rows["id"].to_list() == ["7"]
+    composite = TableConfig("t", KeySpec(("id", "n")), buckets=1)
+    for untouched, settings in ((block, composite), (keyed, config), (full("2", row("x", 1, "a", "b")), config)):
+        assert with_key(untouched, settings) is untouched
