@@ -38,10 +38,11 @@ lint: setup      ## ruff
 types: setup     ## mypy, strict
 	$(BIN)/mypy
 
-bench: setup     ## Every script in benches, full size
-	@set -e; for script in benches/[a-z]*.py; do [ -e "$$script" ] || continue; echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
+bench: setup     ## Every script in benches and the suite, full size
+	@set -e; for script in benches/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
+	@echo "== benches.suite"; $(BIN)/python -m benches.suite $(ARGS)
 
-bench-small: setup  ## Every script in benches with --small: that they run, not how fast
+bench-small: setup  ## The same with --small: that they run, not how fast
 	@$(MAKE) --no-print-directory bench ARGS=--small
 
 format: setup    ## Let ruff fix what it can

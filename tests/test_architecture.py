@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
-ENGINE = BELOW_OPS | {"ops", "scan", "inspect", "maintenance", "laws", "table"}
+ENGINE = BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "laws", "table"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -23,13 +23,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
     "ops": BELOW_OPS,  # only here the three meet
     "scan": BELOW_OPS | {"ops"},
+    "changes": BELOW_OPS | {"ops"},
     "inspect": BELOW_OPS | {"ops"},
     "maintenance": BELOW_OPS | {"ops"},
-    "table": BELOW_OPS | {"ops", "scan", "inspect", "maintenance", "laws"},
+    "table": BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "laws"},
     "testing": {"errors", "model", "merge"},
     "laws": {"errors", "merge", "testing"},  # the law check, with hypothesis where it is asked for
     "crdt_mor": ENGINE,  # the front door
-    "cli": ENGINE | {"crdt_mor"},
+    "cli": ENGINE | {"crdt_mor", "readers"},
     "payloads": {"crdt_mor", "merge"},
     "readers": {"crdt_mor"},  # if a reader needs more, the public API lacks something
 }
@@ -42,6 +43,7 @@ LIBRARIES: dict[str, set[str]] = {
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
     "store": set(),
     "ops": {"numpy", "polars", "pyarrow"},
+    "changes": {"pandas", "polars", "pyarrow"},
     "scan": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "inspect": {"pyarrow"},
     "maintenance": set(),

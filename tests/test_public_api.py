@@ -13,11 +13,11 @@ import payloads
 from crdt_mor import errors
 
 PUBLIC = [
-    "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError", "Dot", "FormatError",
-    "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate", "Payload", "PayloadError", "RecordPayload",
-    "Scan", "SchemaMismatchError", "SnapshotExpiredError", "StorageUnavailableError", "Table", "TableExistsError",
-    "TableNotFoundError", "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError",
-    "UnsupportedVersionError", "WriterExpiredError", "check_laws",
+    "Changes", "CheckpointExpiredError", "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError",
+    "Dot", "FormatError", "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate", "Payload",
+    "PayloadError", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError", "StorageUnavailableError",
+    "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction", "UnknownPayloadError",
+    "UnsupportedFeatureError", "UnsupportedVersionError", "WriterExpiredError", "check_laws",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -28,7 +28,9 @@ SIGNATURES = {
     "Table.upsert": "self data * schema_mode token",
     "Table.delete": "self data * keys filter plain token",
     "Table.transaction": "self * token",
-    "Table.scan": "self * columns filter as_of meta",
+    "Table.scan": "self * columns filter as_of consistency meta",
+    "Table.changes": "self since * columns images raw consistency",
+    "Table.diff": "self before after * columns",
     "Table.refresh": "self",
     "check_laws": "payload * deep examples",
     "Transaction.append": "self data * schema_mode",
@@ -40,11 +42,17 @@ SIGNATURES = {
     "Scan.to_polars": "self",
     "Scan.to_pandas": "self",
     "Scan.to_reader": "self",
+    "Changes.to_arrow": "self",
+    "Changes.to_polars": "self",
+    "Changes.to_pandas": "self",
+    "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "append config create delete inspect maintenance open refresh scan schema transaction upsert version",
+    "Table": "append changes config create delete diff inspect maintenance open refresh scan schema transaction upsert "
+    "version",
     "Transaction": "append delete scan upsert",
-    "Scan": "as_of count schema to_arrow to_pandas to_polars to_reader version",
+    "Changes": "checkpoint commits schema to_arrow to_pandas to_polars to_reader",
+    "Scan": "as_of checkpoint count schema to_arrow to_pandas to_polars to_reader version",
 }
 FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.interop import other_readers
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 
 Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
 Form = Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")]
@@ -28,9 +23,6 @@ AsOf = Annotated[
     typer.Option(metavar="T", help="A completion time (17 digits), a version, or like 2025-11-20T09:30:00Z."),
 ]
 LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
-
-TABLE_ROWS = 20
-
 
 class Verb(StrEnum):
     """What `write` does with the rows."""
@@ -45,15 +37,6 @@ class SchemaMode(StrEnum):
 
     strict = "strict"
     merge = "merge"
-
-
-class Format(StrEnum):
-    """How `cat` prints rows."""
-
-    table = "table"
-    jsonl = "jsonl"
-    csv = "csv"
-    parquet = "parquet"
 
 
 def create(
@@ -151,20 +134,14 @@ def cat(
     output: Form = Output.text,
 ) -> None:
     """Print rows of a snapshot, in no particular order; --output json is --format jsonl."""
-    form = Format.jsonl if output is Output.json else format
-    if form is Format.parquet and sys.stdout.isatty():
-        raise typer.BadParameter(
-            "Parquet is bytes: send it to a file with >, or read it as a table", param_hint="--format"
-        )
+    form = chosen(format, output)
     table = mor.Table.open(uri)
     scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.moment(as_of), meta=meta)
     if explain:
         said = scan.explain()
         render.document(asdict(said)) if output is Output.json else typer.echo(str(said))
-    elif form is Format.table:
-        _print_rows(scan, TABLE_ROWS if limit is None else limit)
-    else:
-        _send_rows(scan, limit, form)
+        return
+    send(scan, limit, form)
 
 
 def show(uri: Uri, output: Form = Output.text) -> None:
@@ -187,6 +164,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
         "pending_writes": states.count("pending"),
+        "stable_before": table.scan(consistency="stable").as_of if "pending" in states else None,
         "open_plans": states.count("planned"),
         "base_files": kinds.count("base"),
         "log_files": logs,
@@ -202,6 +180,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "key": ", ".join(config.key.fields),
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "rows": f"{pairs['rows']:,}",
+        "stable_before": _held_back(pairs["stable_before"]),
         "columns": columns,
         "bytes": render.size(int(str(pairs["bytes"]))),
     }
@@ -264,46 +243,10 @@ def compact(
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _first(scan: mor.Scan, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Batches until `limit` rows; file slices after that are not opened."""
-    left = limit
-    with closing(scan.to_reader()) as reader:
-        for batch in reader:
-            rows = batch if left is None else batch.slice(0, left)
-            yield rows
-            if left is not None:
-                left -= rows.num_rows
-                if left == 0:
-                    return
-
-
-def _print_rows(scan: mor.Scan, limit: int) -> None:
-    rows = pa.Table.from_batches(_first(scan, limit + 1), scan.schema)
-    more = rows.num_rows > limit
-    rows = rows.slice(0, limit)
-    numbers = [
-        field.name for field in scan.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    ]
-    render.table(rows.column_names, zip(*(column.to_pylist() for column in rows.columns), strict=True), numbers)
-    if more:
-        render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
-
-
-def _send_rows(scan: mor.Scan, limit: int | None, format: Format) -> None:
-    if format is Format.jsonl:
-        for batch in _first(scan, limit):
-            render.lines(batch.to_pylist())
-        return
-    out = pa.PythonFile(sys.stdout.buffer, mode="w")
-    writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter
-    if format is Format.csv:
-        writer = pa.csv.CSVWriter(out, scan.schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
-    else:
-        writer = pa.parquet.ParquetWriter(out, scan.schema)
-    with writer:
-        for batch in _first(scan, limit):
-            writer.write_batch(batch)
-    sys.stdout.buffer.flush()
+def _held_back(stable_before: object) -> str:
+    if stable_before is None:
+        return "- (all of it is stable)"
+    return f"{stable_before}, held back by the write that began then"
 
 
 def _print_frame(frame: pl.DataFrame, output: Output) -> None:

@@ -20,6 +20,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import commands, render
+from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.laws import laws
 
@@ -67,6 +68,8 @@ for _command in (
     commands.create,
     commands.write,
     commands.cat,
+    changes,
+    diff,
     commands.show,
     commands.timeline,
     commands.files,

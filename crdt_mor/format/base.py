@@ -34,7 +34,7 @@ _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_pat
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
 _NOT_ASKED_FOR: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
 """No reader skips rows by these, so their statistics are not worth the time."""
-_SAMPLE_ROWS: Final = 512
+SAMPLE_ROWS: Final = 512
 _REPEATS_MIN: Final = 4
 """A sampled value must occur this often on average for a dictionary to pay."""
 
@@ -163,7 +163,7 @@ _FLAT: Final = frozenset(
 def repeating_columns(table: pa.Table) -> tuple[str, ...]:
     """The columns worth a dictionary, judged by a sample taken evenly over the table."""
     rows = table.num_rows
-    step = max(1, rows // _SAMPLE_ROWS)
+    step = max(1, rows // SAMPLE_ROWS)
     sample = pa.array(np.arange(0, rows, step))
     names = []
     for item, column in zip(table.schema, table.columns, strict=True):

@@ -18,6 +18,10 @@ import polars as pl
 from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.merge.contributions import KEY, scan
 
+IN_SCAN_KEYS_MAX = 200_000
+"""The scan makes a hash table of the keys to drop for every row group: 280 ms against 250 for 400,000 of a million rows
+in eight row groups, 455 against 290 for 800,000."""
+
 PLACE, NUMBER = "place", "number"
 _HASH = "hash"
 
@@ -39,6 +43,8 @@ class Scanned:
     def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         """All rows for which the predicate holds, but those of the keys in `drop`."""
         base = scan(self.source, self.columns)
+        if self.predicate is None and len(drop) > IN_SCAN_KEYS_MAX:
+            return self.decode(drop, select).others(select)
         if self.predicate is None:
             rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
             return rest.select(select).collect()

@@ -76,7 +76,8 @@ def _fold(files: Slice, rule: MergeRule, columns: Columns, *, timed: bool) -> tu
     files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
     found = resolve(files, rule, columns, RECORD_KEY, every, timed=timed)
     rest = found.untouched(every)
-    rows = [found.live_rows().select(every), *([rest] if rest is not None else [])]
+    # The base first: it is sorted already, of which the sort takes advantage.
+    rows = [*([rest] if rest is not None else []), found.live_rows().select(every)]
     return _sorted(pl.concat(rows)), found.dead
 
 

@@ -53,17 +53,17 @@ def to_arrow(frame: pl.DataFrame) -> pa.Table:
 
     One chunk per frame; a chunk of more than 2 GiB of text is cut.
     """
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # views, so that text is copied once
     target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
     return table if table.schema == target else table.cast(target)
 
 
 @lru_cache(maxsize=1024)
 def _small(arrow: pa.DataType) -> pa.DataType:
-    """The same type with 32-bit offsets."""
-    if pa.types.is_large_string(arrow):
+    """The same type with 32-bit offsets and without views."""
+    if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
         return pa.string()
-    if pa.types.is_large_binary(arrow):
+    if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):
         return pa.binary()
     if pa.types.is_large_list(arrow):
         return pa.list_(arrow.value_field.with_type(_small(arrow.value_type)))

@@ -159,10 +159,13 @@ def resolve(
     base: Base | None = None if files.base is None else Scanned(files.base, columns, key, predicate)
     compete = late or (ordered and files.base_latest != NO_SAY)
     if isinstance(base, Scanned) and found.lines.height and compete:
-        if ordered and predicate is None:
-            assert rule.ordering is not None
-            base = base.decode(drop, distinct(need, [rule.ordering], [COMMIT_TIME] if late else []))
-        lost = _base_wins(base, rule, found, best, late)
+        if predicate is None:  # one decode, where the scan would be asked twice
+            asked = [rule.ordering] if rule.ordering else []
+            base = base.decode(drop, distinct(need, asked, [COMMIT_TIME] if late else []))
+        challenged = best
+        if not ordered and files.base_latest is not None:
+            challenged = best.filter(pl.col(TIME) <= files.base_latest)  # what is newer than all of the base has won
+        lost = _base_wins(base, rule, found, challenged, late)
         best = best.join(lost.to_frame(KEY), on=KEY, how="anti", maintain_order="left")
         spared = _spared(base, found, best) if late and ordered else lost.clear()
         drop = drop.to_frame(KEY).join(pl.concat([lost, spared]).to_frame(KEY), on=KEY, how="anti")[KEY]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 
@@ -47,6 +48,7 @@ class Unit:
     """
 
     partition: str
+    file_id: str | None
     before: tuple[FileSlice, ...]
     after: tuple[FileSlice, ...]
     logs: tuple[DataFile, ...] | None
@@ -54,25 +56,26 @@ class Unit:
 
 @dataclass(frozen=True)
 class Window:
-    """What happened between two cuts: `commits` are those that one of them shows and the other does not."""
+    """What happened between two cuts: `between` are the completions that one of them shows and the other does not."""
 
     session: Session
     value: Timeline
     start: Cut
     end: Cut
-    commits: tuple[Completion, ...]
+    between: tuple[Completion, ...]
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
-        """The window between two cuts of `value`, in the order of the cuts."""
+        """The window between two cuts of `value`."""
         first = min(start.time, end.time)
-        found = [
-            c
-            for c in session.completions(value, lambda segment: segment.last > first)
-            if start.shows(c) != end.shows(c) and c.operation not in _REORGANISE and (c.files or c.replaced)
-        ]
-        found.sort(key=lambda c: c.completed if end.by == "completed" else c.requested)
-        return cls(session, value, start, end, tuple(found))
+        found = session.completions(value, lambda segment: segment.last > first)
+        return cls(session, value, start, end, tuple(c for c in found if start.shows(c) != end.shows(c)))
+
+    @cached_property
+    def commits(self) -> list[Completion]:
+        """Those that wrote something, in the order of the cuts."""
+        found = [c for c in self.between if c.operation not in _REORGANISE and (c.files or c.replaced)]
+        return sorted(found, key=lambda c: c.completed if self.end.by == "completed" else c.requested)
 
     # --- the ways to see it -----------------------------------------------------------------------------------------
 
@@ -97,21 +100,39 @@ class Window:
         for frames in in_threads(changed, self._units()):
             yield from frames
 
-    def difference(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows in which the two ends differ, as images."""
+    def difference(
+        self, select: Sequence[str], known: dict[FileGroup, pl.DataFrame] | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """The rows in which the two ends differ, as images.
+
+        known: by file group, the rows at the start of all keys that will be asked for; moved on to the end.
+        """
 
         def compared(unit: Unit) -> list[pl.DataFrame]:
             keys = self._keys(unit)
-            return _images(self._before(unit, keys, select), self._after(unit, keys, select), self._key, select)
+            after = self._latest(unit, keys, select)
+            group = (unit.partition, unit.file_id or "")
+            if keys is None or known is None or group not in known:
+                return _images(self._before(unit, keys, select), after, self._key, select)
+            touched = known[group][self._key].is_in(keys.implode())
+            before, others = known[group].filter(touched), known[group].filter(~touched)
+            known[group] = pl.concat([others, after])
+            return _images(before, after, self._key, select)
 
         for frames in in_threads(compared, self._units()):
             yield from frames
 
     def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The same commit by commit: what each of them changed when it became visible."""
+        known = {
+            (unit.partition, unit.file_id): self._before(unit, self._keys(unit), select)
+            for unit in self._units()
+            if unit.logs is not None and unit.file_id is not None
+        }
         for commit, window in self._steps():
-            for frame in window.difference(select):
-                yield _committed(frame, commit)
+            frames = [frame for frame in window.difference(select, known) if frame.height]
+            if frames:
+                yield _committed(pl.concat(frames), commit)
 
     def raw(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows and deletes of each commit as it wrote them."""
@@ -147,7 +168,8 @@ class Window:
         before = self.start
         for commit in self.commits:
             after = Cut.after(commit, self.end.by)
-            yield commit, replace(self, start=before, end=after, commits=(commit,))
+            between = tuple(c for c in self.between if before.shows(c) != after.shows(c))
+            yield commit, replace(self, start=before, end=after, between=between)
             before = after
 
     # --- where it happened ------------------------------------------------------------------------------------------
@@ -155,19 +177,21 @@ class Window:
     def _units(self) -> list[Unit]:
         """The file groups that the commits touched, and their slices at both cuts."""
         before, after = self._slices(self.start), self._slices(self.end)
-        replaced = {partition for c in self.commits for partition, _ in c.replaced}
         files: dict[FileGroup, list[DataFile]] = {}
         for commit in self.commits:
             for file in commit.files:
                 files.setdefault(file.group, []).append(file)
+        # A clustering changes no row, but the keys of its partition are in other groups afterwards.
+        wrote = {partition for partition, _ in files} | {p for c in self.commits for p, _ in c.replaced}
+        replaced = wrote & {partition for c in self.between for partition, _ in c.replaced}
         units = [
-            Unit(partition, _of(before, partition), _of(after, partition), None)
+            Unit(partition, None, _of(before, partition), _of(after, partition), None)
             for partition in sorted(replaced)
         ]
         for group, found in sorted(files.items()):
             if group[0] not in replaced:
                 logs = None if any(file.is_base for file in found) else tuple(found)
-                units.append(Unit(group[0], _of(before, *group), _of(after, *group), logs))
+                units.append(Unit(*group, _of(before, *group), _of(after, *group), logs))
         return units
 
     def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
@@ -204,7 +228,7 @@ class Window:
 
     def _latest(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
         """As `_after`. Where the latest commit wins, all that was requested before the window's commits has lost."""
-        if unit.logs is None or self._how.rule.kind != "latest":
+        if unit.logs is None or self._how.rule.kind != "latest" or self.end.time < self.start.time:
             return self._after(unit, keys, select)
         since = min(log.name.instant for log in unit.logs)
         return self._state(tuple(_trimmed(found, since) for found in unit.after), keys, select, since)
@@ -250,9 +274,8 @@ def _of(slices: Mapping[FileGroup, FileSlice], partition: str, file_id: str | No
 
 
 def _trimmed(found: FileSlice, since: Instant) -> FileSlice:
-    """A slice without the logs requested before `since`; what a compaction carried stays."""
-    fresh = found.fresh_logs
-    return replace(found, logs=tuple(log for log in found.logs if log not in fresh or log.name.instant >= since))
+    """A slice without the logs requested before `since`."""
+    return replace(found, logs=tuple(log for log in found.logs if log.name.instant >= since))
 
 
 @contextmanager

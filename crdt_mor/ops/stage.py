@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import repeating_columns, write_parquet
+from crdt_mor.format.base import SAMPLE_ROWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
@@ -85,53 +84,63 @@ def avro_with_meta(schema: TableSchema, table: str) -> str:
     return schema.avro_with_meta(table)
 
 
-def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.DataFrame]]:
-    """The rows of each file group, sorted by key."""
-    frame = _sorted_by_group(frame)
-    for group, start, end in _runs(frame):
-        yield group, frame.slice(start, end - start)
+def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
+    """Which rows each file group has, by position."""
+    if not frame.height:
+        return
+    partitions, code = _partitions(frame[PARTITION])
+    buckets = frame[BUCKET].to_numpy()
+    count = int(buckets.max()) + 1
+    code = code * count + buckets
+    small = code.astype(np.uint16) if len(partitions) * count <= 1 << 16 else code  # of 16 bits numpy sorts by radix
+    order = np.argsort(small, kind="stable")
+    breaks = np.flatnonzero(np.diff(code[order])) + 1
+    for rows in np.split(order, breaks):
+        number = int(code[rows[0]])
+        yield (partitions[number // count], number % count), pl.Series(rows)
 
 
-def rows_by_group(
-    rows: pl.DataFrame, instant: Instant, schema: TableSchema, *, partial: bool
-) -> Iterator[tuple[Group, Rows]]:
-    """The rows of each file group, sorted by key, with all five meta columns; converted to Arrow in one go."""
-    rows = _sorted_by_group(rows)
-    buckets = rows[BUCKET].to_numpy()
-    file_ids = pl.Series([bucket_file_id(bucket) for bucket in range(int(buckets.max(initial=0)) + 1)])
-    table = stored_table(
-        rows.select(
+def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
+    """The partition paths, and for each row the number of its own."""
+    found = paths.unique(maintain_order=True)
+    if len(found) == 1:
+        return found.to_list(), np.zeros(len(paths), dtype=np.int64)
+    numbered = found.to_frame().with_row_index("number")
+    number = paths.to_frame().join(numbered, on=paths.name, how="left", maintain_order="left")["number"]
+    return found.to_list(), number.to_numpy().astype(np.int64)
+
+
+def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+    """Some rows of a frame, sorted by key."""
+    return frame[rows.gather(frame[KEY].gather(rows).arg_sort())]
+
+
+def group_rows(
+    frame: pl.DataFrame, rows: pl.Series, group: Group, instant: Instant, first: int, schema: TableSchema
+) -> pa.Table:
+    """The rows of one file group as its log file has them: sorted by key, all five meta columns in front.
+
+    first: where the sequence numbers of the group's rows begin in the commit.
+    """
+    numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
+    return stored_table(
+        sorted_keys(frame, rows).select(
             pl.lit(instant).alias("_hoodie_commit_time"),
-            (pl.lit(f"{instant}_0_") + pl.int_range(pl.len()).cast(pl.String)).alias("_hoodie_commit_seqno"),
+            (pl.lit(f"{instant}_0_") + numbers).alias("_hoodie_commit_seqno"),
             pl.col(KEY),
             pl.col(PARTITION),
-            file_ids.gather(buckets).alias("_hoodie_file_name"),
+            pl.lit(bucket_file_id(group[1])).alias("_hoodie_file_name"),
             pl.exclude(*META_COLUMNS, BUCKET),
         ),
         schema,
     )
-    repeating = repeating_columns(table)
-    for group, start, end in _runs(rows):
-        yield group, Rows(instant, table.slice(start, end - start), partial, repeating)
 
 
-def _sorted_by_group(frame: pl.DataFrame) -> pl.DataFrame:
-    if not frame.height:
-        return frame
-    if frame[PARTITION].n_unique() > 1:
-        return frame.sort(PARTITION, BUCKET, KEY)
-    order = frame[KEY].arg_sort().to_numpy()
-    return frame[order[np.argsort(frame[BUCKET].to_numpy()[order], kind="stable")]]
-
-
-def _runs(frame: pl.DataFrame) -> Iterator[tuple[Group, int, int]]:
-    """Where the rows of each file group begin and end."""
-    if not frame.height:
-        return
-    partition, bucket = frame[PARTITION], frame[BUCKET].to_numpy()
-    breaks = (np.diff(bucket) != 0) | (np.diff(partition.rle_id().to_numpy()) != 0)
-    for start, end in pairwise([0, *(np.flatnonzero(breaks) + 1).tolist(), frame.height]):
-        yield (str(partition[start]), int(bucket[start])), start, end
+def worth_a_dictionary(frame: pl.DataFrame, schema: TableSchema) -> tuple[str, ...]:
+    """The columns of rows to be staged whose values repeat; judged once for all file groups."""
+    sample = frame.gather_every(max(1, frame.height // SAMPLE_ROWS))
+    rows = pl.int_range(sample.height, eager=True)
+    return repeating_columns(group_rows(sample, rows, ("", 0), EPOCH, 0, schema))
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:

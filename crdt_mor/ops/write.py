@@ -10,9 +10,11 @@ Whatever fails before 4 rolls the write back and leaves nothing; what dies befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from operator import itemgetter
 from typing import Literal
 
 import polars as pl
@@ -41,9 +43,11 @@ from crdt_mor.ops.stage import (
     Rows,
     by_group,
     ensure_partition,
+    group_rows,
     log_file,
-    rows_by_group,
+    sorted_keys,
     stored_array,
+    worth_a_dictionary,
 )
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
@@ -247,26 +251,40 @@ class Write:
             return []
         rule, schema = self._how.rule, self._how.schema
         combined = precombine(self._statements, rule)
-        instant, merge = self.begun.requested, self.config.merge
-        parts: dict[Group, list[Deletes | Rows]] = {}
-        for group, keys in by_group(combined.deletes):
-            # In the default table Hudi compares by requested time, so a tombstone says its own.
-            time = pa.repeat(pa.scalar(instant), keys.height) if merge.kind == "latest" else None
-            parts.setdefault(group, []).append(Deletes(instant, stored_array(keys[KEY], pa.string()), time))
-        for group, keys in by_group(combined.tombstones):
-            ordering = stored_array(keys["ordering"], self._schema.stored.field(merge.ordering).type)
-            parts.setdefault(group, []).append(Deletes(instant, stored_array(keys[KEY], pa.string()), ordering))
-        for given, found in combined.rows:
-            rows = rule.show(found)
-            partial = given is not None and not set(schema.declared.names) <= set(rows.columns)
-            for group, part in rows_by_group(rows, instant, schema, partial=partial):
-                parts.setdefault(group, []).append(part)
-        return list(in_threads(self._stage, sorted(parts.items())))
+        parts: dict[Group, list[Callable[[], Deletes | Rows]]] = {}
+        for keys, ordering in ((combined.deletes, None), (combined.tombstones, self.config.merge.ordering)):
+            for group, found in by_group(keys):
+                parts.setdefault(group, []).append(partial(self._deletes, keys, found, ordering))
+        first = 0
+        for given, states in combined.rows:
+            rows = rule.show(states)
+            some = given is not None and not set(schema.declared.names) <= set(rows.columns)
+            repeating = worth_a_dictionary(rows, schema)
+            for group, found in by_group(rows):
+                parts.setdefault(group, []).append(partial(self._rows, rows, found, group, first, some, repeating))
+                first += len(found)
+        return list(in_threads(self._stage, sorted(parts.items(), key=itemgetter(0))))
 
-    def _stage(self, item: tuple[Group, Sequence[Deletes | Rows]]) -> DataFile:
+    def _deletes(self, keys: pl.DataFrame, found: pl.Series, ordering: str | None) -> Deletes:
+        instant = self.begun.requested
+        mine = sorted_keys(keys, found)
+        texts = stored_array(mine[KEY], pa.string())
+        if ordering is not None:
+            return Deletes(instant, texts, stored_array(mine["ordering"], self._schema.stored.field(ordering).type))
+        # In the default table Hudi compares by requested time, so a tombstone says its own.
+        latest = self.config.merge.kind == "latest"
+        return Deletes(instant, texts, pa.repeat(pa.scalar(instant), len(texts)) if latest else None)
+
+    def _rows(
+        self, rows: pl.DataFrame, found: pl.Series, group: Group, first: int, some: bool, repeating: tuple[str, ...]
+    ) -> Rows:
+        instant = self.begun.requested
+        return Rows(instant, group_rows(rows, found, group, instant, first, self._how.schema), some, repeating)
+
+    def _stage(self, item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]) -> DataFile:
         (partition, bucket), parts = item
         name = LogFileName(bucket_file_id(bucket), self.begun.requested)
-        data, file = log_file(self.config, self._how.schema, partition, name, parts)
+        data, file = log_file(self.config, self._how.schema, partition, name, [part() for part in parts])
         self._require_pending()
         ensure_partition(self.session.store, partition, self.begun.requested)
         self._staged.append(file.path)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +20,7 @@ import crdt_mor as mor
 from crdt_mor.cli.inputs import read_schema
 from crdt_mor.cli.main import app
 
-COMMANDS = ("create", "write", "cat", "show", "timeline", "files", "compact", "laws", "demo")
+COMMANDS = ("create", "write", "cat", "changes", "diff", "show", "timeline", "files", "compact", "laws", "demo")
 README = Path(__file__).parent.parent.parent / "README.md"
 
 EVENTS = pl.DataFrame({"id": ["a", "b", "c"], "views": [5, 15, 25], "note": ["x", None, "[bold]"]})
@@ -312,3 +315,66 @@ def test_a_plan_is_left_for_a_later_run(table: Path) -> None:
 
 def test_compact_spares_groups_with_few_logs(table: Path) -> None:
     assert "nothing" in crdt_mor("compact", table, "--log-files-min", 5).stderr
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def changed(*arguments: object) -> list[tuple[object, ...]]:
+    """What `changes` or `diff` give as JSON: kind, id and views."""
+    found = [json.loads(line) for line in crdt_mor(*arguments, "--output", "json").stdout.splitlines()]
+    return sorted((row["_change_type"], row["id"], row["views"]) for row in found)
+
+
+def test_changes_go_on_where_a_file_says(table: Path, tmp_path: Path) -> None:
+    state = tmp_path / "events.checkpoint"
+    assert len(changed("changes", table, "--checkpoint", state)) == 3
+    assert changed("changes", table, "--checkpoint", state) == []
+    mor.Table.open(table).upsert(EVENTS.with_columns(views=pl.col("views") + 1).head(1))
+    mor.Table.open(table).delete(keys=["b"])
+    before = state.read_text()
+    want = [("delete", "b", None), ("upsert", "a", 6)]
+    assert changed("changes", table, "--checkpoint", state) == want
+    assert changed("changes", table, "--since", before.strip()) == want
+    assert "go on with --since completed:" in crdt_mor("changes", table, "--since", before.strip()).stderr
+
+
+def test_changes_show_images_raw_rows_and_columns(table: Path) -> None:
+    first = mor.Table.open(table).version
+    mor.Table.open(table).upsert(EVENTS.with_columns(views=pl.col("views") + 1).head(1))
+    images = changed("changes", table, "--since", first, "--images")
+    assert images == [("update_postimage", "a", 6), ("update_preimage", "a", 5)]
+    assert changed("changes", table, "--since", first, "--raw", "--columns", "id,views") == [("upsert", "a", 6)]
+    assert changed("diff", table, first, mor.Table.open(table).version) == images
+
+
+def test_stable_changes_stop_before_a_pending_write_and_show_says_so(table: Path) -> None:
+    with mor.Table.open(table).transaction():
+        mor.Table.open(table).upsert(EVENTS.with_columns(views=0))
+        assert [views for _, _, views in changed("changes", table, "--stable")] == [5, 15, 25]
+        assert "held back by the write that began then" in crdt_mor("show", table).stdout
+    assert [views for _, _, views in changed("changes", table, "--stable")] == [0, 0, 0]
+
+
+def test_following_needs_lines(table: Path) -> None:
+    assert "--format jsonl" in crdt_mor("changes", table, "--follow", code=2).stderr
+
+
+def test_a_checkpoint_file_and_since_contradict(table: Path, tmp_path: Path) -> None:
+    crdt_mor("changes", table, "--since", "1", "--checkpoint", tmp_path / "c", code=2)
+
+
+def test_follow_prints_what_comes_until_it_is_stopped(table: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    command = [sys.executable, "-m", "crdt_mor.cli.main", "changes", str(table), "--follow", "--format", "jsonl"]
+    with subprocess.Popen([*command, "--checkpoint", str(state), "--every", "0.05"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = [json.loads(process.stdout.readline())["id"] for _ in range(3)]
+        mor.Table.open(table).delete(keys=["b"])
+        assert json.loads(process.stdout.readline())["_change_type"] == "delete"
+        while not state.exists() or state.read_text().strip() != mor.Table.open(table).changes().checkpoint:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
+    assert sorted(first) == ["a", "b", "c"]
+    assert changed("changes", table, "--checkpoint", state) == []

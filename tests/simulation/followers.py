@@ -1,7 +1,7 @@
 """Readers of increments, who live beside a random history and each keep a copy of its table.
 
-A follower wakes now and then, takes the changes since its last checkpoint from any handle, and applies them to its copy.
-The copy must then be the plain fold of the commits up to that checkpoint: nothing skipped, nothing counted twice.
+A follower wakes now and then, takes the changes since its last checkpoint from any handle, and applies them to what it
+has. Its copy must then be the plain fold of the commits up to that checkpoint: nothing skipped, nothing counted twice.
 """
 
 from __future__ import annotations

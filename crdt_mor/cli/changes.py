@@ -1,0 +1,87 @@
+"""`changes` and `diff`: what happened to a table."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.commands import Form, Uri
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.rows import Format, chosen, send
+from readers.follow import follow as windows
+
+Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
+How = Annotated[Format, typer.Option(help="How to print them.")]
+Moment = Annotated[str, typer.Argument(metavar="T", help="A completion time, a version, or an ISO date and time.")]
+
+
+def changes(
+    uri: Uri,
+    since: Annotated[
+        str | None, typer.Option(metavar="C", help="A checkpoint, or a moment as in cat --as-of; else everything.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on from the checkpoint in FILE; note the new one there.")
+    ] = None,
+    images: Annotated[bool, typer.Option("--images", help="Commit by commit, rows before and after.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Commit by commit, rows as they were written.")] = False,
+    stable: Annotated[bool, typer.Option("--stable", help="Stop before the oldest pending write.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, as tail -f does.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="How often --follow looks.")] = 1.0,
+    columns: Columns = None,
+    format: How = Format.table,
+    output: Form = Output.text,
+) -> None:
+    """Print what commits changed: each changed key as it is now, or --images, or --raw."""
+    form = chosen(format, output)
+    if follow and form is not Format.jsonl:
+        raise typer.BadParameter("what never ends is printed line by line: say --format jsonl", param_hint="--follow")
+    if checkpoint is not None and since is not None:
+        raise typer.BadParameter("the file says where to begin: leave --since out", param_hint="--checkpoint")
+    start: Any = _start(since)
+    if checkpoint is not None and checkpoint.exists():
+        start = checkpoint.read_text().strip()
+    table = mor.Table.open(uri)
+    options: dict[str, Any] = {"columns": inputs.names(columns), "images": images, "raw": raw}
+    options["consistency"] = "stable" if stable else "latest"
+    found = windows(table, start, every=timedelta(seconds=every), **options) if follow else ()
+    for window in itertools.chain(() if follow else (table.changes(start, **options),), found):
+        send(window, None, form)
+        sys.stdout.flush()
+        if checkpoint is not None:
+            _note(checkpoint, window.checkpoint)
+        elif not follow:
+            render.note(f"go on with --since {window.checkpoint}")
+
+
+def diff(
+    uri: Uri,
+    before: Moment,
+    after: Moment,
+    columns: Columns = None,
+    format: How = Format.table,
+    output: Form = Output.text,
+) -> None:
+    """Print the rows in which two snapshots differ."""
+    a, b = inputs.moment(before), inputs.moment(after)
+    assert a is not None
+    assert b is not None
+    send(mor.Table.open(uri).diff(a, b, columns=inputs.names(columns)), None, chosen(format, output))
+
+
+def _start(text: str | None) -> Any:
+    return text if text is None or (":" in text and not text[0].isdigit()) else inputs.moment(text)
+
+
+def _note(path: Path, checkpoint: str) -> None:
+    """Whole or not at all: whoever is killed here goes on from the checkpoint before."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(checkpoint + "\n")
+    fresh.replace(path)

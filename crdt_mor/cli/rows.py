@@ -1,0 +1,87 @@
+"""Rows of a scan or of changes, printed: a table for people, lines, CSV or Parquet for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.render import Output
+
+TABLE_ROWS = 20
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+    parquet = "parquet"
+
+
+def chosen(format: Format, output: Output) -> Format:
+    """The format that is asked for: `--output json` is `--format jsonl`."""
+    form = Format.jsonl if output is Output.json else format
+    if form is Format.parquet and sys.stdout.isatty():
+        raise typer.BadParameter(
+            "Parquet is bytes: send it to a file with >, or read it as a table", param_hint="--format"
+        )
+    return form
+
+
+def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
+    """Print at most `limit` rows."""
+    if format is Format.table:
+        _print(rows, TABLE_ROWS if limit is None else limit)
+    elif format is Format.jsonl:
+        for batch in _first(rows, limit):
+            render.lines(batch.to_pylist())
+    else:
+        _write(rows, limit, format)
+
+
+def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Batches until `limit` rows; file slices after that are not opened."""
+    left = limit
+    with closing(rows.to_reader()) as reader:
+        for batch in reader:
+            part = batch if left is None else batch.slice(0, left)
+            yield part
+            if left is not None:
+                left -= part.num_rows
+                if left == 0:
+                    return
+
+
+def _print(rows: mor.Scan | mor.Changes, limit: int) -> None:
+    found = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
+    more = found.num_rows > limit
+    found = found.slice(0, limit)
+    numbers = [
+        field.name for field in rows.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+    ]
+    render.table(found.column_names, zip(*(column.to_pylist() for column in found.columns), strict=True), numbers)
+    if more:
+        render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
+
+
+def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
+    out = pa.PythonFile(sys.stdout.buffer, mode="w")
+    writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter
+    if format is Format.csv:
+        writer = pa.csv.CSVWriter(out, rows.schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
+    else:
+        writer = pa.parquet.ParquetWriter(out, rows.schema)
+    with writer:
+        for batch in _first(rows, limit):
+            writer.write_batch(batch)
+    sys.stdout.buffer.flush()

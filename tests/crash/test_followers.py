@@ -1,0 +1,70 @@
+"""Increments taken while processes write and compact: each copy is the table in the end, each commit counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from crdt_mor import Changes, Table
+from tests.crash.scene import Scene
+
+WRITERS = ["w0", "w1", "w2"]
+EXPIRY_MS = 3_000
+
+
+class Copy:
+    """A reader's copy of the table, from increments or from images."""
+
+    def __init__(self, images: bool, consistency: Literal["latest", "stable"]) -> None:
+        self.images, self.consistency = images, consistency
+        self.since: str | None = None
+        self.rows: dict[str, tuple[object, ...]] = {}
+        self.commits = self.windows = 0
+
+    def go_on(self, table: Table) -> None:
+        changes = table.changes(self.since, images=self.images, consistency=self.consistency)
+        self.apply(changes)
+        self.since = changes.checkpoint
+        self.commits += changes.commits
+        self.windows += changes.commits > 0
+
+    def apply(self, changes: Changes) -> None:
+        for row in changes.to_arrow().to_pylist():
+            key, values, kind = row["key"], (row["batch"], row["n"]), row["_change_type"]
+            if kind in ("delete", "update_preimage"):
+                gone = self.rows.pop(key)
+                assert not self.images or gone == values
+            else:
+                assert kind in (("insert", "update_postimage") if self.images else ("upsert",))
+                self.rows[key] = values
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path, EXPIRY_MS)
+    yield scene
+    scene.end()
+
+
+def rows_of(scan: Any) -> dict[str, tuple[object, ...]]:
+    return {row["key"]: (row["batch"], row["n"]) for row in scan.to_arrow().to_pylist()}
+
+
+def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene) -> None:
+    copies = [Copy(False, "latest"), Copy(True, "latest"), Copy(False, "stable"), Copy(True, "stable")]
+    for name in WRITERS:
+        scene.start("write", name, "20")
+    scene.start("compact", "compactor")
+    while any(scene.workers[name].poll() is None for name in WRITERS):
+        for copy in copies:
+            copy.go_on(scene.table)
+    scene.kill("compactor")
+    assert len(scene.check(WRITERS)) == 60
+    for copy in copies:
+        copy.go_on(scene.table)
+        assert copy.rows == rows_of(scene.table.scan())
+        assert copy.commits == 60
+        assert copy.windows > 1, "it looked while they wrote"

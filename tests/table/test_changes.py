@@ -1,0 +1,302 @@
+"""Increments: what they hold, where they go on, and what they say when they cannot."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Changes, CheckpointExpiredError, Commit, InvalidInputError, Table
+from crdt_mor.model.instant import to_datetime
+from payloads import Counter, PartialUpdate
+from tests.table.conftest import SCHEMA, Make
+from tests.table.helpers import data_files, files, frame
+
+
+def listed(changes: Changes, *columns: str) -> list[tuple[object, ...]]:
+    """The changes, `_change_type` first, sorted."""
+    found = changes.to_arrow().select(["_change_type", *columns]).to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+@pytest.fixture(params=["logs", "compacted", "compacted while a writer is pending"])
+def state(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def settle(table: Table, state: str) -> None:
+    """A compaction, or one that has to carry what comes after a write that is still pending."""
+    if state == "compacted":
+        table.maintenance.compact()
+    elif state != "logs":
+        pending = table.transaction()
+        pending.__enter__().upsert(frame(("never", "x", 0)))
+        table.upsert(frame(("c", "x", 33)))
+        table.maintenance.compact()
+        pending.__exit__(RuntimeError, RuntimeError(), None)
+
+
+# --- what they hold ---------------------------------------------------------------------------------------------------
+
+
+def test_each_changed_key_is_there_once_as_it_is_now(make: Make, state: str) -> None:
+    table = make(buckets=2)
+    table.upsert(frame(("a", "x", 1), ("b", "x", 2), ("c", "x", 3)))
+    since = table.changes().checkpoint
+    table.upsert(frame(("a", "x", 10), ("d", "x", 4)))
+    table.upsert(frame(("a", "x", 11)))
+    table.delete(keys=["b"])
+    settle(table, state)
+    found = table.changes(since)
+    late = [("upsert", "c", 33)] if "pending" in state else []
+    assert listed(found, "id", "n") == [("delete", "b", None), ("upsert", "a", 11), *late, ("upsert", "d", 4)]
+    assert found.schema.names == [*SCHEMA.names, "_change_type"]
+    assert found.commits == 3 + len(late)
+    after = table.changes(found.checkpoint)
+    assert (after.commits, after.to_arrow().num_rows) == (0, 0)
+    assert after.to_arrow().schema == found.schema
+
+
+def test_images_say_commit_by_commit_what_was_and_what_is(make: Make, state: str) -> None:
+    table = make()
+    first = table.upsert(frame(("a", "x", 1), ("b", "x", 2)))
+    second = table.upsert(frame(("a", "x", 10), ("b", "x", 2), ("d", "x", 4)))
+    third = table.delete(keys=["b"])
+    found = table.changes(first, images=True)
+    settle(table, state)
+    again = table.changes(first, images=True)
+    want = [
+        ("delete", "b", 2, third.version),
+        ("insert", "d", 4, second.version),
+        ("update_postimage", "a", 10, second.version),
+        ("update_preimage", "a", 1, second.version),
+    ]
+    assert listed(found, "id", "n", "_commit_version") == want
+    late = [row for row in listed(again, "id", "n", "_commit_version") if row not in want]
+    assert [row[:3] for row in late] == ([("insert", "c", 33)] if "pending" in state else [])
+    times = set(again.to_arrow()["_commit_timestamp"].to_pylist())
+    assert {to_datetime(second.completed_at), to_datetime(third.completed_at)} <= times
+
+
+def test_a_straggler_that_loses_changes_no_image_and_is_an_upsert_all_the_same(make: Make) -> None:
+    table = make()
+    with table.transaction() as early:
+        early.upsert(frame(("a", "x", 1)))
+        table.upsert(frame(("a", "x", 2)))
+        table.maintenance.compact()
+        since = table.changes().checkpoint
+    assert listed(table.changes(since), "id", "n") == [("upsert", "a", 2)]
+    assert listed(table.changes(since, images=True), "id") == []
+
+
+def test_raw_changes_are_the_rows_as_they_were_written(make: Make, state: str) -> None:
+    table = make(merge={"n": Counter()})
+    table.upsert(frame(("a", "x", 1)))
+    since = table.scan().checkpoint
+    table.upsert(frame(("a", "y", 5)))
+    table.upsert(frame(("a", "z", 7)))
+    table.delete(keys=["a"])
+    settle(table, state)
+    found = listed(table.changes(since, raw=True), "id", "region", "n")
+    late = [("upsert", "c", "x", 33)] if "pending" in state else []
+    assert found == [("delete", "a", None, None), ("upsert", "a", "y", 5), ("upsert", "a", "z", 7), *late]
+
+
+def test_counters_and_partial_updates_come_merged(make: Make, state: str) -> None:
+    table = make(merge=PartialUpdate(columns={"n": Counter()}))
+    table.upsert(frame(("a", "x", 1, 0.5)))
+    since = table.scan().checkpoint
+    table.upsert(pl.DataFrame({"id": ["a"], "n": [41]}))
+    settle(table, state)
+    found = [row for row in listed(table.changes(since), "id", "region", "n", "price") if row[1] == "a"]
+    assert found == [("upsert", "a", "x", 42, 0.5)]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_ordering_column_decides(make: Make, plain: bool, state: str) -> None:
+    table = make(ordering="n")
+    table.upsert(frame(("a", "x", 5), ("b", "x", 5)))
+    since = table.scan().checkpoint
+    table.upsert(frame(("a", "y", 4)))
+    table.delete(frame(("b", "x", 4)), plain=plain)
+    settle(table, state)
+    b = ("delete", "b", None) if plain else ("upsert", "b", "x")
+    found = [row for row in listed(table.changes(since), "id", "region") if row[1] != "c"]
+    assert found == sorted([("upsert", "a", "x"), b])
+
+
+def test_a_deleted_row_has_its_key_and_partition_columns(make: Make) -> None:
+    schema = pa.schema([("k", pa.string()), ("day", pa.date32()), ("i", pa.int32()), ("v", pa.string())])
+    table = make(schema=schema, key=["k", "i"], partition_by="day")
+    one = {"k": "a,b:c", "day": date(2026, 1, 2), "i": -7, "v": "x"}
+    two = {"k": None, "day": date(2026, 1, 3), "i": 8, "v": "y"}
+    three = {"k": "", "day": date(2026, 1, 3), "i": 9, "v": "z"}
+    rows = pa.Table.from_pylist([one, two, three], schema)
+    table.upsert(rows)
+    since = table.scan().checkpoint
+    table.delete(rows.drop(["v"]))
+    found = table.changes(since).to_arrow().to_pylist()
+    want = [row | {"v": None, "_change_type": "delete"} for row in (one, two, three)]
+    assert sorted(found, key=repr) == sorted(want, key=repr)
+
+
+def test_columns_are_chosen_and_may_leave_the_key_out(make: Make) -> None:
+    table = make()
+    first = table.upsert(frame(("a", "x", 1, 0.5)))
+    table.upsert(frame(("a", "x", 2, 0.5)))
+    assert table.changes(columns=["n"]).to_arrow().to_pylist() == [{"n": 2, "_change_type": "upsert"}]
+    assert listed(table.changes(first, columns=["price"], images=True), "price") == []
+    with pytest.raises(InvalidInputError, match="no such columns"):
+        table.changes(columns=["nope"])
+
+
+def test_any_arrow_user_takes_them(make: Make) -> None:
+    table = make()
+    table.upsert(frame(("a", "x", 1), ("b", "x", 2)))
+    connection = duckdb.connect()
+    connection.register("changes", table.changes())
+    assert connection.execute("select _change_type, sum(n) from changes group by 1").fetchall() == [("upsert", 3)]
+    assert pl.DataFrame(table.changes()).height == 2
+    assert table.changes().to_pandas()["n"].sum() == 3
+
+
+# --- where they go on -------------------------------------------------------------------------------------------------
+
+
+def test_since_takes_whatever_as_of_takes(make: Make) -> None:
+    table = make()
+    commits = [table.upsert(frame((f"k{i}", "x", i))) for i in range(3)]
+    want = [("upsert", "k2", 2)]
+    for since in (commits[1], commits[1].version, commits[1].completed_at, to_datetime(commits[1].completed_at)):
+        assert listed(table.changes(since), "id", "n") == want
+    assert listed(table.changes(table.scan(as_of=commits[1]).checkpoint), "id", "n") == want
+    assert table.changes(datetime(2020, 1, 1, tzinfo=UTC)).commits == 3
+
+
+def test_a_window_is_sealed_when_it_is_made(make: Make) -> None:
+    table = make()
+    table.upsert(frame(("a", "x", 1)))
+    changes = table.changes()
+    table.upsert(frame(("a", "x", 2)))
+    table.maintenance.compact()
+    assert listed(changes, "n") == [("upsert", 1)]
+    assert listed(table.changes(changes.checkpoint), "n") == [("upsert", 2)]
+
+
+def test_a_slow_writer_is_neither_skipped_nor_in_the_way(make: Make) -> None:
+    table = make()
+    with table.transaction() as slow:
+        slow.upsert(frame(("slow", "x", 1)))
+        table.upsert(frame(("fast", "x", 2)))
+        first = table.changes()
+        assert listed(first, "id") == [("upsert", "fast")]
+    second = table.changes(first.checkpoint)
+    assert listed(second, "id") == [("upsert", "slow")]
+
+
+def test_stable_changes_wait_for_it(make: Make, state: str) -> None:
+    table = make()
+    table.upsert(frame(("a", "x", 0)))
+    with table.transaction() as slow:
+        slow.upsert(frame(("slow", "x", 1)))
+        table.upsert(frame(("fast", "x", 2)))
+        settle(table, state)
+        first = table.changes(consistency="stable")
+        assert listed(first, "id") == [("upsert", "a")]
+        assert sorted(table.scan(consistency="stable").to_arrow()["id"].to_pylist()) == ["a"]
+        assert table.changes(first.checkpoint, consistency="stable").commits == 0
+    second = table.changes(first.checkpoint, consistency="stable")
+    late = [("upsert", "c")] if "pending" in state else []
+    assert listed(second, "id") == [*late, ("upsert", "fast"), ("upsert", "slow")]
+
+
+def test_read_optimized_is_what_the_last_compaction_left(make: Make) -> None:
+    table = make()
+    first = table.upsert(frame(("a", "x", 1)))
+    assert table.scan(consistency="read_optimized").count() == 0
+    table.maintenance.compact()
+    table.upsert(frame(("b", "x", 2)))
+    assert table.scan(consistency="read_optimized").to_arrow() == frame(("a", "x", 1))
+    assert table.scan(consistency="read_optimized", as_of=first).count() == 0
+
+
+def test_a_difference_turns_one_snapshot_into_the_other(make: Make, state: str) -> None:
+    table = make()
+    first = table.upsert(frame(("a", "x", 1), ("b", "x", 2)))
+    table.upsert(frame(("a", "x", 10)))
+    last = table.upsert(frame(("a", "x", 1), ("d", "x", 4)))
+    last = table.delete(keys=["b"]) or last
+    settle(table, state)
+    assert listed(table.diff(first, last), "id", "n") == [("delete", "b", 2), ("insert", "d", 4)]
+    assert listed(table.diff(last, first), "id", "n") == [("delete", "d", 4), ("insert", "b", 2)]
+    assert listed(table.diff(last, last), "id") == []
+
+
+# --- what they say when they cannot -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("since", ["yesterday", "completed:1", "started:20260101000000000", "completed:"])
+def test_what_is_no_checkpoint_is_refused(make: Make, since: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"17 digits|checkpoint"):
+        make().changes(since)
+
+
+def test_a_checkpoint_ahead_of_the_table_is_refused(make: Make) -> None:
+    table = make()
+    table.upsert(frame(("a", "x", 1)))
+    for by, consistency in (("completed", "latest"), ("requested", "stable")):
+        with pytest.raises(InvalidInputError, match="another table"):
+            table.changes(f"{by}:29991231000000000", consistency=consistency)
+
+
+def test_checkpoints_of_two_consistencies_do_not_mix(make: Make) -> None:
+    table = make()
+    table.upsert(frame(("a", "x", 1)))
+    with pytest.raises(InvalidInputError, match="another consistency"):
+        table.changes(table.changes().checkpoint, consistency="stable")
+    with pytest.raises(InvalidInputError, match="another consistency"):
+        table.changes(table.changes(consistency="stable").checkpoint)
+    with pytest.raises(InvalidInputError, match="checkpoint of stable"):
+        table.changes(1, consistency="stable")
+
+
+def test_other_arguments_that_cannot_be_are_refused(make: Make) -> None:
+    table = make()
+    with pytest.raises(InvalidInputError, match="one of the two"):
+        table.changes(images=True, raw=True)
+    with pytest.raises(InvalidInputError, match="latest, stable"):
+        table.changes(consistency="eventual")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="leave as_of out"):
+        table.scan(consistency="stable", as_of=0)
+    taken = pa.schema([("id", pa.string()), ("_change_type", pa.string())])
+    other = Table.create(table.uri + "2", taken, key="id")
+    with pytest.raises(InvalidInputError, match="leave the table's out"):
+        other.changes()
+    assert other.changes(columns=["id"]).schema.names == ["id", "_change_type"]
+
+
+def test_where_files_are_gone_it_says_what_to_do(make: Make, path: str) -> None:
+    table = make(buckets=1)
+    first = table.upsert(frame(("a", "x", 1)))
+    for name in data_files(path):
+        (Path(path) / name).unlink()
+    with pytest.raises(CheckpointExpiredError, match=r"scan the table and go on .* file=\."):
+        table.changes(0, raw=True).to_arrow()
+    with pytest.raises(CheckpointExpiredError):
+        table.changes("20200101000000000").to_arrow()
+    assert isinstance(first, Commit)
+
+
+def test_looking_at_changes_writes_nothing(make: Make, path: str) -> None:
+    table = make()
+    first = table.upsert(frame(("a", "x", 1)))
+    table.delete(keys=["a"])
+    before = files(path)
+    for options in ({}, {"images": True}, {"raw": True}, {"consistency": "stable"}):
+        table.changes(**options).to_arrow()  # type: ignore[arg-type]
+    table.diff(first, 0).to_arrow()
+    assert files(path) == before
