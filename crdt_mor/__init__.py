@@ -31,6 +31,7 @@ from crdt_mor.errors import (
 from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Compacted
 from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
+from crdt_mor.ops.explain import Explanation
 from crdt_mor.scan import Scan
 from crdt_mor.table import Commit, Table, Transaction
 
@@ -43,6 +44,7 @@ __all__ = [
     "Compacted",
     "CrdtMorError",
     "Dot",
+    "Explanation",
     "FormatError",
     "FutureSnapshotError",
     "InvalidInputError",

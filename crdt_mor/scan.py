@@ -18,8 +18,9 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.ops.explain import Explanation, explain
 from crdt_mor.ops.merging import merging
-from crdt_mor.ops.prune import Explanation, Pruning, conjuncts, explain, parquet_form, prune, together
+from crdt_mor.ops.prune import Pruning, conjuncts, parquet_form, prune, together
 from crdt_mor.ops.read import Snapshot
 
 if TYPE_CHECKING:

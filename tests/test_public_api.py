@@ -14,10 +14,10 @@ from crdt_mor import errors
 
 PUBLIC = [
     "Changes", "CheckpointExpiredError", "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError",
-    "Dot", "FormatError", "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate", "Payload",
-    "PayloadError", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError", "StorageUnavailableError",
-    "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction", "UnknownPayloadError",
-    "UnsupportedFeatureError", "UnsupportedVersionError", "WriterExpiredError", "check_laws",
+    "Dot", "Explanation", "FormatError", "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate",
+    "Payload", "PayloadError", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError",
+    "StorageUnavailableError", "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction",
+    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriterExpiredError", "check_laws",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -28,7 +28,7 @@ SIGNATURES = {
     "Table.upsert": "self data * schema_mode token",
     "Table.delete": "self data * keys filter plain token",
     "Table.transaction": "self * token",
-    "Table.scan": "self * columns filter as_of consistency meta",
+    "Table.scan": "self * columns filter as_of consistency meta limit",
     "Table.changes": "self since * columns images raw consistency",
     "Table.diff": "self before after * columns",
     "Table.refresh": "self",
@@ -38,6 +38,9 @@ SIGNATURES = {
     "Transaction.delete": "self data * keys filter plain",
     "Transaction.scan": "self * columns filter meta",
     "Scan.count": "self",
+    "Scan.explain": "self",
+    "Scan.frames": "self",
+    "Scan.narrowed": "self * columns filter limit",
     "Scan.to_arrow": "self",
     "Scan.to_polars": "self",
     "Scan.to_pandas": "self",
@@ -52,7 +55,7 @@ MEMBERS = {
     "version",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits schema to_arrow to_pandas to_polars to_reader",
-    "Scan": "as_of checkpoint count schema to_arrow to_pandas to_polars to_reader version",
+    "Scan": "as_of checkpoint count explain frames narrowed schema to_arrow to_pandas to_polars to_reader version",
 }
 FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],

@@ -38,7 +38,7 @@ from crdt_mor.ops.read import in_threads, missing, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
-from crdt_mor.ops.write import require_no_metadata_table
+from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
 
 PLANS = f"{OWN_FOLDER}/plans"
 
@@ -47,6 +47,7 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     """Plan and schedule in one transition; None if there is nothing to compact. Gives up expired writers first."""
     publisher, merge = session.publisher, session.config.merge
     require_no_metadata_table(session.settings())
+    require_no_archive(session)
     require_payloads(session.config)
     session.start()
     tail = session.run(lifecycle.tend(publisher, session.known(), session.expiry_ms))

@@ -20,7 +20,13 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import CommitUnknownError, InvalidInputError, SchemaMismatchError, StorageUnavailableError
+from crdt_mor.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    SchemaMismatchError,
+    StorageUnavailableError,
+    UnsupportedFeatureError,
+)
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
@@ -78,6 +84,7 @@ class Write:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
         require_bucketed(session.settings())
         require_payloads(session.config)
+        require_no_archive(session)
         try:
             value, begun = session.begin()
         except CommitUnknownError as error:
@@ -333,6 +340,16 @@ def require_bucketed(config: TableConfig) -> None:
             "this table does not say how many buckets its index has, so a new key could be put where no other writer "
             "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
             "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+        )
+
+
+def require_no_archive(session: Session) -> None:
+    """Raise for a table that Hudi made and whose timeline it has archived in part: what ended there, Hudi knows."""
+    if not session.config.ours and session.store.list(session.publisher.projector.archive):
+        raise UnsupportedFeatureError(
+            "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
+            "it, or copy it, Table.create(...).append(Table.open(...).scan()). "
+            f"folder={session.publisher.projector.archive}"
         )
 
 

@@ -63,6 +63,14 @@ def test_every_moment_reads_the_same_whatever_part_is_archived(root: Path, count
     assert ours(Table.open(root)) == before[max(before)]
 
 
+def test_such_a_table_is_only_read(root: Path) -> None:
+    archive(root, 2)
+    table = Table.open(root)
+    for write in (lambda: table.upsert(rows([0], 9)), table.maintenance.compact):
+        with pytest.raises(UnsupportedFeatureError, match="only reads such tables"):
+            write()
+
+
 def test_archived_one_by_one_while_a_table_is_open_and_rolled_up(root: Path) -> None:
     before, table = moments(root), Table.open(root)
     for count in range(5):

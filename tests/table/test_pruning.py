@@ -27,6 +27,7 @@ from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.ops import prune, read
+from crdt_mor.ops.explain import Files
 from crdt_mor.store.local import LocalStore
 from payloads import Counter, Max, ORSet, PartialUpdate
 from tests.table.conftest import Make
@@ -455,8 +456,8 @@ def test_an_explanation_says_what_is_opened_with_bytes_and_reads_no_rows(make: M
     for place, name in ((read, "scan"), (kernel, "merge"), (LocalStore, "read")):
         monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("rows were read"))
     said = scan.explain()
-    assert said.total == prune.Files(4, eu + us)
-    assert said.by_partition == prune.Files(2, us)
+    assert said.total == Files(4, eu + us)
+    assert said.by_partition == Files(2, us)
     assert (said.by_bucket.slices, said.by_statistics.slices) == (0, 0)
     assert said.merging.slices == said.passing.slices == 1
     assert said.merging.bytes + said.passing.bytes == eu
@@ -485,7 +486,7 @@ def test_the_command_line_explains(make: Make, path: str) -> None:
 
 def test_an_explanation_of_nothing(make: Make) -> None:
     said = make().scan(filter="n > 1").explain()
-    assert said.total == prune.Files(0, 0)
+    assert said.total == Files(0, 0)
     assert "0 of 0 row groups" in str(said)
     assert "filter in Parquet" in str(said)
 

@@ -1,0 +1,168 @@
+"""What a scan reads and what it need not, without reading a row.
+
+File slices that a condition rules out, row groups whose statistics do, columns, and what goes down to Parquet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.merge.blocks import Columns, distinct
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.ops.merging import Merging
+from crdt_mor.ops.prune import Pruning
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Some file slices: how many, and the bytes of their files."""
+
+    slices: int
+    bytes: int
+
+    @classmethod
+    def of(cls, slices: Sequence[FileSlice]) -> Files:
+        """Count them."""
+        return cls(len(slices), sum(file.size for found in slices for file in found.files))
+
+    def __str__(self) -> str:
+        return f"{self.slices:,} file slices, {self.bytes:,} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a scan reads, and what it need not. `print` it.
+
+    total: what the snapshot has; `by_partition` and `by_bucket` of it are never opened. Of what is left, `merging` have
+    logs, `passing` have none, and `by_statistics` have none and no row group that could hold a row.
+    row_groups, column_bytes: of the base files that are opened, the row groups whose untouched rows are read, and what
+    the columns take there.
+    columns: those that are read for the rows; where slices merge, their keys beside them.
+    pushed: the part of the filter that goes down to Parquet; `late`: the part that waits until the rows are restored to
+    their declared types. Rows that logs touch meet both after they are merged.
+    limit: reading ends with so many rows; all else is said as if there were none.
+    """
+
+    total: Files
+    by_partition: Files
+    by_bucket: Files
+    by_statistics: Files
+    merging: Files
+    passing: Files
+    row_groups: int
+    row_groups_total: int
+    column_bytes: int
+    columns: tuple[str, ...]
+    pushed: str | None
+    late: str | None
+    limit: int | None
+
+    def __str__(self) -> str:
+        pruned = {"partition": self.by_partition, "bucket": self.by_bucket, "statistics": self.by_statistics}
+        lines = {
+            "in the snapshot": self.total,
+            **{f"ruled out by {what}": files for what, files in pruned.items() if files.slices},
+            "merged": self.merging,
+            "passed through": self.passing,
+            "of their base files": f"{self.row_groups:,} of {self.row_groups_total:,} row groups, "
+            f"{self.column_bytes:,} bytes of the columns",
+            "columns": ", ".join(self.columns),
+            "filter in Parquet": self.pushed or "-",
+            **({"filter afterwards": self.late} if self.late else {}),
+            **({"ends with": f"{self.limit:,} rows"} if self.limit is not None else {}),
+        }
+        width = max(map(len, lines))
+        return "\n".join(f"{what:{width}}  {value}" for what, value in lines.items())
+
+
+def explain(
+    pruning: Pruning,
+    how: Merging,
+    columns: Sequence[str],
+    pushed: pl.Expr | None,
+    late: pl.Expr | None,
+    limit: int | None,
+    url: Callable[[str], str],
+) -> Explanation:
+    """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter."""
+    slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
+    need = how.rule.stored(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
+    if any(found.logs for found in pruning.kept):
+        need = distinct(need, [how.columns.merge_key], [how.rule.ordering] if how.rule.ordering else [])
+    skipped: list[FileSlice] = []
+    merging: list[FileSlice] = []
+    passing: list[FileSlice] = []
+    groups = total = size = 0
+    for found in pruning.kept:
+        footer = None if found.base is None else _footer(url(found.base.path))
+        left = [] if footer is None else _row_groups(footer, pushed, how.columns)
+        (merging if found.logs else passing if left or footer is None else skipped).append(found)
+        groups += len(left)
+        if footer is not None:
+            total += footer.num_row_groups
+            size += sum(_bytes(footer.row_group(group), need) for group in left)
+    return Explanation(
+        total=Files.of(slices),
+        by_partition=Files.of(pruning.by_partition),
+        by_bucket=Files.of(pruning.by_bucket),
+        by_statistics=Files.of(skipped),
+        merging=Files.of(merging),
+        passing=Files.of(passing),
+        row_groups=groups,
+        row_groups_total=total,
+        column_bytes=size,
+        columns=tuple(need),
+        pushed=None if pushed is None else str(pushed),
+        late=None if late is None else str(late),
+        limit=limit,
+    )
+
+
+def _footer(source: str) -> pq.FileMetaData | None:
+    """The footer of a file; None where it cannot be read, which is for the scan itself to say."""
+    try:
+        return pq.read_metadata(source)
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _bytes(group: pq.RowGroupMetaData, need: Sequence[str]) -> int:
+    chunks = (group.column(i) for i in range(group.num_columns))
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in need)
+
+
+def _row_groups(footer: pq.FileMetaData, condition: pl.Expr | None, columns: Columns) -> list[int]:
+    """The row groups that polars reads: those whose statistics do not rule the condition out."""
+    every = list(range(footer.num_row_groups))
+    if condition is None or not every:
+        return every
+    kinds = {name: columns.schema[name] for name in condition.meta.root_names()}
+    # Not public, and only asked here: without it polars skips no less, and no more is said.
+    skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
+    if skips is None:
+        return every
+    series = [pl.Series("len", [footer.row_group(group).num_rows for group in every], pl.get_index_type())]
+    try:
+        for name, kind in kinds.items():
+            low, high, nulls = zip(*(_statistics(footer.row_group(group), name) for group in every), strict=True)
+            series += [pl.Series(f"{name}_{end}", of, kind, strict=False) for end, of in (("min", low), ("max", high))]
+            series.append(pl.Series(f"{name}_nc", nulls, pl.get_index_type()))
+        skipped = pl.DataFrame(series).select(skips.fill_null(value=False).alias("skip"))["skip"]
+    except pl.exceptions.PolarsError:  # nested types, which have no statistics
+        return every
+    return [group for group, skip in zip(every, skipped, strict=True) if not skip]
+
+
+def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
+    """Least, greatest and number of nulls of a column in a row group; None where it does not say."""
+    for i in range(group.num_columns):
+        chunk = group.column(i)
+        if chunk.path_in_schema == name and (found := chunk.statistics) is not None:
+            bounds = (found.min, found.max) if found.has_min_max else (None, None)
+            return (*bounds, found.null_count if found.has_null_count else None)
+    return None, None, None
