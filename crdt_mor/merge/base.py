@@ -10,7 +10,8 @@ Both answer the same two questions: the rows of some keys, and all rows but thos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -34,6 +35,17 @@ class Scanned:
     columns: Columns
     key: str
     predicate: pl.Expr | None = None
+    ahead: Future[pl.DataFrame] | None = None
+
+    def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
+        """Rows for which the predicate holds depend on no log: they are read while the logs are."""
+        return replace(self, ahead=pool.submit(self._found, select))
+
+    def _found(self, select: Sequence[str]) -> pl.DataFrame:
+        assert self.predicate is not None
+        # The predicate alone in the scan, where statistics serve it.
+        found = scan(self.source, self.columns).filter(self.predicate)
+        return found.select(distinct(select, [self.key])).collect()
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`."""
@@ -42,18 +54,14 @@ class Scanned:
 
     def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         """All rows for which the predicate holds, but those of the keys in `drop`."""
-        base = scan(self.source, self.columns)
-        if self.predicate is None and len(drop) > IN_SCAN_KEYS_MAX:
+        if self.predicate is not None:
+            found = self._found(select) if self.ahead is None else self.ahead.result()
+            return Decoded.of(found, self.key, drop).others(select)
+        if len(drop) > IN_SCAN_KEYS_MAX:
             return self.decode(drop, select).others(select)
-        if self.predicate is None:
-            rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
-            return rest.select(select).collect()
-        # The predicate alone in the scan, where statistics serve it; then the keys, of what is left.
-        found = base.filter(self.predicate)
-        if not len(drop):
-            return found.select(select).collect()
-        rows = found.select(distinct(select, [self.key])).collect()
-        return rows.filter(~rows[self.key].is_in(drop.implode())).select(select)
+        base = scan(self.source, self.columns)
+        rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
+        return rest.select(select).collect()
 
     @property
     def height(self) -> int:

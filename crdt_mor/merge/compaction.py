@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.merge.base import Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, scan
 from crdt_mor.merge.fold import collapse
@@ -74,7 +75,8 @@ def _fold(files: Slice, rule: MergeRule, columns: Columns, *, timed: bool) -> tu
     """All rows of a slice, sorted by key, and the lines of the deletes that won."""
     every = columns.select_all()
     files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
-    found = resolve(files, rule, columns, RECORD_KEY, every, timed=timed)
+    base = None if files.base is None else Scanned(files.base, columns, RECORD_KEY)
+    found = resolve(files, rule, columns, RECORD_KEY, every, base, timed=timed)
     rest = found.untouched(every)
     # The base first: it is sorted already, of which the sort takes advantage.
     rows = [*([rest] if rest is not None else []), found.live_rows().select(every)]

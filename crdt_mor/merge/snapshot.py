@@ -12,6 +12,8 @@ largest block plays it (a first load goes to logs). Knows columns and keys; neit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,11 +78,15 @@ def _merge(
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
     files = settle_patches(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
-    if rule.kind == "columns":
-        merged, rest = _merge_columns(files, rule, columns, key, need, predicate)
-    else:
-        found = resolve(files, rule, columns, key, need, predicate)
-        merged, rest = found.live_rows(), found.untouched(need)
+    base = None if files.base is None else Scanned(files.base, columns, key, predicate)
+    with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
+        if base is not None and pool is not None:
+            base = base.begun(need, pool)
+        if rule.kind == "columns":
+            merged, rest = _merge_columns(files, rule, columns, key, need, base)
+        else:
+            found = resolve(files, rule, columns, key, need, base)
+            merged, rest = found.live_rows(), found.untouched(need)
     if predicate is not None:
         merged = merged.filter(predicate)
     frames = [merged.select(select), *([rest.select(select)] if rest is not None else [])]
@@ -145,23 +151,23 @@ def resolve(
     columns: Columns,
     key: str,
     need: Sequence[str],
-    predicate: pl.Expr | None = None,
+    scanned: Scanned | None,
     *,
     timed: bool = False,
 ) -> Resolved:
-    """Steps 1 and 2, for `latest` and `ordering`."""
+    """Steps 1 and 2, for `latest` and `ordering`. `scanned`: the base of `files`."""
     assert rule.kind != "columns"
     late = _is_late(files)
     found = gather(files.blocks, rule, columns, key, need, timed=timed or late)
     best = winners(found.lines, rule)
     ordered = rule.kind == "ordering"
     drop = found.lines[KEY].unique() if ordered else best[KEY]
-    base: Base | None = None if files.base is None else Scanned(files.base, columns, key, predicate)
+    base: Base | None = scanned
     compete = late or (ordered and files.base_latest != NO_SAY)
-    if isinstance(base, Scanned) and found.lines.height and compete:
-        if predicate is None:  # one decode, where the scan would be asked twice
+    if scanned is not None and base is not None and found.lines.height and compete:
+        if scanned.predicate is None:  # one decode, where the scan would be asked twice
             asked = [rule.ordering] if rule.ordering else []
-            base = base.decode(drop, distinct(need, asked, [COMMIT_TIME] if late else []))
+            base = scanned.decode(drop, distinct(need, asked, [COMMIT_TIME] if late else []))
         challenged = best
         if not ordered and files.base_latest is not None:
             challenged = best.filter(pl.col(TIME) <= files.base_latest)  # what is newer than all of the base has won
@@ -237,19 +243,18 @@ def _spared(base: Base, found: Contributions, best: pl.DataFrame) -> pl.Series:
 
 
 def _merge_columns(
-    files: Slice, rule: MergeRule, columns: Columns, key: str, need: list[str], predicate: pl.Expr | None
+    files: Slice, rule: MergeRule, columns: Columns, key: str, need: list[str], scanned: Scanned | None
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
     stored = rule.stored(need)
     found = gather(files.blocks, rule, columns, key, stored)
     folded = patches(found, found.lines, rule, key)
-    if files.base is None:
+    if scanned is None:
         return _overlay(folded, need, None, None), None
-    scanned = Scanned(files.base, columns, key, predicate)
     if files.base_latest == NO_SAY or _all_from_logs(folded, need):
         return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
     # Where few rows are touched, one decode serves them and the others; else it is not worth its other columns.
-    few = predicate is None and 2 * len(folded.keys) < scanned.height
+    few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
     base = scanned.decode(folded.keys, distinct(need, stored) if few else stored)
     every = base.placed.height == base.frame.height
     rest = None if every else base.others(need) if few else scanned.without(folded.keys, need)

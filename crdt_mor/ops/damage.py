@@ -60,7 +60,7 @@ def _can_read(source: str | bytes) -> bool:
     return True
 
 
-def check_length(data: bytes, log: DataFile, config: TableConfig) -> None:
+def check_length(data: memoryview, log: DataFile, config: TableConfig) -> None:
     """A log of ours is as long as its commit says: one that is cut between two blocks looks whole, with fewer rows."""
     ours = config.ours and isinstance(log.name, LogFileName) and log.name.token == WRITE_TOKEN
     if ours and len(data) != log.size:

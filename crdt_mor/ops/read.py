@@ -52,7 +52,7 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
     blocks: list[tuple[Instant, int, DataBlock | DeleteBlock]] = []
     for order, log in enumerate(found.logs):
-        data = store.read(log.path)
+        data = store.view(log.path)
         if data is None:
             raise missing(log)
         check_length(data, log, config)

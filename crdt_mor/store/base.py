@@ -29,6 +29,10 @@ class Store(Protocol):
         """The whole object; None if there is none."""
         ...
 
+    def view(self, path: str) -> memoryview | None:
+        """The same without a copy where the store can: for objects that never change, of which parts are used."""
+        ...
+
     def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Create the object, durably and whole, if there is none: True. False if there is one already.
 

@@ -33,6 +33,11 @@ class MemoryStore:
             found = self._objects.get(object_path(path))
         return None if found is None else found[0]
 
+    def view(self, path: str) -> memoryview | None:
+        """The whole object as it lies in memory; None if there is none."""
+        found = self.read(path)
+        return None if found is None else memoryview(found)
+
     def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
         content = bytes(data)

@@ -23,12 +23,21 @@ def test_a_put_object_reads_back_whole(store: Store) -> None:
     content = bytes(range(256)) * 5000
     assert store.put("a/b/c.bin", content) is True
     assert store.read("a/b/c.bin") == content
+    assert store.view("a/b/c.bin") == content
 
 
 def test_an_empty_object_is_an_object(store: Store) -> None:
     assert store.put("empty", b"") is True
     assert store.read("empty") == b""
+    assert store.view("empty") == b""
     assert store.put("empty", b"x") is False
+
+
+def test_a_view_outlives_the_object(store: Store) -> None:
+    store.put("x", b"abc" * 10_000)
+    view = store.view("x")
+    store.delete("x")
+    assert view == b"abc" * 10_000
 
 
 def test_the_second_put_of_a_path_loses_and_changes_nothing(store: Store) -> None:
@@ -50,6 +59,7 @@ def test_what_is_not_there_is_none(store: Store) -> None:
     store.put("folder/file", b"x")
     for path in ("nothing", "folder", "folder/nothing", "folder/file/below"):
         assert store.read(path) is None
+        assert store.view(path) is None
         assert store.stat(path) is None
 
 
