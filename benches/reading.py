@@ -4,6 +4,7 @@
                    in the base file (statistics skip row groups), and scattered all over it (they cannot)
     columns        2 of 15 of the same slice, and all
     a key          looked up in a table of 16 buckets
+    changes        after the last of 100 commits, beside the bytes of that commit and of the table
     memory         at its peak while tables of 8 and of 32 file slices are streamed, in a process of its own
 
 The floor is polars scanning the same base file and log blocks, with the same condition and columns, merging nothing.
@@ -21,8 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -30,6 +34,8 @@ import pyarrow as pa
 
 import crdt_mor as mor
 from crdt_mor.format.log import BlockKind, read_log
+from crdt_mor.merge import base, contributions
+from crdt_mor.store.local import LocalStore
 
 ROUNDS = 7
 LOGS = 10
@@ -135,6 +141,48 @@ def one_key(folder: Path, count: int) -> None:
     print(f"  ms                   {1e3 * found:.1f}; where the key cannot be told, {1e3 * every:.1f}")
 
 
+def changes(folder: Path, count: int) -> None:
+    """What the last of 100 small commits changed; bytes are those of the files that are opened."""
+    path = folder / "changes"
+    table = table_of(path, count, 4, count // 1000)
+    for _ in range(100 - LOGS):
+        last = table.upsert(rows(np.sort(CHANCE.choice(count, count // 1000, replace=False))))
+    instants = table.inspect.timeline().sort_by("completed_at").to_pylist()
+    since = instants[-2]["completed_at"]
+    opened: list[int] = []
+    with counting(opened):
+        height = table.changes(since).to_arrow().num_rows
+    assert height == last.rows == count // 1000
+    taken, images, every = seconds(
+        lambda: mor.Table.open(path).changes(since).to_arrow(),
+        lambda: mor.Table.open(path).changes(since, images=True).to_arrow(),
+        lambda: mor.Table.open(path).scan().to_arrow(),
+    )
+    size = sum(table.inspect.files()["bytes"].to_pylist())
+    print(f"\nthe last of 100 commits of {height:,} rows each, on {count:,} rows in 4 file groups")
+    print(f"  bytes opened         {sum(opened):,}; the commit has {instants[-1]['bytes']:,}, the table {size:,}")
+    print(f"  ms                   {1e3 * taken:.1f}; with images {1e3 * images:.1f}; the whole table {1e3 * every:.1f}")
+    shutil.rmtree(path)
+
+
+@contextmanager
+def counting(opened: list[int]) -> Iterator[None]:
+    """Note the sizes of the data files that are opened inside the block, base files as a whole."""
+    view, scan = LocalStore.view, contributions.scan
+
+    def viewing(store: LocalStore, path: str) -> memoryview | None:
+        data = view(store, path)
+        opened.append(len(data or b""))
+        return data
+
+    def scanning(source: Any, columns: Any) -> pl.LazyFrame:
+        opened.extend(Path(source).stat().st_size for source in [source] if isinstance(source, str))
+        return scan(source, columns)
+
+    with patch.object(LocalStore, "view", viewing), patch.object(base, "scan", scanning):
+        yield
+
+
 def memory(folder: Path, count: int) -> None:
     """Tables of 8 and of 32 file slices of one size, each streamed by a process of its own."""
     print("\nmemory at its peak while a table is streamed, above that of the imports")
@@ -180,6 +228,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         conditions_and_columns(Path(folder), count)
         one_key(Path(folder), count // 5)
+        changes(Path(folder), count // 5)
         memory(Path(folder), count // 25)
 
 
