@@ -161,7 +161,8 @@ def changes(folder: Path, count: int) -> None:
     size = sum(table.inspect.files()["bytes"].to_pylist())
     print(f"\nthe last of 100 commits of {height:,} rows each, on {count:,} rows in 4 file groups")
     print(f"  bytes opened         {sum(opened):,}; the commit has {instants[-1]['bytes']:,}, the table {size:,}")
-    print(f"  ms                   {1e3 * taken:.1f}; with images {1e3 * images:.1f}; the whole table {1e3 * every:.1f}")
+    taken, images, every = 1e3 * taken, 1e3 * images, 1e3 * every
+    print(f"  ms                   {taken:.1f}; with images {images:.1f}; the whole table {every:.1f}")
     shutil.rmtree(path)
 
 

@@ -11,18 +11,15 @@ that is deleted from what is merged or raw has its key and partition columns alo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.ops.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
-
-if TYPE_CHECKING:
-    import pandas as pd
+from crdt_mor.rows import ArrowRows
 
 Mode = Literal["merged", "difference", "images", "raw"]
 
@@ -30,11 +27,8 @@ _CHANGE: Final = (pa.field(CHANGE_TYPE, pa.string()),)
 _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")))
 
 
-class Changes:
-    """Rows of one window of a table's history. Made by `Table.changes` and `Table.diff`.
-
-    An Arrow stream (`__arrow_c_stream__`): pass it to pyarrow, polars, pandas or DuckDB as it is.
-    """
+class Changes(ArrowRows):
+    """Rows of one window of a history, images and raw rows commit by commit. Made by `Table.changes`, `Table.diff`."""
 
     def __init__(self, window: Window, columns: Sequence[str] | None, mode: Mode) -> None:
         self._window = window
@@ -64,25 +58,6 @@ class Changes:
         """The Arrow schema of what comes out: the columns as the table's user declared them, then what changed."""
         declared = [self._schema.declared.field(name).with_nullable(True) for name in self._columns]
         return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame."""
-        return pl.DataFrame(pl.from_arrow(self.to_arrow()))
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as a pyarrow Table."""
-        return pa.Table.from_batches(self._batches(), self.schema)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches: images and raw rows commit by commit, in their order."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         window = self._window

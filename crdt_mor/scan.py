@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -22,12 +21,10 @@ from crdt_mor.ops.explain import Explanation, explain
 from crdt_mor.ops.merging import merging
 from crdt_mor.ops.prune import Pruning, conjuncts, parquet_form, prune, together
 from crdt_mor.ops.read import Snapshot
-
-if TYPE_CHECKING:
-    import pandas as pd
+from crdt_mor.rows import ArrowRows
 
 
-class Scan:
+class Scan(ArrowRows):
     """Rows of one snapshot: `columns` of them, where `filter` holds, at most `limit`. Made by `Table.scan`."""
 
     def __init__(
@@ -126,21 +123,6 @@ class Scan:
         if not frames:
             return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
         return pl.concat(frames, rechunk=False)
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as a pyarrow Table in the declared types."""
-        return pa.Table.from_batches(self._batches(), self.schema)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches, one file slice at a time."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", filter={self._filter}"

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
-ENGINE = BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "laws", "table"}
+ENGINE = BELOW_OPS | {"ops", "rows", "scan", "changes", "inspect", "maintenance", "laws", "table"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -22,8 +22,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "format": {"errors", "model"},  # bytes and values; no paths
     "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
     "ops": BELOW_OPS,  # only here the three meet
-    "scan": BELOW_OPS | {"ops"},
-    "changes": BELOW_OPS | {"ops"},
+    "rows": set(),
+    "scan": BELOW_OPS | {"ops", "rows"},
+    "changes": BELOW_OPS | {"ops", "rows"},
     "inspect": BELOW_OPS | {"ops"},
     "maintenance": BELOW_OPS | {"ops"},
     "table": BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "laws"},
@@ -43,8 +44,9 @@ LIBRARIES: dict[str, set[str]] = {
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
     "store": set(),
     "ops": {"numpy", "polars", "pyarrow"},
-    "changes": {"pandas", "polars", "pyarrow"},
-    "scan": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
+    "rows": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
+    "changes": {"pyarrow"},
+    "scan": {"polars", "pyarrow"},
     "inspect": {"pyarrow"},
     "maintenance": set(),
     "table": {"numpy", "polars", "pyarrow"},

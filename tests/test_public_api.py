@@ -100,7 +100,7 @@ def test_parameters_are_named_and_ordered_like_this(path: str) -> None:
 @pytest.mark.parametrize("name", MEMBERS)
 def test_methods_and_properties_are_these(name: str) -> None:
     cls = member(name)
-    assert sorted(n for n in vars(cls) if not n.startswith("_")) == MEMBERS[name].split()
+    assert sorted(n for n in dir(cls) if not n.startswith("_")) == MEMBERS[name].split()
 
 
 @pytest.mark.parametrize("name", FIELDS)

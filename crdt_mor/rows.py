@@ -1,0 +1,44 @@
+"""Rows that come when they are asked for, as an Arrow stream: what scans and changes have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ArrowRows(ABC):
+    """Pass it to pyarrow, polars, pandas or DuckDB as it is: it has `__arrow_c_stream__`."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what comes out."""
+
+    @abstractmethod
+    def _batches(self) -> Iterator[pa.RecordBatch]: ...
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars DataFrame."""
+        return pl.DataFrame(pl.from_arrow(self.to_arrow()))
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a pyarrow Table in the declared types."""
+        return pa.Table.from_batches(self._batches(), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, a part of the table at a time."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
