@@ -53,9 +53,23 @@ def to_arrow(frame: pl.DataFrame) -> pa.Table:
 
     One chunk per frame; a chunk of more than 2 GiB of text is cut.
     """
-    table = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # views, so that text is copied once
+    table = _exported(frame)
     target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
     return table if table.schema == target else table.cast(target)
+
+
+def _exported(frame: pl.DataFrame) -> pa.Table:
+    """As polars exports it: text in views, so that it is copied once; lists and structs without.
+
+    Of a list whose items polars has sliced away, pyarrow refuses the views.
+    """
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    if not nested:
+        return frame.to_arrow(compat_level=pl.CompatLevel.newest())
+    within = frame.select(nested).to_arrow(compat_level=pl.CompatLevel.oldest())
+    flat = frame.drop(nested).to_arrow(compat_level=pl.CompatLevel.newest())
+    columns = {name: within[name] if name in nested else flat[name] for name in frame.columns}
+    return pa.table(columns)
 
 
 @lru_cache(maxsize=1024)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from crdt_mor.format.base import SAMPLE_ROWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
+from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
@@ -147,12 +148,12 @@ def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
     """A frame as Arrow, in exactly the types that files hold."""
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
     target = pa.schema([pa.field(name, types.get(name, pa.string())) for name in frame.columns])
-    return frame.to_arrow(compat_level=pl.CompatLevel.newest()).cast(target)
+    return to_arrow(frame).cast(target)
 
 
 def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
     """A series as Arrow, in the type that files hold."""
-    return series.to_arrow(compat_level=pl.CompatLevel.newest()).cast(kind)
+    return series.to_arrow(compat_level=pl.CompatLevel.newest()).cast(kind)  # keys and what orders them: never nested
 
 
 def ensure_partition(store: Store, partition: str, instant: Instant) -> None:
