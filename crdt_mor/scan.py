@@ -58,6 +58,11 @@ class Scan(ArrowRows):
     @property
     def checkpoint(self) -> str:
         """Where `Table.changes(since=...)` goes on from this scan."""
+        if not self._snapshot.whole:
+            raise InvalidInputError(
+                "a read-optimized scan leaves out commits, which changes since then would not bring: take the "
+                "checkpoint of a scan with consistency='latest' or 'stable'"
+            )
         return str(self._snapshot.cut)
 
     @property

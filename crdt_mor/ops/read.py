@@ -116,12 +116,16 @@ def _open_deletes(block: LogBlock, config: TableConfig) -> list[DataBlock | Dele
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A sealed view of a table at a cut of its commits: file slices, and how to merge them."""
+    """A sealed view of a table at a cut of its commits: file slices, and how to merge them.
+
+    whole: it shows all that the cut does; without its logs it does not.
+    """
 
     session: Session
     value: Timeline
     cut: Cut
     slices: tuple[FileSlice, ...]
+    whole: bool = True
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
@@ -131,7 +135,8 @@ class Snapshot:
 
     def read_optimized(self) -> Snapshot:
         """The same without logs: what the last compactions left."""
-        return replace(self, slices=tuple(replace(found, logs=()) for found in self.slices if found.base is not None))
+        slices = tuple(replace(found, logs=()) for found in self.slices if found.base is not None)
+        return replace(self, slices=slices, whole=False)
 
     @property
     def schema(self) -> TableSchema:

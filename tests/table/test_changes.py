@@ -222,6 +222,8 @@ def test_read_optimized_is_what_the_last_compaction_left(make: Make) -> None:
     table.upsert(frame(("b", "x", 2)))
     assert table.scan(consistency="read_optimized").to_arrow() == frame(("a", "x", 1))
     assert table.scan(consistency="read_optimized", as_of=first).count() == 0
+    with pytest.raises(InvalidInputError, match="leaves out commits"):
+        table.scan(consistency="read_optimized").checkpoint  # noqa: B018
 
 
 def test_a_difference_turns_one_snapshot_into_the_other(make: Make, state: str) -> None:
