@@ -94,6 +94,11 @@ class Columns:
         return [*META_COLUMNS, *self.stored]
 
 
+def is_partial(block: DataBlock | DeleteBlock) -> bool:
+    """Whether a block says that its rows leave columns as they are."""
+    return isinstance(block, DataBlock) and block.given is not None
+
+
 def distinct(*names: Sequence[str]) -> list[str]:
     """All the names, each once, in order."""
     return list(dict.fromkeys(name for some in names for name in some))

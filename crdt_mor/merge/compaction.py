@@ -21,8 +21,17 @@ import polars as pl
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.merge.base import Scanned
-from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, scan
+from crdt_mor.merge.blocks import (
+    COMMIT_TIME,
+    META_COLUMNS,
+    RECORD_KEY,
+    Columns,
+    DataBlock,
+    DeleteBlock,
+    Slice,
+    is_partial,
+)
+from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, raw, scan
 from crdt_mor.merge.fold import collapse
 from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
@@ -55,7 +64,7 @@ def compact_stable(
     gap, data blocks at their latest row, with `own_times`.
     """
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
-    if rule.kind != "columns" and any(isinstance(block, DataBlock) and block.given is not None for block in unstable):
+    if rule.kind != "columns" and any(is_partial(block) for block in unstable):
         raise UnsupportedFeatureError(
             "partial updates that Hudi wrote are compacted while nothing is pending: wait for the other writes, or let "
             f"Hudi compact the table. pending={list(pending)}"
@@ -115,7 +124,7 @@ def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
     """Only the columns that the block has, so that what it gives stays the same."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows
-    data = block.rows if isinstance(block.rows, bytes) else block.rows.tobytes()
+    data = raw(block.rows)
     have = set(pl.read_parquet_schema(data))
     return scan([data], columns).select(c for c in columns.schema if c in have).collect()
 

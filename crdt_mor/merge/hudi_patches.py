@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, is_partial
 from crdt_mor.merge.contributions import ORDER, conform, raw, scan
 from crdt_mor.merge.rule import MergeRule
 
@@ -27,10 +27,10 @@ Row = Mapping[str, Any]
 
 def settle_patches(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
     """The slice with whole rows in place of partial ones; the slice itself where there are none."""
-    if rule.kind == "columns" or not any(isinstance(b, DataBlock) and b.given is not None for b in files.blocks):
+    if rule.kind == "columns" or not any(is_partial(block) for block in files.blocks):
         return files
     decoded = [_decoded(block, rule, columns) for block in files.blocks]
-    patched = [rows[RECORD_KEY] for rows, block in zip(decoded, files.blocks, strict=True) if _is_partial(block)]
+    patched = [rows[RECORD_KEY] for rows, block in zip(decoded, files.blocks, strict=True) if is_partial(block)]
     keys = pl.concat(patched).unique(maintain_order=True)
     found = {key: _Key(rule.ordering) for key in keys}
     rest: list[DataBlock | DeleteBlock] = []
@@ -54,10 +54,6 @@ def settle_patches(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
         DataBlock(at, pl.DataFrame(settled, schema=columns.schema, orient="row")),
     )
     return Slice(files.base, files.base_latest, (*rest, *after))
-
-
-def _is_partial(block: DataBlock | DeleteBlock) -> bool:
-    return isinstance(block, DataBlock) and block.given is not None
 
 
 def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) -> pl.DataFrame:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
+import pyarrow as pa
 
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.merge import kernel
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Slice, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, Instant, to_datetime
 from crdt_mor.model.schema import TableSchema
@@ -28,6 +29,7 @@ from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.merging import Merging, merging
 from crdt_mor.ops.read import Snapshot, in_threads, open_slice
 from crdt_mor.ops.session import Session
+from crdt_mor.ops.stage import stored_array
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 """Delta's names."""
@@ -44,14 +46,13 @@ _AFTER = "_crdt_after"
 class Unit:
     """File groups whose keys live in no others: one, or all of a partition in which some were replaced.
 
-    `logs`: what the window's commits wrote there; None where they rewrote rows instead.
+    `written`: the logs that the window's commits wrote to one; None where they rewrote rows instead.
     """
 
     partition: str
-    file_id: str | None
     before: tuple[FileSlice, ...]
     after: tuple[FileSlice, ...]
-    logs: tuple[DataFile, ...] | None
+    written: FileSlice | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Window:
 
         def changed(unit: Unit) -> list[pl.DataFrame]:
             keys = self._keys(unit)
-            after = self._latest(unit, keys, select)
+            after = self._after(unit, keys, select)
             if keys is None:
                 before = self._before(unit, None, select)
                 kept = after.join(before, on=[self._key, COMMIT_TIME], how="anti")
@@ -110,9 +111,9 @@ class Window:
 
         def compared(unit: Unit) -> list[pl.DataFrame]:
             keys = self._keys(unit)
-            after = self._latest(unit, keys, select)
-            group = (unit.partition, unit.file_id or "")
-            if keys is None or known is None or group not in known:
+            after = self._after(unit, keys, select)
+            group = unit.written and unit.written.group
+            if keys is None or group is None or known is None or group not in known:
                 return _images(self._before(unit, keys, select), after, self._key, select)
             touched = known[group][self._key].is_in(keys.implode())
             before, others = known[group].filter(touched), known[group].filter(~touched)
@@ -125,9 +126,9 @@ class Window:
     def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The same commit by commit: what each of them changed when it became visible."""
         known = {
-            (unit.partition, unit.file_id): self._before(unit, self._keys(unit), select)
+            unit.written.group: self._before(unit, self._keys(unit), select)
             for unit in self._units()
-            if unit.logs is not None and unit.file_id is not None
+            if unit.written is not None
         }
         for commit, window in self._steps():
             frames = [frame for frame in window.difference(select, known) if frame.height]
@@ -143,12 +144,12 @@ class Window:
     def contributions(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows and deletes that the commits wrote, as they wrote them."""
         for unit in self._units():
-            if unit.logs is None:
-                rows = self._after(unit, None, select)
+            if unit.written is None:
+                rows = self._state(unit.after, None, select)
                 yield _typed(rows.filter(pl.col(COMMIT_TIME).is_in(self._rewriting())).select(select), UPSERT)
                 continue
-            blocks = self._written(unit.partition, unit.logs).blocks
-            with naming_damage(self.session.store, FileSlice(unit.partition, "", None, unit.logs)):
+            blocks = self._blocks(unit.written)
+            with naming_damage(self.session.store, unit.written):
                 rows, deleted = kernel.written(blocks, self._how.columns, select)
             yield _typed(rows, UPSERT)
             yield _typed(self._buried(deleted, unit.partition, select), DELETE)
@@ -184,14 +185,11 @@ class Window:
         # A clustering changes no row, but the keys of its partition are in other groups afterwards.
         wrote = {partition for partition, _ in files} | {p for c in self.commits for p, _ in c.replaced}
         replaced = wrote & {partition for c in self.between for partition, _ in c.replaced}
-        units = [
-            Unit(partition, None, _of(before, partition), _of(after, partition), None)
-            for partition in sorted(replaced)
-        ]
+        units = [Unit(partition, _of(before, partition), _of(after, partition)) for partition in sorted(replaced)]
         for group, found in sorted(files.items()):
             if group[0] not in replaced:
-                logs = None if any(file.is_base for file in found) else tuple(found)
-                units.append(Unit(*group, _of(before, *group), _of(after, *group), logs))
+                written = None if any(file.is_base for file in found) else FileSlice(*group, None, tuple(found))
+                units.append(Unit(group[0], _of(before, *group), _of(after, *group), written))
         return units
 
     def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
@@ -209,45 +207,56 @@ class Window:
 
     def _keys(self, unit: Unit) -> pl.Series | None:
         """The keys that the commits wrote, as the kernel compares them; None where their files do not say."""
-        if unit.logs is None:
+        if unit.written is None:
             return None
-        blocks = self._written(unit.partition, unit.logs).blocks
-        with naming_damage(self.session.store, FileSlice(unit.partition, "", None, unit.logs)):
+        blocks = self._blocks(unit.written)
+        with naming_damage(self.session.store, unit.written):
             return kernel.touched(blocks, self._how.columns)
 
-    def _written(self, partition: str, logs: tuple[DataFile, ...]) -> Slice:
+    def _blocks(self, written: FileSlice) -> Sequence[DataBlock | DeleteBlock]:
         with _expiring():
-            return open_slice(self.session.store, FileSlice(partition, "", None, logs), self.session.config)
+            return open_slice(self.session.store, written, self.session.config).blocks
 
     def _before(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
         with _expiring():
             return self._state(unit.before, keys, select)
 
     def _after(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
-        return self._state(unit.after, keys, select)
+        """The state at the end of all keys that the commits wrote, or of all keys.
 
-    def _latest(self, unit: Unit, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
-        """As `_after`. Where the latest commit wins, all that was requested before the window's commits has lost."""
-        if unit.logs is None or self._how.rule.kind != "latest" or self.end.time < self.start.time:
-            return self._after(unit, keys, select)
-        since = min(log.name.instant for log in unit.logs)
-        return self._state(tuple(_trimmed(found, since) for found in unit.after), keys, select, since)
+        Where the latest commit wins, whatever was requested before the window's commits has lost.
+        """
+        since = None
+        if unit.written is not None and self._how.rule.kind == "latest" and self.start.time <= self.end.time:
+            since = min(log.name.instant for log in unit.written.logs)
+        return self._state(unit.after, keys, select, since)
 
     def _state(
         self, slices: Sequence[FileSlice], keys: pl.Series | None, select: Sequence[str], since: Instant | None = None
     ) -> pl.DataFrame:
         """Merged rows of some keys, or of all: `select`, and before it the key and the commit time."""
-        how, store = self._how, self.session.store
+        how = self._how
         need = distinct([self._key, COMMIT_TIME], select)
         predicate = None if keys is None else pl.col(self._key).is_in(keys.implode())
         frames = [pl.DataFrame(schema={name: how.columns.schema[name] for name in need})]
         for found in slices:
-            opened = open_slice(store, found, self.session.config)
-            if since is not None and opened.base_latest is not None and opened.base_latest < since:
-                opened = replace(opened, base=None, base_latest=None)
-            with naming_damage(store, found):
+            opened = self._open(found, since)
+            with naming_damage(self.session.store, found):
                 frames += kernel.merge(opened, how.rule, how.columns, select=need, predicate=predicate)
         return pl.concat(frames)
+
+    def _open(self, found: FileSlice, since: Instant | None) -> Slice:
+        """A slice, without what was requested before `since`, unless later rows are partial and stand on it."""
+        store, config = self.session.store, self.session.config
+        if since is None:
+            return open_slice(store, found, config)
+        late = replace(found, logs=tuple(log for log in found.logs if log.name.instant >= since))
+        opened = open_slice(store, late, config)
+        if any(is_partial(block) for block in opened.blocks):
+            return open_slice(store, found, config)
+        if opened.base_latest is not None and opened.base_latest < since:
+            return replace(opened, base=None, base_latest=None)
+        return opened
 
     def _buried(self, keys: pl.Series, partition: str, select: Sequence[str]) -> pl.DataFrame:
         """What is left of deleted rows: their key and partition columns, all others null."""
@@ -255,7 +264,7 @@ class Window:
         stored = TableSchema.from_json(self.value.schema).stored
         known: dict[str, pl.Series | object] = dict(spec.partition_values(partition, stored))
         if self._key == RECORD_KEY:
-            found = spec.key_values(keys.to_arrow(compat_level=pl.CompatLevel.oldest()), stored)
+            found = spec.key_values(stored_array(keys, pa.string()), stored)
             known |= {name: pl.Series(pl.from_arrow(values)) for name, values in found.items()}
         known[self._key] = keys
         types = how.columns.schema
@@ -271,11 +280,6 @@ class Window:
 def _of(slices: Mapping[FileGroup, FileSlice], partition: str, file_id: str | None = None) -> tuple[FileSlice, ...]:
     """The slices of a partition, or of one file group."""
     return tuple(s for s in slices.values() if s.partition == partition and file_id in (None, s.file_id))
-
-
-def _trimmed(found: FileSlice, since: Instant) -> FileSlice:
-    """A slice without the logs requested before `since`."""
-    return replace(found, logs=tuple(log for log in found.logs if log.name.instant >= since))
 
 
 @contextmanager

@@ -163,6 +163,22 @@ def test_a_block_in_a_file_of_hudis(make: Maker) -> None:
     assert len(completed(make.root)) == 2
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_changes_show_the_whole_row_below_a_partial_update(make: Maker, compacted: bool) -> None:
+    table = make.create(merge="partial_update/1")
+    first = table.append(rows(range(3), 1))
+    if compacted:
+        table.maintenance.compact()
+    table.upsert(pa.table({"id": keys(1), "v": ["other"]}))
+    want = table.scan(filter=pl.col("id") == "k1").to_arrow().to_pylist()
+    make_hudis(make.root, {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.record.merge.strategy.id": ""})
+    found = type(table).open(make.root)
+    changed = found.changes(first.completed_at).to_arrow().drop(["_change_type"]).to_pylist()
+    assert changed == want
+    images = found.changes(first.completed_at, images=True).to_arrow()
+    assert images["_change_type"].to_pylist() == ["update_preimage", "update_postimage"]
+
+
 def test_the_key_column_that_a_block_of_hudis_leaves_out_is_the_record_key() -> None:
     config = TableConfig("t", KeySpec(("id",)), buckets=1)
     block = part("2", {"id": "7", "a": "A"})
