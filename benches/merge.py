@@ -12,9 +12,7 @@ rows touched, a tenth as many. All of it decodes the files, as readers do.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from suite.timing import seconds
 
 import payloads
 from crdt_mor import Dot, Payload, check_laws
@@ -141,18 +140,6 @@ def without_merge(payload: Payload) -> Payload:
     return found
 
 
-def seconds(*works: Callable[[], object]) -> list[float]:
-    """The medians of some works, in rounds in which each runs once."""
-    found: list[list[float]] = [[] for _ in works]
-    for number in range(ROUNDS + 1):
-        for i in CHANCE.permutation(len(works)):
-            start = time.perf_counter()
-            works[i]()
-            if number:
-                found[i].append(time.perf_counter() - start)
-    return [statistics.median(times) for times in found]
-
-
 def measure(case: Case, keys: int, folder: Path) -> list[float]:
     """Seconds for a million rows of base and logs: overwrite-latest and payload, a tenth of `keys` touched; the same, a
     fifth as many keys and all of them touched; and `join` alone."""
@@ -165,9 +152,12 @@ def measure(case: Case, keys: int, folder: Path) -> list[float]:
 
     tenth, every = slice_of(case, how, keys, keys // 10, folder), slice_of(case, how, keys // 5, keys // 5, folder)
     few = slice_of(case, how, keys // 50, keys // 50, folder)
-    found = [taken / (1.1 * keys) for taken in seconds(read(tenth, MergeRule()), read(tenth, how.rule))]
-    found += [taken / (0.4 * keys) for taken in seconds(read(every, MergeRule()), read(every, how.rule))]
-    return [1e6 * taken for taken in [*found, seconds(read(few, slow))[0] / (0.04 * keys)]]
+    def each(*works: Callable[[], object], rows: float) -> list[float]:
+        return [1e6 * taken / rows for taken in seconds(*works, rounds=ROUNDS, chance=CHANCE)]
+
+    found = each(read(tenth, MergeRule()), read(tenth, how.rule), rows=1.1 * keys)
+    found += each(read(every, MergeRule()), read(every, how.rule), rows=0.4 * keys)
+    return found + each(read(few, slow), rows=0.04 * keys)
 
 
 def main() -> None:

@@ -17,11 +17,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +29,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from suite import timing
 
 import crdt_mor as mor
 from crdt_mor.format.log import BlockKind, read_log
@@ -92,15 +91,7 @@ def floor_of(table: mor.Table, folder: Path) -> Callable[[pl.Expr | None, Sequen
 
 
 def seconds(*works: Callable[[], object]) -> list[float]:
-    """The medians of some works, in rounds in which each runs once."""
-    found: list[list[float]] = [[] for _ in works]
-    for number in range(ROUNDS + 1):
-        for i in CHANCE.permutation(len(works)):
-            start = time.perf_counter()
-            works[i]()
-            if number:
-                found[i].append(time.perf_counter() - start)
-    return [statistics.median(times) for times in found]
+    return timing.seconds(*works, rounds=ROUNDS, chance=CHANCE)
 
 
 def conditions_and_columns(folder: Path, count: int) -> None:

@@ -19,7 +19,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.ops.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
-from crdt_mor.rows import ArrowRows
+from crdt_mor.rows import ArrowRows, chosen
 
 Mode = Literal["merged", "difference", "images", "raw"]
 
@@ -34,11 +34,7 @@ class Changes(ArrowRows):
         self._window = window
         self._mode = mode
         self._schema = TableSchema.from_json(window.value.schema)
-        known = self._schema.declared.names
-        self._columns = list(known if columns is None else columns)
-        unknown = [name for name in self._columns if name not in known]
-        if unknown:
-            raise InvalidInputError(f"no such columns; the table has {known}. unknown={unknown}")
+        self._columns = chosen(columns, self._schema.declared.names)
         taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
         if taken:
             raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")

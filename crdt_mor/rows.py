@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,3 +44,12 @@ class ArrowRows(ABC):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def chosen(columns: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The columns that are asked for, by default all; refuses those that are not there."""
+    names = list(known if columns is None else columns)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidInputError(f"no such columns; there are {list(known)}. unknown={unknown}")
+    return names

@@ -21,7 +21,7 @@ from crdt_mor.ops.explain import Explanation, explain
 from crdt_mor.ops.merging import merging
 from crdt_mor.ops.prune import Pruning, conjuncts, parquet_form, prune, together
 from crdt_mor.ops.read import Snapshot
-from crdt_mor.rows import ArrowRows
+from crdt_mor.rows import ArrowRows, chosen
 
 
 class Scan(ArrowRows):
@@ -37,11 +37,7 @@ class Scan(ArrowRows):
     ) -> None:
         self._snapshot = snapshot
         declared = snapshot.schema.declared.names
-        known = [*META_COLUMNS, *declared] if meta else declared
-        self._columns = list(known if columns is None else columns)
-        unknown = [name for name in self._columns if name not in known]
-        if unknown:
-            raise InvalidInputError(f"no such columns; the table has {known}. unknown={unknown}")
+        self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared)
         if meta and not any(name in META_COLUMNS for name in self._columns):
             self._columns = [*META_COLUMNS, *self._columns]
         self._filter = None if filter is None else _condition(filter, snapshot.schema)
@@ -89,10 +85,7 @@ class Scan(ArrowRows):
         """
         if self._limit is not None:
             raise InvalidInputError(f"a scan with a limit cannot be narrowed: narrow first. limit={self._limit}")
-        unknown = [name for name in columns or () if name not in self._columns]
-        if unknown:
-            raise InvalidInputError(f"no such columns; the scan has {self._columns}. unknown={unknown}")
-        names = self._columns if columns is None else columns
+        names = chosen(columns, self._columns)
         conditions = [] if self._filter is None else [self._filter]
         if filter is not None:
             conditions.append(_condition(filter, self._snapshot.schema))

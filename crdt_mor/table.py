@@ -284,13 +284,13 @@ class Table:
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
-        value = self._session.sealed(look=True)
+        value = self._session.sealed(look=True)  # what Hudi wrote must not come to light behind the checkpoint
         window = Window.seal(self._session, value, self._since(value, since, by), Cut.latest(value, by))
         return Changes(window, columns, "images" if images else "raw" if raw else "merged")
 
     def diff(self, before: AsOf, after: AsOf, *, columns: Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
-        value = self._session.sealed(look=True)
+        value = self._session.sealed()
         start, end = self._cut(value, before), self._cut(value, after)
         assert start is not None
         assert end is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -12,13 +11,11 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.commands import Form, Uri
+from crdt_mor.cli.commands import Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format, chosen, send
 from readers.follow import follow as windows
 
-Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
-How = Annotated[Format, typer.Option(help="How to print them.")]
 Moment = Annotated[str, typer.Argument(metavar="T", help="A completion time, a version, or an ISO date and time.")]
 
 
@@ -51,8 +48,8 @@ def changes(
     table = mor.Table.open(uri)
     options: dict[str, Any] = {"columns": inputs.names(columns), "images": images, "raw": raw}
     options["consistency"] = "stable" if stable else "latest"
-    found = windows(table, start, every=timedelta(seconds=every), **options) if follow else ()
-    for window in itertools.chain(() if follow else (table.changes(start, **options),), found):
+    pause = timedelta(seconds=every)
+    for window in windows(table, start, every=pause, **options) if follow else [table.changes(start, **options)]:
         send(window, None, form)
         sys.stdout.flush()
         if checkpoint is not None:

@@ -22,6 +22,8 @@ AsOf = Annotated[
     str | None,
     typer.Option(metavar="T", help="A completion time (17 digits), a version, or like 2025-11-20T09:30:00Z."),
 ]
+Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
+How = Annotated[Format, typer.Option(help="How to print them.")]
 LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
 
 class Verb(StrEnum):
@@ -119,14 +121,14 @@ def write(
 
 def cat(
     uri: Uri,
-    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    columns: Columns = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
     as_of: AsOf = None,
     limit: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help=f"At most N rows; by default {TABLE_ROWS} in a table, else all."),
     ] = None,
-    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+    format: How = Format.table,
     meta: Annotated[bool, typer.Option("--meta", help="With Hudi's five columns in front.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Instead of rows: which files are read, which are ruled out, and why.")

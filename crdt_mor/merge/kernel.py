@@ -17,7 +17,7 @@ from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_stable
 from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.merge.snapshot import count, merge, touched, written
+from crdt_mor.merge.snapshot import count, merge, passed_through, touched, written
 
 __all__ = [
     "Carry",
@@ -33,6 +33,7 @@ __all__ = [
     "compact_stable",
     "count",
     "merge",
+    "passed_through",
     "polars_type",
     "precombine",
     "to_arrow",

@@ -48,6 +48,15 @@ def merge(
     return _merge(files, rule, columns, columns.merge_key, list(select), predicate)
 
 
+def passed_through(
+    base: str, columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None, limit: int | None
+) -> pl.DataFrame:
+    """A base file without logs: columns, predicate and limit go all the way down."""
+    rows = scan_parquet(base, columns)
+    rows = (rows if predicate is None else rows.filter(predicate)).select(select)
+    return (rows if limit is None else rows.head(limit)).collect()
+
+
 def count(files: Slice, rule: MergeRule, columns: Columns) -> int:
     """How many rows `merge` would give; reads key columns alone (and the ordering column where it must)."""
     if not files.blocks:

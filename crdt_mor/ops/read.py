@@ -23,8 +23,7 @@ from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
 from crdt_mor.merge import kernel
-from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.contributions import scan
+from crdt_mor.merge.blocks import DataBlock, DeleteBlock, Slice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant
@@ -62,11 +61,15 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     base = latest = None
     if found.base is not None:
-        if store.stat(found.base.path) is None:
-            raise missing(found.base)
-        base = store.url(found.base.path)
+        base = _base_url(store, found.base)
         latest = read_footer(base).latest_requested
     return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def _base_url(store: Store, base: DataFile) -> str:
+    if store.stat(base.path) is None:
+        raise missing(base)
+    return store.url(base.path)
 
 
 def missing(file: DataFile) -> SnapshotExpiredError:
@@ -149,32 +152,23 @@ class Snapshot:
 
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
         """
-        config = self.session.config
+        store, config = self.session.store, self.session.config
         how = merging(config, self.value.schema)
 
         def merged(found: FileSlice) -> list[pl.DataFrame]:
-            if not found.logs:
-                with naming_damage(self.session.store, found):
-                    return [self._passed_through(found, how.columns, select, predicate, limit)]
-            opened = open_slice(self.session.store, found, config)
-            with naming_damage(self.session.store, found):
+            if found.base is not None and not found.logs:
+                base = _base_url(store, found.base)
+                with naming_damage(store, found):
+                    rows = kernel.passed_through(base, how.columns, select=select, predicate=predicate, limit=limit)
+                return [rows]
+            opened = open_slice(store, found, config)
+            with naming_damage(store, found):
                 return list(kernel.merge(opened, how.rule, how.columns, select=select, predicate=predicate))
 
         first = 0 if limit is None else 1
         for slices in (self.slices[:first], self.slices[first:]):
             for frames in in_threads(merged, slices):
                 yield from frames
-
-    def _passed_through(
-        self, found: FileSlice, columns: Columns, select: Sequence[str], predicate: pl.Expr | None, limit: int | None
-    ) -> pl.DataFrame:
-        """Without logs a slice is its base file: columns, predicate and limit go all the way down."""
-        assert found.base is not None
-        if self.session.store.stat(found.base.path) is None:
-            raise missing(found.base)
-        rows = scan(self.session.store.url(found.base.path), columns)
-        rows = (rows if predicate is None else rows.filter(predicate)).select(select)
-        return (rows if limit is None else rows.head(limit)).collect()
 
     def count(self) -> int:
         """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""

@@ -361,7 +361,8 @@ def test_following_needs_lines(table: Path) -> None:
 
 
 def test_a_checkpoint_file_and_since_contradict(table: Path, tmp_path: Path) -> None:
-    crdt_mor("changes", table, "--since", "1", "--checkpoint", tmp_path / "c", code=2)
+    said = crdt_mor("changes", table, "--since", "1", "--checkpoint", tmp_path / "c", code=2).stderr
+    assert "the file says where to begin: leave --since out" in " ".join(said.replace("│", " ").split())
 
 
 def test_follow_prints_what_comes_until_it_is_stopped(table: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from crdt_mor.merge import kernel
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.ops import prune, read
+from crdt_mor.ops import prune
 from crdt_mor.ops.explain import Files
 from crdt_mor.store.local import LocalStore
 from payloads import Counter, Max, ORSet, PartialUpdate
@@ -453,7 +453,7 @@ def test_an_explanation_says_what_is_opened_with_bytes_and_reads_no_rows(make: M
     sizes = pl.DataFrame(table.inspect.files()).group_by("partition").agg(pl.col("bytes").sum())
     eu, us = (sizes.filter(partition=f"region={region}")["bytes"].item() for region in ("eu", "us"))
     scan = table.scan(columns=["price"], filter="region = 'eu' AND n >= 0", limit=3)
-    for place, name in ((read, "scan"), (kernel, "merge"), (LocalStore, "read")):
+    for place, name in ((kernel, "passed_through"), (kernel, "merge"), (LocalStore, "read")):
         monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("rows were read"))
     said = scan.explain()
     assert said.total == Files(4, eu + us)
@@ -545,9 +545,9 @@ def test_a_limit_gives_so_many_rows_in_every_output(table: Table, limit: int) ->
 
 def test_a_limit_stops_reading(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
-    merged, passed = kernel.merge, read.Snapshot._passed_through
+    merged, passed = kernel.merge, kernel.passed_through
     monkeypatch.setattr(kernel, "merge", lambda *a, **k: (begun.append(1), merged(*a, **k))[1])
-    monkeypatch.setattr(read.Snapshot, "_passed_through", lambda *a, **k: (begun.append(1), passed(*a, **k))[1])
+    monkeypatch.setattr(kernel, "passed_through", lambda *a, **k: (begun.append(1), passed(*a, **k))[1])
     assert table.scan(limit=0).to_polars().height == 0
     assert begun == []
     assert table.scan(limit=5).to_polars().height == 5
@@ -580,7 +580,7 @@ def test_a_scan_can_be_narrowed_on_the_same_snapshot(table: Table) -> None:
     assert scan.narrowed(limit=3).schema == scan.schema
     assert scan.narrowed(limit=3).count() == 3
     assert scan.narrowed().count() == scan.count() == 100
-    with pytest.raises(InvalidInputError, match=r"the scan has.*unknown=\['region'\]"):
+    with pytest.raises(InvalidInputError, match=r"there are.*unknown=\['region'\]"):
         scan.narrowed(columns=["region"])
     with pytest.raises(InvalidInputError, match="narrow first"):
         table.scan(limit=3).narrowed(filter="n > 1")
