@@ -11,8 +11,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -71,36 +72,40 @@ def base_metadata(
 
 
 def write_parquet(
-    table: pa.Table,
+    rows: pa.Table | Iterable[pa.Table],
     *,
     metadata: Mapping[str, str],
     row_group_rows: int = ROW_GROUP_ROWS,
     repeating: Sequence[str] | None = None,
     log_block: bool = False,
 ) -> bytes:
-    """`table`, of the stored types, as the bytes of a Parquet file.
+    """`rows`, of the stored types, as the bytes of a Parquet file.
 
-    `repeating`: what `repeating_columns` says of a larger table that this one is a part of.
+    `rows`: a table, or one after another the pieces of one, at least one, each a row group of its own at least.
+    `repeating`: what `repeating_columns` says of all rows, where `rows` are only pieces or a part of them.
     `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
     a third less work for the writer.
     """
-    for item in table.schema:
+    pieces = iter([rows] if isinstance(rows, pa.Table) else rows)
+    first = next(pieces)
+    for item in first.schema:
         assert _storable(item.type), f"not a stored type: {item.name} is {item.type}"
     sink = pa.BufferOutputStream()
-    schema = table.schema.remove_metadata()
+    schema = first.schema.remove_metadata()
     with pq.ParquetWriter(
         sink,
         schema,
         compression="snappy" if log_block else "zstd",
         compression_level=None if log_block else 1,
-        use_dictionary=list(repeating_columns(table) if repeating is None else repeating),
-        write_statistics=[name for name in table.column_names if not log_block and name not in _NOT_ASKED_FOR],
+        use_dictionary=list(repeating_columns(first) if repeating is None else repeating),
+        write_statistics=[name for name in schema.names if not log_block and name not in _NOT_ASKED_FOR],
         write_page_index=not log_block,
         store_schema=False,
         use_compliant_nested_type=True,
         version="2.6",
     ) as writer:
-        writer.write_table(table.replace_schema_metadata(None), row_group_size=row_group_rows)
+        for piece in chain([first], pieces):
+            writer.write_table(piece.replace_schema_metadata(None), row_group_size=row_group_rows)
         if metadata:
             writer.add_key_value_metadata(dict(metadata))
     data: bytes = sink.getvalue().to_pybytes()

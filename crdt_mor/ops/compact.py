@@ -36,7 +36,7 @@ from crdt_mor.ops.merging import merging, require_payloads
 from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
 from crdt_mor.ops.read import in_threads, missing, open_slice
 from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import KEY, Deletes, Rows, avro_with_meta, log_file, stored_array, stored_table
+from crdt_mor.ops.stage import KEY, Deletes, Rows, StoredRows, avro_with_meta, log_file, stored_array
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
 from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
 
@@ -170,7 +170,8 @@ def _put_base(
         avro_schema=avro_with_meta(schema, session.config.name),
         latest_requested=Instant(str(latest)) if latest else EPOCH,
     )
-    data = write_parquet(stored_table(table, schema), metadata=metadata)
+    stored = StoredRows.of(table, schema)
+    data = write_parquet(stored, metadata=metadata, repeating=stored.repeating)
     if session.store.put(path, data):
         return DataFile(path, len(data), table.height)
     stat = session.store.stat(path)
@@ -201,4 +202,4 @@ def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableS
         return Deletes(Instant(block.instant), keys, stored_array(block.keys["ordering"], kind))
     assert isinstance(block.rows, pl.DataFrame)
     partial = block.given is not None and set(block.given) != set(schema.declared.names)
-    return Rows(Instant(block.instant), stored_table(block.rows, schema), partial)
+    return Rows(Instant(block.instant), StoredRows.of(block.rows, schema), partial)

@@ -7,7 +7,8 @@ Files appear whole under their final names and are invisible until the instant c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,10 +16,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import SAMPLE_ROWS, repeating_columns, write_parquet
+from crdt_mor.format.base import ROW_GROUP_ROWS, SAMPLE_ROWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
-from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.merge.kernel import text_order, to_arrow
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
@@ -42,16 +43,47 @@ class Deletes:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows in stored types, meta columns included. `partial`: the columns are not all the table has.
+class StoredRows:
+    """Rows in stored types, meta columns included: one row group after another, the next made while one is encoded.
 
-    `repeating`: the columns worth a dictionary, where they are known.
+    `cut(start, count)`: some of them. `repeating`: the columns worth a dictionary.
     """
 
+    height: int
+    columns: Sequence[str]
+    repeating: Sequence[str]
+    cut: Callable[[int, int], pa.Table]
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, schema: TableSchema) -> StoredRows:
+        """All rows of a frame, in its order."""
+        sample = frame.gather_every(max(1, frame.height // SAMPLE_ROWS))
+        repeating = repeating_columns(stored_table(sample, schema))
+        return cls(
+            frame.height, frame.columns, repeating, lambda start, count: stored_table(frame.slice(start, count), schema)
+        )
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """At least one table, of `ROW_GROUP_ROWS` rows but the last."""
+        starts = range(0, max(1, self.height), ROW_GROUP_ROWS)
+        if len(starts) == 1:
+            yield self.cut(0, self.height)
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="row-group") as pool:
+            ahead = pool.submit(self.cut, 0, ROW_GROUP_ROWS)
+            for start in starts[1:]:
+                table, ahead = ahead.result(), pool.submit(self.cut, start, ROW_GROUP_ROWS)
+                yield table
+            yield ahead.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that one commit writes. `partial`: the columns are not all the table has."""
+
     instant: Instant
-    rows: pa.Table
+    rows: StoredRows
     partial: bool = False
-    repeating: tuple[str, ...] | None = None
 
 
 Group = tuple[str, int]
@@ -70,11 +102,11 @@ def log_file(
             continue
         text = full
         if part.partial:
-            text = avro_with_meta(schema.select(part.rows.column_names), config.name)
-        parquet = write_parquet(part.rows, metadata={}, repeating=part.repeating, log_block=True)
+            text = avro_with_meta(schema.select(part.rows.columns), config.name)
+        parquet = write_parquet(part.rows, metadata={}, repeating=part.rows.repeating, log_block=True)
         blocks.append(parquet_block(part.instant, text, parquet, partial=part.partial))
     data = b"".join(blocks)
-    rows = sum(part.rows.num_rows for part in parts if isinstance(part, Rows))
+    rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
     deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
     return data, DataFile(join_path(partition, str(name)), len(data), rows, deletes)
 
@@ -111,21 +143,21 @@ def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
     return found.to_list(), number.to_numpy().astype(np.int64)
 
 
-def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
-    """Some rows of a frame, sorted by key."""
-    return frame[rows.gather(frame[KEY].gather(rows).arg_sort())]
+def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
+    """The positions `rows` of a frame, in the order of their keys."""
+    return rows.gather(text_order(frame[KEY].gather(rows)))
 
 
 def group_rows(
     frame: pl.DataFrame, rows: pl.Series, group: Group, instant: Instant, first: int, schema: TableSchema
 ) -> pa.Table:
-    """The rows of one file group as its log file has them: sorted by key, all five meta columns in front.
+    """Rows of one file group as its log file has them, all five meta columns in front.
 
-    first: where the sequence numbers of the group's rows begin in the commit.
+    rows: their positions in `frame`, sorted by key. first: the sequence number of the first in the commit.
     """
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
     return stored_table(
-        sorted_keys(frame, rows).select(
+        frame[rows].select(
             pl.lit(instant).alias("_hoodie_commit_time"),
             (pl.lit(f"{instant}_0_") + numbers).alias("_hoodie_commit_seqno"),
             pl.col(KEY),

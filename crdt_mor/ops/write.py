@@ -47,6 +47,7 @@ from crdt_mor.ops.stage import (
     Deletes,
     Group,
     Rows,
+    StoredRows,
     by_group,
     ensure_partition,
     group_rows,
@@ -274,7 +275,7 @@ class Write:
 
     def _deletes(self, keys: pl.DataFrame, found: pl.Series, ordering: str | None) -> Deletes:
         instant = self.begun.requested
-        mine = sorted_keys(keys, found)
+        mine = keys[sorted_keys(keys, found)]
         texts = stored_array(mine[KEY], pa.string())
         if ordering is not None:
             return Deletes(instant, texts, stored_array(mine["ordering"], self._schema.stored.field(ordering).type))
@@ -285,8 +286,13 @@ class Write:
     def _rows(
         self, rows: pl.DataFrame, found: pl.Series, group: Group, first: int, some: bool, repeating: tuple[str, ...]
     ) -> Rows:
-        instant = self.begun.requested
-        return Rows(instant, group_rows(rows, found, group, instant, first, self._how.schema), some, repeating)
+        instant, schema = self.begun.requested, self._how.schema
+        order = sorted_keys(rows, found)
+
+        def cut(start: int, count: int) -> pa.Table:
+            return group_rows(rows, order.slice(start, count), group, instant, first + start, schema)
+
+        return Rows(instant, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), some)
 
     def _stage(self, item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]) -> DataFile:
         (partition, bucket), parts = item

@@ -127,6 +127,12 @@ def test_row_groups_are_small_enough_to_read_in_parallel() -> None:
     assert small.num_row_groups == 2
 
 
+def test_a_table_and_its_pieces_are_the_same_file() -> None:
+    table = pa.table({"x": pa.array(range(300_000), pa.int64())})
+    pieces = (table.slice(start, 131_072) for start in range(0, 300_000, 131_072))
+    assert write_parquet(pieces, metadata={}, repeating=()) == write_parquet(table, metadata={}, repeating=())
+
+
 def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
     rows = 10_000
     table = pa.table(
