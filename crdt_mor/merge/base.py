@@ -35,7 +35,14 @@ class Scanned:
     columns: Columns
     key: str
     predicate: pl.Expr | None = None
+    part: tuple[int, int] | None = None
+    """The first row and the number of rows, where the others do not belong to the slice."""
     ahead: Future[pl.DataFrame] | None = None
+
+    @property
+    def _rows(self) -> pl.LazyFrame:
+        rows = scan(self.source, self.columns)
+        return rows if self.part is None else rows.slice(*self.part)
 
     def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
         """Rows for which the predicate holds depend on no log: they are read while the logs are."""
@@ -44,12 +51,12 @@ class Scanned:
     def _found(self, select: Sequence[str]) -> pl.DataFrame:
         assert self.predicate is not None
         # The predicate alone in the scan, where statistics serve it.
-        found = scan(self.source, self.columns).filter(self.predicate)
+        found = self._rows.filter(self.predicate)
         return found.select(distinct(select, [self.key])).collect()
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`."""
-        hit = scan(self.source, self.columns).filter(pl.col(self.key).is_in(keys.implode()))
+        hit = self._rows.filter(pl.col(self.key).is_in(keys.implode()))
         return hit.select(pl.col(self.key).alias(KEY), *need).collect()
 
     def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
@@ -57,20 +64,20 @@ class Scanned:
         if self.predicate is not None:
             found = self._found(select) if self.ahead is None else self.ahead.result()
             return Decoded.of(found, self.key, drop).others(select)
-        if len(drop) > IN_SCAN_KEYS_MAX:
+        if len(drop) > IN_SCAN_KEYS_MAX or self.part is not None:  # in a part, nothing could be dropped while scanning
             return self.decode(drop, select).others(select)
-        base = scan(self.source, self.columns)
+        base = self._rows
         rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
         return rest.select(select).collect()
 
     @property
     def height(self) -> int:
         """How many rows the file has."""
-        return int(scan(self.source, self.columns).select(pl.len()).collect().item())
+        return int(self._rows.select(pl.len()).collect().item())
 
     def decode(self, keys: pl.Series, need: Sequence[str]) -> Decoded:
         """All rows, whatever the predicate says, and where those of `keys` are."""
-        rows = scan(self.source, self.columns).select(distinct(need, [self.key])).collect()
+        rows = self._rows.select(distinct(need, [self.key])).collect()
         return Decoded.of(rows, self.key, keys)
 
 

@@ -48,11 +48,16 @@ class DeleteBlock:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One file slice. `base_latest` is the latest requested time that `base` folded in, if it is known."""
+    """One file slice, or the part of one that has all keys of some range.
+
+    `base_latest` is the latest requested time that `base` folded in, if it is known. `base_rows`: the first of its rows
+    that belong to the part, and how many do; None: all.
+    """
 
     base: str | bytes | None = None
     base_latest: str | None = None
     blocks: tuple[DataBlock | DeleteBlock, ...] = ()
+    base_rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

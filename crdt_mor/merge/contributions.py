@@ -80,10 +80,10 @@ def gather(
     """Decode `blocks`, which are in fold order. `timed`: the caller wants the requested time on every line."""
     data = [b for b in blocks if isinstance(b, DataBlock)]
     own = any(_has_own_times(b) for b in blocks)
-    wanted = distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
-    rows = _decode(data, columns, wanted)
+    wanted = needed(blocks, rule, key, need)
+    rows = decode(data, columns, wanted)
     simple = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
-    heights = [rows.height] if simple else [_height(b) for b in data]
+    heights = [rows.height] if simple else [height(b) for b in data]
     lines = _lines(blocks, rows, heights, rule, columns, key, simple, own or timed)
     if own:
         # Carried contributions: their block stands elsewhere than their requested times say.
@@ -92,13 +92,19 @@ def gather(
     return Contributions(rows, _deletes(blocks), lines, given)
 
 
+def needed(blocks: Sequence[DataBlock | DeleteBlock], rule: MergeRule, key: str, need: Sequence[str]) -> list[str]:
+    """The columns of `blocks` that a merge reads to give the columns `need`."""
+    own = any(_has_own_times(b) for b in blocks)
+    return distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
+
+
 def _has_own_times(block: DataBlock | DeleteBlock) -> bool:
     if isinstance(block, DataBlock):
         return block.own_times
     return TIME in block.keys.columns and bool((block.keys[TIME] != block.instant).any())
 
 
-def _decode(blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str]) -> pl.DataFrame:
+def decode(blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str]) -> pl.DataFrame:
     """All rows in order; neighbouring Parquet blocks in one scan."""
     parts: list[pl.DataFrame] = []
     run: list[bytes] = []
@@ -115,7 +121,8 @@ def _decode(blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str]) 
     return pl.concat(parts, rechunk=False) if parts else pl.DataFrame(schema={c: columns.schema[c] for c in need})
 
 
-def _height(block: DataBlock) -> int:
+def height(block: DataBlock) -> int:
+    """How many rows a block has."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows.height
     return int(pq.read_metadata(pa.BufferReader(block.rows)).num_rows)
@@ -141,10 +148,10 @@ def _lines(
             parts.append(_delete_lines(block, delete, rule, columns, key, timed))
             delete += block.keys.height
         else:
-            height = next(left)
+            count = next(left)
             time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
-            parts.append(_row_lines(rows, row, height, rule, key, time if timed else None))
-            row += height
+            parts.append(_row_lines(rows, row, count, rule, key, time if timed else None))
+            row += count
     assert row == rows.height, "a block has another number of rows than its footer says"
     return pl.concat(parts) if parts else _row_lines(rows, 0, 0, rule, key, pl.lit("") if timed else None)
 
@@ -194,11 +201,12 @@ def _given(
     columns = [c for c in need if c not in META_COLUMNS]
     if rule.whole:
         return dict.fromkeys(columns, np.ones(sum(heights), dtype=bool))
-    sets = [_given_names(b) for b in blocks]
+    sets = [given_names(b) for b in blocks]
     return {c: np.repeat(np.array([c in s for s in sets], dtype=bool), heights) for c in columns}
 
 
-def _given_names(block: DataBlock) -> frozenset[str]:
+def given_names(block: DataBlock) -> frozenset[str]:
+    """The columns that a block of rows sets."""
     if block.given is not None:
         return frozenset(block.given)
     if isinstance(block.rows, pl.DataFrame):

@@ -4,7 +4,7 @@ blocks.py         what a merge reads        contributions.py   from blocks to na
 fold.py           folding a key's lines     snapshot.py        the rows that a reader sees
 compaction.py     what becomes base rows, and what is carried
 precombine.py     what one transaction writes
-order.py          sorting keys
+order.py          sorting keys               parts.py           a large slice as small ones
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_stable
 from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.order import text_order
+from crdt_mor.merge.parts import parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.snapshot import count, merge, passed_through, touched, written
 
@@ -35,6 +36,7 @@ __all__ = [
     "compact_stable",
     "count",
     "merge",
+    "parts",
     "passed_through",
     "polars_type",
     "precombine",

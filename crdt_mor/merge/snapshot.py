@@ -87,7 +87,7 @@ def _merge(
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
     files = settle_patches(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
-    base = None if files.base is None else Scanned(files.base, columns, key, predicate)
+    base = None if files.base is None else Scanned(files.base, columns, key, predicate, files.base_rows)
     with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
         if base is not None and pool is not None:
             base = base.begun(need, pool)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain, islice
 from typing import TypeVar
 
 import polars as pl
@@ -155,19 +156,29 @@ class Snapshot:
         store, config = self.session.store, self.session.config
         how = merging(config, self.value.schema)
 
-        def merged(found: FileSlice) -> list[pl.DataFrame]:
+        def opened(found: FileSlice) -> list[tuple[FileSlice, Slice]]:
             if found.base is not None and not found.logs:
-                base = _base_url(store, found.base)
-                with naming_damage(store, found):
-                    rows = kernel.passed_through(base, how.columns, select=select, predicate=predicate, limit=limit)
-                return [rows]
-            opened = open_slice(store, found, config)
+                return [(found, Slice(_base_url(store, found.base)))]
+            files = open_slice(store, found, config)
+            if predicate is not None:
+                return [(found, files)]  # statistics of the whole base file spare more than parts do
             with naming_damage(store, found):
-                return list(kernel.merge(opened, how.rule, how.columns, select=select, predicate=predicate))
+                return [(found, part) for part in kernel.parts(files, how.rule, how.columns, select)]
+
+        def merged(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
+            found, files = item
+            with naming_damage(store, found):
+                if isinstance(files.base, str) and not found.logs:
+                    rows = kernel.passed_through(
+                        files.base, how.columns, select=select, predicate=predicate, limit=limit
+                    )
+                    return [rows]
+                return kernel.merge(files, how.rule, how.columns, select=select, predicate=predicate)
 
         first = 0 if limit is None else 1
         for slices in (self.slices[:first], self.slices[first:]):
-            for frames in in_threads(merged, slices):
+            parts = chain.from_iterable(in_threads(opened, slices))
+            for frames in in_threads(merged, parts):
                 yield from frames
 
     def count(self) -> int:
@@ -186,15 +197,17 @@ class Snapshot:
         return sum(in_threads(counted, self.slices))
 
 
-def in_threads(work: Callable[[S], R], items: Sequence[S]) -> Iterator[R]:
+def in_threads(work: Callable[[S], R], items: Iterable[S]) -> Iterator[R]:
     """`work` of each item, in order, a few at a time, so that only a few results wait in memory."""
-    if len(items) <= 1:
-        yield from map(work, items)
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if len(first) < 2:
+        yield from map(work, first)
         return
     pool, left_early = ThreadPoolExecutor(THREADS, thread_name_prefix="file-slice"), False
     try:
         waiting: deque[Future[R]] = deque()
-        for item in items:
+        for item in chain(first, rest):
             waiting.append(pool.submit(work, item))
             if len(waiting) > THREADS:
                 yield waiting.popleft().result()

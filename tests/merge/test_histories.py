@@ -24,6 +24,7 @@ from crdt_mor.merge.kernel import (
     compact_stable,
     count,
     merge,
+    parts,
     precombine,
     touched,
 )
@@ -34,7 +35,7 @@ STORED: dict[str, pl.DataType] = {
     "k": pl.Int64(), "v": pl.Int64(), "a": pl.Float64(), "b": pl.String(), "late": pl.Int64(),
 }  # fmt: skip
 USER = list(STORED)
-KEYS = ["1", "2", "3", "10"]
+KEYS = ["1", "2", "3", "10", "4"]
 RULES = {
     "latest": MergeRule(),
     "ordering": MergeRule("ordering", ordering="v"),
@@ -173,7 +174,8 @@ class History:
         select = r.choice([[RECORD_KEY, COMMIT_TIME, *USER], [RECORD_KEY, "b"], ["b", RECORD_KEY, "late"]])
         expect = sorted(([{RECORD_KEY: k, **row}[c] for c in select] for k, row in want.items()), key=repr)
         expect = [[str(v)[:17] if c == COMMIT_TIME else v for c, v in zip(select, row, strict=True)] for row in expect]
-        frames = merge(files, self.rule, self.columns, select=select)
+        cut = parts(files, self.rule, self.columns, select)
+        frames = [frame for part in cut for frame in merge(part, self.rule, self.columns, select=select)]
         types = self.columns.schema
         assert all(f.schema == {c: types[c] for c in select} for f in frames)
         assert sorted((list(row) for f in frames for row in f.rows()), key=repr) == sorted(expect, key=repr)
@@ -188,15 +190,24 @@ class History:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("key_column", [None, "k"])
 @settings(max_examples=20)
-@given(seed=st.integers(0, 10**9), stable_form=st.booleans(), promote=st.booleans(), by_hash=st.booleans())
+@given(
+    seed=st.integers(0, 10**9),
+    stable_form=st.booleans(),
+    promote=st.booleans(),
+    by_hash=st.booleans(),
+    in_parts=st.booleans(),
+)
 def test_any_history_reads_as_the_fold_of_its_commits(
-    rule: str, key_column: str | None, seed: int, stable_form: bool, promote: bool, by_hash: bool
+    rule: str, key_column: str | None, seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if by_hash:
             patch.setattr("crdt_mor.merge.base.IN_SCAN_KEYS_MAX", 0)
         if promote:
             patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
+        if in_parts:
+            patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
+            patch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
         history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column))
         for i in range(history.random.randint(10, 45)):
             history.step()
