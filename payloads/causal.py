@@ -13,6 +13,8 @@ import polars as pl
 from payloads.flat import first_of, last_of
 
 TIME = pl.col("time")
+FIRST = 10**16
+"""A requested time, of 17 digits as all of them, before that of any commit."""
 
 
 def unseen(entries: pl.DataFrame, *group: str, by: tuple[str, ...] = ("time", "place")) -> pl.DataFrame:
@@ -44,6 +46,12 @@ def settled(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
         return lines
     pending = others.group_by("group").agg(pending=_text(TIME.unique().sort()).str.join(","))
     return lines.update(pending, on="group", maintain_order="left")
+
+
+def dotted(item: str) -> pl.Expr:
+    """Entries of values that all who come later have seen, as if one commit before all others had written them."""
+    dot = [pl.lit(FIRST, pl.Int64).alias("time"), pl.lit(0, pl.Int32).alias("place"), pl.lit("").alias("pending")]
+    return pl.struct(pl.col("item").alias(item), *dot)
 
 
 def _text(time: pl.Expr) -> pl.Expr:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload
 from crdt_mor.merge.payload import Kind, Nulls
-from payloads.causal import settled, unseen
+from payloads.causal import dotted, settled, unseen
 from payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
 from payloads.scalars import check_scalar, one_zero, order
 
@@ -147,6 +147,9 @@ class MVRegister(Payload):
     def settle(self, states: pl.Expr) -> pl.Expr:
         return each(states, _settled)
 
+    def restore(self, values: pl.Expr) -> pl.Expr:
+        return each(values, _restored)
+
     def examples(self) -> Sequence[list[str | None]]:
         return [["a"], ["b"], ["b", "a", "b"], [], [None]]
 
@@ -169,6 +172,10 @@ def _unseen(items: pl.DataFrame) -> pl.DataFrame:
 
 def _settled(items: pl.DataFrame) -> pl.DataFrame:
     return settled(items.unnest("item"), "row").select("row", ENTRY)
+
+
+def _restored(items: pl.DataFrame) -> pl.DataFrame:
+    return items.select("row", dotted(item="value").alias("item"))
 
 
 def _values(items: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor import Dot, Payload
-from payloads.causal import settled, unseen
+from payloads.causal import dotted, settled, unseen
 from payloads.flat import by_row, each, flat, gathered, last_of, sorted_distinct, together
 from payloads.scalars import check_set
 
@@ -90,6 +90,9 @@ class ORSet(Payload):
     def settle(self, states: pl.Expr) -> pl.Expr:
         return each(states, _settled)
 
+    def restore(self, values: pl.Expr) -> pl.Expr:
+        return each(values, _restored)
+
     def examples(self) -> pa.Array:
         column = self.column()
         sides = [([], []), (["a"], []), ([], ["a"]), (["b", "a", None], ["c"]), (["c"], ["b", "c"]), (None, ["b"])]
@@ -123,6 +126,10 @@ def _unseen(items: pl.DataFrame) -> pl.DataFrame:
 
 def _settled(items: pl.DataFrame) -> pl.DataFrame:
     return settled(items.unnest("item").filter(ADDS), "row", "element").select("row", OPERATION)
+
+
+def _restored(items: pl.DataFrame) -> pl.DataFrame:
+    return items.select("row", dotted(item="element").alias("item"))
 
 
 def _elements(items: pl.DataFrame) -> pl.DataFrame:

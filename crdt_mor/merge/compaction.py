@@ -72,7 +72,7 @@ def compact_stable(
     below = Slice(files.base, files.base_latest, stable)
     if rule.kind == "columns":
         merged = pl.concat(merge(below, rule, columns.by_text(), select=columns.select_all()))
-        rows = _sorted(rule.settle(merged))
+        rows = _sorted(rule.settle(merged, seen=not pending))
         graves: Carry = []
     else:
         rows, dead = _fold(below, rule, columns, timed=True)

@@ -52,6 +52,9 @@ LAWS: Final = {
     "settled": Law(
         "what settle forgets no later value needs", "a compaction would forget what later commits still need"
     ),
+    "restored": Law(
+        "restore(value(x)) does for x to whoever has seen x", "a compaction would forget what later commits still need"
+    ),
 }
 _CLAIMS: Final = {"semilattice": "a semilattice", "delta": "a delta", "ordered": "ordered"}
 
@@ -67,6 +70,8 @@ def laws_of(payload: Payload) -> tuple[str, ...]:
         absent |= {"kernel-exact", "regrouping"}
     if not _settles(payload):
         absent.add("settled")
+    if not payload.restores:
+        absent.add("restored")
     return tuple(law for law in LAWS if law not in absent)
 
 
@@ -199,6 +204,8 @@ def examine(trial: Trial, histories: Iterable[History]) -> None:
         _kernel(trial, runs, folds)
     if _settles(trial.payload):
         _settled(trial, runs, folds)
+    if trial.payload.restores:
+        _restored(trial, dict.fromkeys(cut for history in whole for cut in _seen_cuts(trial, history, states)), folds)
     trial.visible(range(len(trial)))
     _round_trip(trial)
 
@@ -214,6 +221,16 @@ def _runs(trial: Trial, history: History, states: dict[Write, int]) -> Iterator[
         commits += rows
     if len(commits) > 1 and NONE not in commits:
         yield tuple(commits)
+
+
+def _seen_cuts(trial: Trial, history: History, states: dict[Write, int]) -> Iterator[tuple[Run, Run]]:
+    """A history's states in two parts, where each commit of the second has seen all of the first."""
+    pending = {write.commit: write.pending for write in history}
+    commits = list(pending)
+    *_, run = ((), *_runs(trial, history, states))
+    for i in range(1, len(run) if len(run) == len(commits) else 0):
+        if not {p for commit in commits[i:] for p in pending[commit]} & set(commits[:i]):
+            yield run[:i], run[i:]
 
 
 def _settles(payload: Payload) -> bool:
@@ -333,10 +350,28 @@ def _settled(trial: Trial, runs: Sequence[Run], folds: dict[Run, int]) -> None:
     for (s, mid, rest), state in zip(ends, last, strict=True):
         whole, parts = s + mid + rest, (folds[s], folds[mid], folds[rest])
         seen.setdefault((folds[whole], state), ("join(settle(join(settle({}), {})), {})", parts, whole))
-    _same_values(trial, {pair: trace for pair, trace in seen.items() if NONE not in pair})
+    _same_values(trial, {pair: trace for pair, trace in seen.items() if NONE not in pair}, "settled")
     if trial.payload.vectorised:
         starts = dict.fromkeys((kept[folds[s]], *rest) for s, rest in cuts if kept[folds[s]] != NONE)
         _settled_kernel(trial, list(starts))
+
+
+def _restored(trial: Trial, cuts: Iterable[tuple[Run, Run]], folds: dict[Run, int]) -> None:
+    """A compaction keeps what is visible alone, of what everybody has seen; then come the writes after it."""
+    cuts = [(s, rest) for s, rest in cuts if NONE not in (folds[s], folds[rest], folds[s + rest])]
+    numbers = list(dict.fromkeys(folds[s] for s, _ in cuts))
+    again = trial.restore(numbers)
+    if again is None:
+        return
+    kept = dict(zip(numbers, again, strict=True))
+    seen: Traces = {(state, kept[state]): ("restore(value({}))", (state,), (state,)) for state in numbers}
+    after = trial.join((kept[folds[s]], folds[rest]) for s, rest in cuts)
+    for (s, rest), state in zip(cuts, after, strict=True):
+        parts = (folds[s], folds[rest])
+        seen.setdefault((folds[s + rest], state), ("join(restore(value({})), {})", parts, s + rest))
+    _same_values(trial, {pair: trace for pair, trace in seen.items() if NONE not in pair}, "restored")
+    if trial.payload.vectorised:
+        _settled_kernel(trial, list(dict.fromkeys((kept[folds[s]], *rest) for s, rest in cuts)))
 
 
 def _kept(trial: Trial, numbers: Iterable[int]) -> dict[int, int]:
@@ -345,7 +380,7 @@ def _kept(trial: Trial, numbers: Iterable[int]) -> dict[int, int]:
     return dict(zip(states, trial.settle(states) or [NONE] * len(states), strict=True)) | {NONE: NONE}
 
 
-def _same_values(trial: Trial, seen: Traces) -> None:
+def _same_values(trial: Trial, seen: Traces, law: str) -> None:
     numbers = list(dict.fromkeys(n for pair in seen for n in pair))
     found = trial.visible(numbers)
     if found is None:
@@ -354,7 +389,8 @@ def _same_values(trial: Trial, seen: Traces) -> None:
     for (whole, state), (how, parts, run) in seen.items():
         if repr(values[whole]) != repr(values[state]):
             text = f"value({how.format(*map(trial.show, parts))}) is {words(values[state])}"
-            trial.faults.add("settled", f"{text}, without settle it is {words(values[whole])}{trial.origin(run)}")
+            without = {"settled": "settle", "restored": "restore"}[law]
+            trial.faults.add(law, f"{text}, without {without} it is {words(values[whole])}{trial.origin(run)}")
 
 
 def _settled_kernel(trial: Trial, runs: Sequence[Run]) -> None:

@@ -42,8 +42,8 @@ class Patches:
         """The row whose value this column takes; Hudi's columns come from the latest contribution."""
         return self.newest if column in META_COLUMNS else self.value[column]
 
-    def states(self, member: Member, below: pl.Series | None = None, under: np.ndarray | None = None) -> pl.Series:
-        """What `member` folds to for each key, on top of `below` where there is one: its row `under`, -1 for none.
+    def states(self, member: Member, base: pl.DataFrame | None = None, under: np.ndarray | None = None) -> pl.Series:
+        """What `member` folds to for each key, on top of its row `under` in `base` where there is one, else -1.
 
         The keys that have one come in the order of its rows, see `renumbered`.
         """
@@ -52,11 +52,12 @@ class Patches:
         at, code = (self.at, self.code) if keep.all() else (self.at[keep], self.code[keep])
         if len(at) < len(states) or (at[:-1] > at[1:]).any():
             states = take(states, at)
-        if below is not None and under is not None:
+        if base is not None and under is not None:
             here = np.flatnonzero(under >= 0)
-            touched = np.zeros(len(below), dtype=bool)
+            touched = np.zeros(base.height, dtype=bool)
             touched[under[here]] = True
-            states = pl.concat([below.filter(pl.Series(touched)), states])
+            rows = base.select(member.below).filter(pl.Series(touched))
+            states = pl.concat([member.restored(rows), states])
             code = np.concatenate([here, code])
         return fold_states(member, states, code, self.keys)
 

@@ -1,6 +1,8 @@
 """What a merge function must say of itself.
 
     written ── lift ──► state ── join, merge ──► state ── value ──► what readers see
+                                    │      ▲                    │
+                                    │      └─────── restore ────┘   once everybody has seen it
                                     └── settle: what a compaction may forget
 
 A payload says what a column means when several commits wrote it. `join` is the meaning, for two states as Python
@@ -105,6 +107,13 @@ class Payload:
         """
         return states
 
+    def restore(self, values: pl.Expr) -> pl.Expr:
+        """A state that does for a visible value (never null) whose writes every later one has seen.
+
+        Optional: with it, a compaction beside which nothing is pending keeps no states in the base at all.
+        """
+        raise NotImplementedError
+
     # --- what it is checked on ------------------------------------------------------------------------------------
 
     def examples(self) -> Sequence[Any] | pa.Array:
@@ -120,6 +129,11 @@ class Payload:
     def vectorised(self) -> bool:
         """Whether it says `merge`."""
         return type(self).merge is not Payload.merge
+
+    @property
+    def restores(self) -> bool:
+        """Whether it says `restore`."""
+        return type(self).restore is not Payload.restore
 
     @property
     def stateful(self) -> bool:

@@ -46,9 +46,27 @@ class Member:
         every = pl.all_horizontal(pl.col(name).is_null() for name in self.columns)
         return rows.select(pl.when(~every).then(pl.struct(self.columns)).alias(self.columns[0])).to_series()
 
+    @property
+    def restores(self) -> bool:
+        """Whether a base may have a value without its state."""
+        return self.hidden is not None and self.payload.restores
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """The columns of a base that the state is read from."""
+        return (*self.stored, *self.columns) if self.restores else self.stored
+
     def pack(self, frame: pl.DataFrame) -> pl.Series:
         """The states in `frame`; null where they say nothing."""
         return self.written(frame) if self.hidden is None else frame[self.hidden]
+
+    def restored(self, base: pl.DataFrame) -> pl.Series:
+        """The states in rows of a base."""
+        states = self.pack(base)
+        if not self.restores or not states.null_count():
+            return states
+        restored = self._mapped(self.written(base), self.payload.restore, states.dtype)
+        return states.zip_with(states.is_not_null(), restored)
 
     def unpack(self, states: pl.Series, need: Sequence[str]) -> list[pl.Series]:
         """Those of the visible columns and the hidden one that are in `need`."""
@@ -60,9 +78,13 @@ class Member:
         fields = [seen] if len(self.columns) == 1 else [seen.struct.field(name) for name in wanted]
         return [*found, *(field.alias(name) for field, name in zip(fields, wanted, strict=True))]
 
-    def settle(self, states: pl.Series) -> pl.Series:
-        """States of a base, which have nothing below them any more: see `Payload.settle`."""
-        return self._mapped(states, self.payload.settle, states.dtype)
+    def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.Series:
+        """The states of rows of a base: see `Payload.settle`, and `Payload.restore` if all who come later have `seen`
+        them."""
+        states = self._mapped(self.pack(rows), self.payload.settle, rows.schema[self.stored[0]])
+        if not (seen and self.restores):
+            return states
+        return states.zip_with(self.written(rows).is_null(), states.clear(rows.height))
 
     def _mapped(self, states: pl.Series, function: Callable[[pl.Expr], pl.Expr], kind: pl.DataType) -> pl.Series:
         state = pl.col("state")
@@ -116,6 +138,10 @@ class MergeRule:
         states = [name for member in members for name in member.stored]
         return list(dict.fromkeys([*(name for name in need if name not in shown), *states]))
 
+    def below(self, need: Sequence[str]) -> list[str]:
+        """The same of a base."""
+        return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
+
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:
         """`rows` with the visible columns of every hidden state that they have."""
         visible = [
@@ -126,10 +152,8 @@ class MergeRule:
         ]
         return rows.with_columns(visible)
 
-    def settle(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """`rows` of a base, with no more state than what comes later can ask for."""
+    def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.DataFrame:
+        """`rows` of a base, with no more state than what comes later can ask for; all of it has `seen` them, or not."""
         return rows.with_columns(
-            member.settle(rows[member.hidden]).alias(member.hidden)
-            for member in self.members
-            if member.hidden is not None
+            member.settle(rows, seen=seen).alias(member.hidden) for member in self.members if member.hidden is not None
         )

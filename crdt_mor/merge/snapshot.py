@@ -255,8 +255,7 @@ def _merge_columns(
     files: Slice, rule: MergeRule, columns: Columns, key: str, need: list[str], scanned: Scanned | None
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
-    stored = rule.stored(need)
-    found = gather(files.blocks, rule, columns, key, stored)
+    found, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
     folded = patches(found, found.lines, rule, key)
     if scanned is None:
         return _overlay(folded, need, None, None), None
@@ -264,7 +263,7 @@ def _merge_columns(
         return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
     # Where few rows are touched, one decode serves them and the others; else it is not worth its other columns.
     few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
-    base = scanned.decode(folded.keys, distinct(need, stored) if few else stored)
+    base = scanned.decode(folded.keys, distinct(need, below) if few else below)
     every = base.placed.height == base.frame.height
     rest = None if every else base.others(need) if few else scanned.without(folded.keys, need)
     folded = folded.renumbered(base.placed[NUMBER].to_numpy())
@@ -283,7 +282,7 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
     base's, else null."""
     merged: dict[str, pl.Series] = {}
     for member in folded.rule.members_of(need):
-        states = folded.states(member, None if base is None else member.pack(base), under)
+        states = folded.states(member, base, under)
         merged |= {series.name: series for series in member.unpack(states, need)}
     others = [column for column in need if column not in merged]
     if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):

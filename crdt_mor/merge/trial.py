@@ -159,6 +159,14 @@ class Trial:
         made = self._each("settled", "settle", self.payload.settle, self._frame(numbers), self.dtype)
         return None if made is None else self.number(made)
 
+    def restore(self, numbers: Sequence[int]) -> Run | None:
+        """States made again of what readers see of them."""
+        shown = self._each("value", "value", self.payload.value, self._frame(numbers), polars_type(self.column))
+        if shown is None:
+            return None
+        made = self._each("restored", "restore", self.payload.restore, shown.to_frame("value"), self.dtype)
+        return None if made is None else self.number(made)
+
     def _lifted(self, frame: pl.DataFrame, dot: Dot, *, alone: bool) -> pl.Series | None:
         return self._each("total", "lift", lambda w: self.payload.lift(w, dot), frame, self.dtype, alone=alone)
 

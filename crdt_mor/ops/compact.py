@@ -151,7 +151,9 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
         with naming_damage(store, found):
             rows, carry = compact_stable(opened, rule, columns, plan.pending)
         carried = [_carried(block, config, schema) for block in carry]
-    files = [_put_base(session, plan, group, rows, schema)]
+    # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
+    spent = {m.hidden for m in rule.members if m.hidden and rows[m.hidden].null_count() == rows.height}
+    files = [_put_base(session, plan, group, rows, schema.select(n for n in schema.declared.names if n not in spent))]
     if carried:
         files.append(_put_carry(session, plan, group, carried, schema))
     return files

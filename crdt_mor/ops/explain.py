@@ -91,7 +91,7 @@ def explain(
 ) -> Explanation:
     """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter."""
     slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
-    need = how.rule.stored(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
+    need = how.rule.below(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
     if any(found.logs for found in pruning.kept):
         need = distinct(need, [how.columns.merge_key], [how.rule.ordering] if how.rule.ordering else [])
     skipped: list[FileSlice] = []

@@ -160,6 +160,7 @@ def _try_on_no_rows(payload: Payload, columns: Sequence[str], kind: pa.DataType)
     none = pl.DataFrame(schema={"code": pl.UInt32(), "state": state, "written": written})
     with blaming(payload, columns):
         none.select(payload.lift(pl.col("written"), dot).cast(state))
-        none.select(payload.value(payload.settle(pl.col("state"))).cast(polars_type(kind)))
+        shown = payload.value(payload.settle(pl.col("state"))).cast(polars_type(kind))
+        none.select(payload.restore(shown).cast(state) if payload.restores else shown)
         if payload.vectorised:
             none.group_by("code").agg(payload.merge(pl.col("state"))).to_series(1).cast(state)

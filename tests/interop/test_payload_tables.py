@@ -12,6 +12,7 @@ import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 
 from crdt_mor.format.commit import decode_commit
+from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.schema import META_COLUMNS
 from tests.interop.hudi_spark_server import plain
 from tests.interop.readers import HudiSpark, Refused, Rows, by_key, hudi_rs, ours
@@ -56,8 +57,13 @@ def test_spark_reads_base_files_alone_while_logs_are_unmerged(make: Maker, spark
 def test_states_are_in_the_files_and_in_no_schema_that_hudi_is_told(make: Maker) -> None:
     table = payloads_compacted_and_written(make)
     files = table.inspect.files()
-    for path in files.filter(pc.field("kind") == "base")["path"].to_pylist():
-        assert pq.read_schema(make.root / path).names == [*META_COLUMNS, *COUNTED.names, "_crdt_tags"]
+    for path in files.filter(pc.field("kind") == "base")["path"].to_pylist():  # made while nothing was pending
+        assert pq.read_schema(make.root / path).names == [*META_COLUMNS, *COUNTED.names]
+    logs = files.filter(pc.field("kind") == "log")["path"].to_pylist()
+    blocks = [block for path in logs for block in read_log((make.root / path).read_bytes(), path)]
+    rows = [pq.read_schema(pa.BufferReader(b.content)).names for b in blocks if b.kind is BlockKind.PARQUET]
+    assert rows
+    assert all(set(names) == {*META_COLUMNS, *COUNTED.names, "_crdt_tags"} for names in rows)
     timeline = make.root / ".hoodie/timeline"
     commits = [path for path in timeline.iterdir() if path.suffix in (".deltacommit", ".commit")]
     assert len(commits) == table.inspect.timeline().num_rows == 7

@@ -323,6 +323,15 @@ class HastyConflicts(Conflicts):
         return states.list.eval(forgetting(pending=pl.lit("")))
 
 
+class LateConflicts(Conflicts):
+    """What is restored looks later than what comes after it."""
+
+    def restore(self, values: pl.Expr) -> pl.Expr:
+        text = pl.element()
+        dot = {"time": pl.lit(10**17, pl.Int64), "place": pl.lit(0, pl.Int32), "pending": pl.lit("")}
+        return values.list.eval(pl.struct(**dot, text=text))
+
+
 class MaxOfSmall(Max):
     """The examples do not show where it goes wrong."""
 
@@ -351,5 +360,6 @@ UNLAWFUL: dict[type[Payload], set[str]] = {
     ColumnMax: {"value"},
     ForgetfulConflicts: {"settled"},
     HastyConflicts: {"settled"},
+    LateConflicts: {"restored"},
 }
 """Each with the laws that it breaks, all of them. `FloatSum` and `Extending` break more or fewer, see the tests."""

@@ -605,6 +605,33 @@ def test_a_remove_does_not_take_away_what_it_has_not_seen(make: Make) -> None:
     assert everywhere(table, columns=["tags"]) == [{"tags": ["x"]}]
 
 
+def test_a_base_that_everybody_has_seen_keeps_no_states(make: Make) -> None:
+    table = make({"tags": ORSet()})
+
+    def stateless() -> bool:
+        bases = [row["path"] for row in table.inspect.files().to_pylist() if row["kind"] == "base"]
+        return not any("_crdt_tags" in pl.read_parquet_schema(f"{table.uri}/{path}") for path in bases)
+
+    put(table, {"id": "a", "tags": adds("x", "y")}, {"id": "b", "tags": adds()}, {"id": "c", "tags": None})
+    table.maintenance.compact()
+    assert stateless()
+    remover = begin(table)
+    remover.upsert(batch(table, {"id": "a", "tags": removes("x", "y")}))
+    put(table, {"id": "a", "tags": adds("x")}, {"id": "b", "tags": adds("z")})
+    table.maintenance.compact()  # beside one who has not seen what was added last
+    end(remover)
+    assert everywhere(table, columns=["id", "tags"]) == [
+        {"id": "a", "tags": ["x"]}, {"id": "b", "tags": ["z"]}, {"id": "c", "tags": None}
+    ]  # fmt: skip
+    put(table, {"id": "b", "tags": removes("z")}, {"id": "c", "tags": adds("w")})
+    table.maintenance.compact()
+    assert stateless()
+    put(table, {"id": "a", "tags": removes("x")}, {"id": "b", "tags": adds("z")}, {"id": "c", "tags": removes("v")})
+    assert everywhere(table, columns=["id", "tags"]) == [
+        {"id": "a", "tags": []}, {"id": "b", "tags": ["z"]}, {"id": "c", "tags": ["w"]}
+    ]  # fmt: skip
+
+
 def test_a_register_shows_a_conflict_until_somebody_settles_it(make: Make) -> None:
     table = make({"tags": MVRegister()})
     one, two = begin(table), begin(table)
