@@ -7,6 +7,7 @@
 """
 
 from crdt_mor.changes import Changes
+from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
     CheckpointExpiredError,
     ClockError,
@@ -52,6 +53,7 @@ __all__ = [
     "PartialUpdate",
     "Payload",
     "PayloadError",
+    "Receipt",
     "RecordPayload",
     "Scan",
     "SchemaMismatchError",
@@ -65,6 +67,7 @@ __all__ = [
     "UnknownPayloadError",
     "UnsupportedFeatureError",
     "UnsupportedVersionError",
+    "WriteJob",
     "WriterExpiredError",
     "check_laws",
 ]
