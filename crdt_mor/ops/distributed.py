@@ -6,7 +6,7 @@
     driver    complete  gives the files that the receipts name their final names, and publishes one commit
 
 Hudi's readers believe every log file of a completed instant by its name. So no task ever writes under a final name:
-what failed, repeated, speculative and late tasks stage stays where nobody looks, and is removed with the write, or swept.
+what failed, repeated, speculative and late tasks stage lies where nobody looks, and goes with the write, or is swept.
 
 The write begins with its first task, since what runs before may take hours in which nobody could keep it alive. While
 tasks run they touch its heartbeat. Each process may be another one, and all that they share is the `WriteJob`.
