@@ -123,7 +123,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
         def put(file: DataFile, data: bytes) -> StagedFile:
             write.require_pending()
             path = f"{lifecycle.STAGED}/{begun.requested}-{session.environment.nonce()}"
-            store.put(path, data)
+            store.put(path, data, durable=False)  # copying makes what counts durable
             return StagedFile(path, file)
 
         statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
@@ -144,10 +144,13 @@ def complete(
     done = session.run(find_completion(requested, session.tail())) if requested else None
     if done is not None:  # this very call was made before, and its reply was lost
         return lifecycle.Committed(done, session.tail(), repeated=True)
-    value, begun = begin(session, job.name)
-    if requested not in (None, begun.requested):
-        _abandon(session, value, begun)
-        raise lifecycle.expired(requested)
+    if requested is None:
+        value, begun = begin(session, job.name)
+    else:
+        ticket = session.run(lifecycle.read_ticket(job.name))
+        if ticket is None or ticket[1].requested != requested:
+            raise lifecycle.expired(requested)
+        value, begun = ticket
     write = Write(session, value, begun, token, job.columns)
     write.keep_alive()
     try:
@@ -181,13 +184,11 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
 def _abandon(session: Session, value: Timeline, begun: Pending) -> None:
     with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
         session.run(lifecycle.give_up(session.publisher, value, begun.requested, None))
-        session.store.delete(lifecycle.ticket_path(begun.nonce))
 
 
 def _clear(session: Session, job: Job, begun: Pending) -> None:
     with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
-        session.run(lifecycle.clear_staged(begun.requested))
-        session.store.delete(lifecycle.ticket_path(job.name))
+        session.run(lifecycle.clear_staged(begun.requested, job.name))
 
 
 def _state(
@@ -234,7 +235,11 @@ def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile
             return _fold(write, job, parts)
         staged = parts[0][1]
         write.make_room(staged.file)
-        write.session.store.copy(staged.path, staged.file.path)
+        try:
+            write.session.store.copy(staged.path, staged.file.path)
+        except StorageUnavailableError:
+            write.require_pending()  # given up a moment ago, it has lost what its tasks staged
+            raise
         return staged.file
 
     return list(in_threads(place, sorted(groups)))

@@ -163,11 +163,12 @@ def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: I
         yield
 
     value = yield from publisher.publish(derive, known)
-    if value.find_rolled_back(requested) is not None:
+    gone = value.find_rolled_back(requested)
+    if gone is not None:
         if staged is None:
             found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
             staged = [path for path, name in found if name is not None and name.instant == requested]
-            yield from clear_staged(requested)
+            yield from clear_staged(requested, gone.nonce)
         for path in staged:
             yield Delete(path)
         for state in ("requested", "inflight"):
@@ -176,8 +177,9 @@ def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: I
     return value
 
 
-def clear_staged(requested: Instant) -> Steps[None]:
-    """Remove what the tasks of a distributed write staged and nobody needs any more."""
+def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
+    """Remove what the tasks of a distributed write staged and nobody needs any more, and its ticket."""
+    yield Delete(ticket_path(nonce))
     for stat in (yield List(STAGED)):
         if stat.path.startswith(f"{STAGED}/{requested}-"):
             yield Delete(stat.path)

@@ -242,10 +242,11 @@ class LocalStore:
 
     def _link_again(self, source: str, target: str, folder: str) -> bool:
         self._make_durable(folder)
+        _fsync_path(self._at(source))  # its own put may have left that out
         try:
             os.link(self._at(source), self._at(target))
         except FileExistsError:
-            return os.path.samefile(self._at(source), self._at(target))  # a link that worked, and its reply was lost
+            return False
         return True
 
     def _publish(self, folder: str, path: str) -> None:
