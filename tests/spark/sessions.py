@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -41,3 +44,22 @@ def start(master: str = LOCAL, **settings: Any) -> Any:
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(CrdtMorSource)
     return spark
+
+
+QUIET = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),  # pyspark beside pandas 3
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # its sockets
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def fixture(master: str = LOCAL, **settings: Any) -> Any:
+    """A fixture: one session for the tests of a module."""
+
+    @pytest.fixture(scope="module", name="spark")
+    def session() -> Iterator[Any]:
+        spark = start(master, **settings)
+        yield spark
+        spark.stop()
+
+    return session

@@ -91,7 +91,8 @@ def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(t
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), seen, ("n", pa.int64())])
     merge = PartialUpdate(columns={"tags": ORSet(), "seen": MVRegister()})
     one, many = (Table.create(tmp_path / name, schema, key="id", merge=merge, buckets=1) for name in ("one", "many"))
-    written = pa.schema([("id", pa.string()), ("tags", pa.struct({"add": pa.list_(pa.string())})), ("seen", pa.int64())])
+    add = pa.struct({"add": pa.list_(pa.string())})
+    written = pa.schema([("id", pa.string()), ("tags", add), ("seen", pa.int64())])
     parts = [
         pa.table({"id": ["a", "b"], "tags": [{"add": ["x"]}, {"add": ["y"]}], "seen": [1, 2]}, written),
         pa.table({"id": ["a", "a"], "tags": [{"add": ["z"]}, {"add": ["x"]}], "seen": [3, 4]}, written),
@@ -329,9 +330,9 @@ def test_only_a_whole_compaction_can_be_completed(make: Make) -> None:
     parts = [passed(part) for part in plan.parts()]
     assert len(parts) > 1
     done = [table.maintenance.execute(part) for part in (*parts, parts[0])]  # type: ignore[arg-type]
-    for files in ([], done[0], [*done[0], *done[-1]]):
+    for some in ([], done[0], [*done[0], *done[-1]]):
         with pytest.raises(InvalidInputError, match="all the plan's file groups"):
-            table.maintenance.complete(plan, files)
+            table.maintenance.complete(plan, some)
     compacted = table.maintenance.complete(plan, [file for found in done[:-1] for file in found])
     assert compacted is not None
     assert compacted.file_groups == len(parts)
