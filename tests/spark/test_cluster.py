@@ -54,9 +54,8 @@ def test_attempts_that_race_count_once(spark: Any, tmp_path: Path) -> None:
     table = counters(tmp_path / "t")
     frame = ones(spark).mapInArrow(slow_first_attempt, "id long, n long")
     for n in (1, 2):
-        started = time.monotonic()
+        time.monotonic()
         frame.write.format("crdt_mor").mode("append").save(table.uri)
-        print("seconds", time.monotonic() - started)
         assert total(table) == 100 * n
     time.sleep(7)  # the slow attempts wake up, if Spark has not killed them
     table.upsert(pa.table({"id": [1], "n": [0]}))
@@ -70,8 +69,7 @@ def test_an_executor_that_is_killed_while_it_writes_costs_a_retry(spark: Any, tm
     table = counters(tmp_path / "t")
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for each in batches:
-            yield each
+        yield from batches
         marker = tmp_path / "killed"
         if not marker.exists():
             marker.touch()
