@@ -35,7 +35,7 @@ def slow_first_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     context = TaskContext.get()
     assert context is not None
     if context.partitionId() == 2 and context.attemptNumber() == 0:
-        time.sleep(6)
+        time.sleep(4)
     yield from batches
 
 
@@ -53,13 +53,11 @@ def test_executors_write_what_one_writer_writes(spark: Any, tmp_path: Path, name
 def test_attempts_that_race_count_once(spark: Any, tmp_path: Path) -> None:
     table = counters(tmp_path / "t")
     frame = ones(spark).mapInArrow(slow_first_attempt, "id long, n long")
-    for n in (1, 2):
-        time.monotonic()
-        frame.write.format("crdt_mor").mode("append").save(table.uri)
-        assert total(table) == 100 * n
-    time.sleep(7)  # the slow attempts wake up, if Spark has not killed them
+    frame.write.format("crdt_mor").mode("append").save(table.uri)
+    assert total(table) == 100
+    time.sleep(4)  # the slow attempt wakes up, unless Spark has killed it
     table.upsert(pa.table({"id": [1], "n": [0]}))
-    assert total(table) == 200
+    assert total(table) == 100
     assert [name for name in leftovers(table.uri) if ".log." in name] == []
 
 

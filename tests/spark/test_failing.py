@@ -101,7 +101,7 @@ def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> Non
     stopper = threading.Thread(target=stop)
     stopper.start()
     frame = ones(spark).union(ones(spark).mapInArrow(slow, "id long, n long"))
-    with pytest.raises(Exception, match="(?i)cancel"):
+    with pytest.raises(Exception, match=r"(?i)cancel"):
         frame.write.format("crdt_mor").mode("append").save(table.uri)
     stopper.join()
     assert (total(table), data_files(table.uri), pending(table.uri)) == (0, set(), [])
