@@ -7,6 +7,7 @@
 """
 
 from crdt_mor.changes import Changes
+from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
     CheckpointExpiredError,
     ClockError,
@@ -31,6 +32,7 @@ from crdt_mor.errors import (
 from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Compacted
 from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
+from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.ops.explain import Explanation
 from crdt_mor.scan import Scan
 from crdt_mor.table import Commit, Table, Transaction
@@ -42,6 +44,7 @@ __all__ = [
     "Commit",
     "CommitUnknownError",
     "Compacted",
+    "CompactionPlan",
     "CrdtMorError",
     "Dot",
     "Explanation",
@@ -52,6 +55,7 @@ __all__ = [
     "PartialUpdate",
     "Payload",
     "PayloadError",
+    "Receipt",
     "RecordPayload",
     "Scan",
     "SchemaMismatchError",
@@ -65,6 +69,7 @@ __all__ = [
     "UnknownPayloadError",
     "UnsupportedFeatureError",
     "UnsupportedVersionError",
+    "WriteJob",
     "WriterExpiredError",
     "check_laws",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.timeline import DataFile
 from crdt_mor.ops import compact
 from crdt_mor.ops.session import Session
 
@@ -56,27 +58,35 @@ class Maintenance:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open."""
         return compact.cancel(self._session, Instant(barrier))
 
+    def execute(self, plan: CompactionPlan) -> list[DataFile]:
+        """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
+
+        For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
+        as it takes. Whoever holds the files of all parts calls `complete`.
+        """
+        try:
+            return compact.execute(self._session, plan)
+        except PayloadError as error:
+            raise PayloadError(
+                f"{error} The plan stays open: compact again when the payload is mended, or give the plan up with "
+                f"maintenance.cancel({plan.barrier!r})."
+            ) from error
+
+    def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
+        """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
+        done = compact.complete(self._session, plan.barrier, files)
+        if done is None:
+            return None
+        bases = [file for file in done.files if file.is_base]
+        logs = [file for file in done.files if not file.is_base]
+        return Compacted(
+            plan.barrier,
+            len(bases),
+            sum(file.rows for file in bases),
+            sum(file.size for file in done.files),
+            sum(file.rows + file.deletes for file in logs),
+        )
+
     def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
-        result = []
-        for plan in plans:
-            try:
-                files = compact.execute(self._session, plan)
-            except PayloadError as error:
-                raise PayloadError(
-                    f"{error} The plan stays open: compact again when the payload is mended, or give the plan up with "
-                    f"maintenance.cancel({plan.barrier!r})."
-                ) from error
-            done = compact.complete(self._session, plan.barrier, files)
-            if done is not None:
-                bases = [file for file in done.files if file.is_base]
-                logs = [file for file in done.files if not file.is_base]
-                result.append(
-                    Compacted(
-                        plan.barrier,
-                        len(bases),
-                        sum(file.rows for file in bases),
-                        sum(file.size for file in done.files),
-                        sum(file.rows + file.deletes for file in logs),
-                    )
-                )
-        return result
+        done = [self.complete(plan, self.execute(plan)) for plan in plans]
+        return [compacted for compacted in done if compacted is not None]

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
     FutureSnapshotError,
     InvalidInputError,
     SchemaMismatchError,
     TableExistsError,
-    TableNotFoundError,
 )
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
@@ -38,18 +38,19 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Completion, Timeline, Token
-from crdt_mor.ops import lifecycle
+from crdt_mor.ops import distributed, lifecycle
 from crdt_mor.ops.changes import Window
 from crdt_mor.ops.merging import check_columns
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import Snapshot
-from crdt_mor.ops.session import PROPERTIES, Session
-from crdt_mor.ops.write import SchemaMode, Write, require_bucketed
+from crdt_mor.ops.session import PROPERTIES, Session, read_config
+from crdt_mor.ops.write import Operation, SchemaMode, Write, require_bucketed
 from crdt_mor.scan import Scan
-from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 
 WRITER_EXPIRY = timedelta(minutes=10)
+
+_OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class Table:
         config = TableConfig.from_properties(wanted, str(uri))
         comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
         if not store.put(PROPERTIES, properties.encode_table(wanted, comments)):
-            found = _read_config(store, str(uri))
+            found = read_config(store, str(uri))
             if not exist_ok:
                 raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
             _require_same(config, found, str(uri))
@@ -148,8 +149,7 @@ class Table:
         Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`.
         """
         environment = environment or SystemEnvironment()
-        store = open_store(uri, environment)
-        return cls(Session(store, environment, _read_config(store, str(uri)), _ms(writer_expiry)), str(uri))
+        return cls(Session.open(os.fspath(uri), environment, _ms(writer_expiry)), str(uri))
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -220,6 +220,61 @@ class Table:
     def transaction(self, *, token: tuple[str, int] | None = None) -> Transaction:
         """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
         return Transaction(self._session, token)
+
+    # --- write, with many processes -------------------------------------------------------------------------------
+
+    def plan_write(
+        self,
+        operation: Literal["append", "upsert", "delete"],
+        schema: pa.Schema,
+        *,
+        schema_mode: SchemaMode = "strict",
+        plain: bool = False,
+        token: tuple[str, int] | None = None,
+    ) -> WriteJob:
+        """A write whose rows many processes will stage: `WriteJob.stage`, then `complete_write`.
+
+        What can be wrong about the columns is refused here, before anything runs. Nothing begins before the first
+        process stages, and nothing is visible before `complete_write`.
+
+        schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
+        """
+        _check_token(token)
+        if operation not in _OPERATIONS:
+            raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
+        session = self._session
+        job = distributed.plan(session, _OPERATIONS[operation], schema, _mode(schema_mode), plain, token)
+        return WriteJob(self.uri, session.expiry_ms, job)
+
+    def complete_write(
+        self, job: WriteJob, receipts: Sequence[Receipt], *, token: tuple[str, int] | None = None
+    ) -> Commit:
+        """Publish what was staged as one commit: of each task the receipt that counts. If it fails, nothing is left.
+
+        token: as in `upsert`, where it was not known when the write was planned.
+        """
+        _check_token(token)
+        try:
+            done = distributed.complete(self._session, job.job, receipts, token)
+        except BaseException:
+            self.abandon_write(job)
+            raise
+        self._session.remember(done.value)
+        return _commit(self._session, done.completion, done.value, done.repeated)
+
+    def abandon_write(self, job: WriteJob) -> None:
+        """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
+        distributed.abandon(self._session, job.job)
+
+    def file_groups(self, data: object) -> pa.Table:
+        """`partition` and `bucket` of each row, in its order: rows that agree in both go to one file group.
+
+        Bring such rows together before you stage them, and no file has to be written twice. Only the columns of the key
+        and the partition are needed.
+        """
+        value = self._session.known()
+        found = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
+        return pa.table(found)
 
     def _once(self, token: tuple[str, int] | None, statement: object) -> Commit:
         with self.transaction(token=token) as tx:
@@ -372,7 +427,7 @@ class Transaction:
         if self._token is not None:
             tail = self._session.tail()
             if lifecycle.used_token(tail, self._token) is not None:
-                self.commit = self._commit(lifecycle.check_token(tail, self._token), tail, repeated=True)
+                self.commit = _commit(self._session, lifecycle.check_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
         self._write = Write.begin(self._session, self._token)
@@ -390,7 +445,7 @@ class Transaction:
             write.abandon()
             return
         done = write.commit()
-        self.commit = self._commit(done.completion, done.value, done.repeated)
+        self.commit = _commit(self._session, done.completion, done.value, done.repeated)
 
     def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
@@ -437,22 +492,6 @@ class Transaction:
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         return self._write
 
-    def _commit(self, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:
-        completion = done
-        if isinstance(done, Token):
-            found = self._session.run(find_completion(done.requested, value))
-            assert found is not None, "a token names a commit"
-            completion = found
-        assert isinstance(completion, Completion)
-        return Commit(
-            completion.version,
-            completion.requested,
-            completion.completed,
-            completion.rows,
-            completion.deletes,
-            repeated,
-        )
-
     def _keys_table(self, keys: Sequence[object]) -> pa.Table:
         key = self._session.config.key
         if not set(key.partition_fields) <= set(key.fields):
@@ -483,6 +522,23 @@ class Transaction:
         if config.merge.kind == "ordering" and config.merge.ordering:
             needed.append(config.merge.ordering)
         return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+
+def _commit(session: Session, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:
+    completion = done
+    if isinstance(done, Token):
+        found = session.run(find_completion(done.requested, value))
+        assert found is not None, "a token names a commit"
+        completion = found
+    assert isinstance(completion, Completion)
+    return Commit(
+        completion.version,
+        completion.requested,
+        completion.completed,
+        completion.rows,
+        completion.deletes,
+        repeated,
+    )
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -553,13 +609,6 @@ def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[Co
     """What the table will store of its payloads; each keeps its laws, or is refused here."""
     members = [ColumnMerge(_names(n), reference(payload_of(given), check_laws)) for n, given in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))
-
-
-def _read_config(store: Store, uri: str) -> TableConfig:
-    data = store.read(PROPERTIES)
-    if data is None:
-        raise TableNotFoundError(f"there is no table here; create it with Table.create. path={uri}")
-    return TableConfig.from_properties(properties.decode_table(data, PROPERTIES), uri)
 
 
 def _require_same(asked: TableConfig, found: TableConfig, uri: str) -> None:

@@ -13,11 +13,13 @@ import payloads
 from crdt_mor import errors
 
 PUBLIC = [
-    "Changes", "CheckpointExpiredError", "ClockError", "Commit", "CommitUnknownError", "Compacted", "CrdtMorError",
+    "Changes", "CheckpointExpiredError", "ClockError", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan",
+    "CrdtMorError",
     "Dot", "Explanation", "FormatError", "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate",
-    "Payload", "PayloadError", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError",
+    "Payload", "PayloadError", "Receipt", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError",
     "StorageUnavailableError", "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction",
-    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriterExpiredError", "check_laws",
+    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError",
+    "check_laws",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -28,6 +30,11 @@ SIGNATURES = {
     "Table.upsert": "self data * schema_mode token",
     "Table.delete": "self data * keys filter plain token",
     "Table.transaction": "self * token",
+    "Table.plan_write": "self operation schema * schema_mode plain token",
+    "Table.complete_write": "self job receipts * token",
+    "Table.abandon_write": "self job",
+    "Table.file_groups": "self data",
+    "WriteJob.stage": "self data * task environment",
     "Table.scan": "self * columns filter as_of consistency meta limit",
     "Table.changes": "self since * columns images raw consistency",
     "Table.diff": "self before after * columns",
@@ -51,8 +58,9 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "append changes config create delete diff inspect maintenance open refresh scan schema transaction upsert "
-    "version",
+    "Table": "abandon_write append changes complete_write config create delete diff file_groups inspect maintenance "
+    "open plan_write refresh scan schema transaction upsert version",
+    "WriteJob": "expiry_ms job stage uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits schema to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed schema to_arrow to_pandas to_polars to_reader version",

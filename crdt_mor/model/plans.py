@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import Instant
@@ -53,6 +53,10 @@ class CompactionPlan:
     def stable_before(self) -> Instant | None:
         """S; None if no write was pending."""
         return self.pending[0] if self.pending else None
+
+    def parts(self) -> list[CompactionPlan]:
+        """The plan, one file group each, for executors that share the work; only the whole can be completed."""
+        return [replace(self, groups=(group,)) for group in self.groups]
 
     def __str__(self) -> str:
         logs = sum(len(group.logs) for group in self.groups)

@@ -103,7 +103,11 @@ def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> C
         nonce = yield Nonce()
 
         def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-            return tail.complete_plan(nonce, wall_ms, barrier, files) if tail.find_plan(barrier) else None
+            plan = tail.find_plan(barrier)
+            if plan is None:
+                return None
+            _require_whole(plan, files)
+            return tail.complete_plan(nonce, wall_ms, barrier, files)
             yield
 
         value = yield from publisher.publish(derive, session.known())
@@ -112,6 +116,16 @@ def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> C
     value, done = session.run(steps())
     session.remember(value)
     return done
+
+
+def _require_whole(plan: Plan, files: Sequence[DataFile]) -> None:
+    """Each file group of a plan has one new base file: what lacks one would lose its rows."""
+    bases = sorted(file.group for file in files if file.is_base)
+    if bases != sorted(plan.groups):
+        raise InvalidInputError(
+            "a compaction is completed with the files of all the plan's file groups, each once. "
+            f"barrier={plan.barrier} planned={len(plan.groups)} executed={len(set(bases))}"
+        )
 
 
 def cancel(session: Session, barrier: Instant) -> bool:

@@ -14,16 +14,21 @@ import pyarrow as pa
 
 from crdt_mor.errors import TokenOrderError, WriterExpiredError
 from crdt_mor.format.commit import decode_commit, decode_compaction_plan
-from crdt_mor.model.instant import Instant, to_ms
+from crdt_mor.model.instant import EPOCH, Instant, to_ms
 from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, BaseFileName, LogFileName, TimelineFileName, bucket_of_file_id
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
 from crdt_mor.ops.adoption import foreign_completions, known_instants
-from crdt_mor.ops.protocol import Publisher, find_completion, find_tail, version_path
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Read, Steps, StoreNow, Walk
+from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, version_path
+from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Walk
 from crdt_mor.store.base import Stat
 
 HEARTBEATS = ".hoodie/.heartbeat"
+STAGED = f"{OWN_FOLDER}/staged"
+"""What the tasks of distributed writes stage, `<requested>-<nonce>`, and the tickets by which they join one."""
+
+TICKET = ".ticket"
+
 SWEEP_EVERY_MS = 60_000
 
 
@@ -32,10 +37,53 @@ def heartbeat_path(requested: Instant) -> str:
     return f"{HEARTBEATS}/{requested}"
 
 
-def begin(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write and the value that it begins from. Gives up expired writers and sweeps first."""
+def ticket_path(nonce: str) -> str:
+    """The processes of a distributed write find here what they write to."""
+    return f"{STAGED}/{nonce}{TICKET}"
+
+
+def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
+    """The write that has begun with `nonce` and the value that it began from, if its ticket is there."""
+    path = ticket_path(nonce)
+    data = yield Read(path)
+    if data is None:
+        return None
+    value = Timeline.decode(data, path)
+    begun = value.find_begun(nonce)
+    return (value, begun) if isinstance(begun, Pending) else None
+
+
+def join(
+    publisher: Publisher, known: Timeline, expiry_ms: int, nonce: str
+) -> Steps[tuple[Timeline, Pending]]:
+    """Begin the write of `nonce`, or join it: whoever comes first begins, and all hold the value that it began from.
+
+    The ticket is that value. One who dies before he has put it leaves the version that published the begin.
+    """
+    ticket = yield from read_ticket(nonce)
+    if ticket is not None:
+        return ticket
+    value, begun = yield from begin(publisher, known, expiry_ms, nonce)
+    if value.version != begun.version:
+        path = version_path(begun.version)
+        data = yield Read(path)
+        if data is None:
+            raise expired(begun.requested)
+        value = Timeline.decode(data, path)
+    yield Put(ticket_path(nonce), value.encode(), durable=False)
+    return value, begun
+
+
+def begin(
+    publisher: Publisher, known: Timeline, expiry_ms: int, nonce: str | None = None
+) -> Steps[tuple[Timeline, Pending]]:
+    """A new pending write and the value that it begins from. Gives up expired writers and sweeps first.
+
+    nonce: a text that only the processes of one write know; the first of them begins it, the others find it.
+    """
     tail = yield from tend(publisher, known, expiry_ms)
-    nonce = yield Nonce()
+    if nonce is None:
+        nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         return None if tail.find_begun(nonce) else tail.begin(nonce, wall_ms)
@@ -115,16 +163,26 @@ def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: I
         yield
 
     value = yield from publisher.publish(derive, known)
-    if value.find_rolled_back(requested) is not None:
+    gone = value.find_rolled_back(requested)
+    if gone is not None:
         if staged is None:
             found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
             staged = [path for path, name in found if name is not None and name.instant == requested]
+            yield from clear_staged(requested, gone.nonce)
         for path in staged:
             yield Delete(path)
         for state in ("requested", "inflight"):
             yield Delete(publisher.projector.path(TimelineFileName(requested, "deltacommit", state)))
         yield Delete(heartbeat_path(requested))
     return value
+
+
+def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
+    """Remove what the tasks of a distributed write staged and nobody needs any more, and its ticket."""
+    yield Delete(ticket_path(nonce))
+    for stat in (yield List(STAGED)):
+        if stat.path.startswith(f"{STAGED}/{requested}-"):
+            yield Delete(stat.path)
 
 
 def grow(publisher: Publisher, known: Timeline, batch: pa.Schema) -> Steps[Timeline]:
@@ -190,6 +248,7 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
     """
     given_up = {r.requested for r in known.rolled_back}
     garbage: set[Instant] = yield from _sweep_files(publisher, known, given_up)
+    yield from _sweep_staged(known)
     for beat in (yield List(HEARTBEATS)):
         requested = Instant(beat.path.rpartition("/")[2])
         if known.find_pending(requested) is None and requested < known.clock:
@@ -233,6 +292,19 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
             garbage.add(found.instant)
             yield Delete(file.path)
     return garbage
+
+
+def _sweep_staged(known: Timeline) -> Steps[None]:
+    """Delete what tasks staged, or put there long after, of writes that are over."""
+    for stat in (yield List(STAGED)):
+        name = stat.path.rpartition("/")[2]
+        if name.endswith(TICKET):
+            ticket = yield from read_ticket(name.removesuffix(TICKET))
+            requested = ticket[1].requested if ticket else EPOCH
+        else:
+            requested = Instant(name.partition("-")[0])
+        if known.find_pending(requested) is None and requested < known.clock:
+            yield Delete(stat.path)
 
 
 def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[bool]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from crdt_mor.clock import Environment
+from crdt_mor.errors import TableNotFoundError
 from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -23,6 +24,7 @@ from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import VERSIONS, Publisher, expire_versions, find_tail, read_segment, version_path
 from crdt_mor.ops.steps import Steps, run
 from crdt_mor.store.base import Stat, Store
+from crdt_mor.store.open import open_store
 
 T = TypeVar("T")
 
@@ -35,6 +37,14 @@ LOOK_EVERY_MS = 60_000
 """How often an open table looks for commits that Hudi itself wrote."""
 
 _SEGMENTS_CACHED = 256
+
+
+def read_config(store: Store, uri: str) -> TableConfig:
+    """What the table says about itself; raises `TableNotFoundError`."""
+    data = store.read(PROPERTIES)
+    if data is None:
+        raise TableNotFoundError(f"there is no table here; create it with Table.create. path={uri}")
+    return TableConfig.from_properties(decode_table(data, PROPERTIES), uri)
 
 
 class Session:
@@ -54,6 +64,12 @@ class Session:
         self._seen: Seen = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
+
+    @classmethod
+    def open(cls, uri: str, environment: Environment, expiry_ms: int) -> Session:
+        """The session of a table that is there; raises `TableNotFoundError`."""
+        store = open_store(uri, environment)
+        return cls(store, environment, read_config(store, uri), expiry_ms)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
@@ -140,11 +156,14 @@ class Session:
                 self._segments.popitem(last=False)
         return found
 
-    def begin(self) -> tuple[Timeline, Pending]:
-        """A new pending write; first, what Hudi wrote becomes part of the value for good."""
+    def begin(self, nonce: str | None = None) -> tuple[Timeline, Pending]:
+        """A new pending write, or that of `nonce`; first, what Hudi wrote becomes part of the value for good."""
         self.start()
         if self._foreign:
             self.remember(self.run(lifecycle.adopt(self.publisher, self.known())))
             self._foreign = False
-        value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
+        if nonce is None:
+            value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
+        else:
+            value, begun = self.run(lifecycle.join(self.publisher, self.known(), self.expiry_ms, nonce))
         return self.remember(value), begun

@@ -149,17 +149,24 @@ def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
 
 
 def group_rows(
-    frame: pl.DataFrame, rows: pl.Series, group: Group, instant: Instant, first: int, schema: TableSchema
+    frame: pl.DataFrame,
+    rows: pl.Series,
+    group: Group,
+    instant: Instant,
+    first: int,
+    schema: TableSchema,
+    writer: int = 0,
 ) -> pa.Table:
     """Rows of one file group as its log file has them, all five meta columns in front.
 
-    rows: their positions in `frame`, sorted by key. first: the sequence number of the first in the commit.
+    rows: their positions in `frame`, sorted by key. first: the sequence number of the first in what `writer` stages of
+        the commit.
     """
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
     return stored_table(
         frame[rows].select(
             pl.lit(instant).alias("_hoodie_commit_time"),
-            (pl.lit(f"{instant}_0_") + numbers).alias("_hoodie_commit_seqno"),
+            (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno"),
             pl.col(KEY),
             pl.col(PARTITION),
             pl.lit(bucket_file_id(group[1])).alias("_hoodie_file_name"),

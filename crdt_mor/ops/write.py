@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -59,15 +59,27 @@ from crdt_mor.ops.stage import (
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
+F = TypeVar("F")
+
+PLACES_PER_TASK = 1 << 20
+_PLACES = 1 << 30
+"""Payloads may count two places a row, in 32 bits."""
+
 
 @dataclass
 class Write:
-    """One write under way. Not thread-safe; the session below it is."""
+    """One write under way. Not thread-safe; the session below it is.
+
+    columns: the table's columns as this writer knows them; None: those of `value`.
+    task: which part of a distributed write this is; None: all of it.
+    """
 
     session: Session
     value: Timeline
     begun: Pending
     token: tuple[str, int] | None = None
+    columns: tuple[str, ...] | None = None
+    task: int | None = None
     _schema: TableSchema = field(init=False)
     _how: Merging = field(init=False)
     _operations: set[Operation] = field(default_factory=set)
@@ -76,31 +88,46 @@ class Write:
     _alive: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self._schema = TableSchema.from_json(self.value.schema)
-        self._how = merging(self.config, self.value.schema)
-        self._alive.enter_context(beating(self.session.store, self.begun.requested, self.session.expiry_ms))
+        # Columns that others have added meanwhile are not asked for: nobody aborts because of others.
+        schema = TableSchema.from_json(self.value.schema)
+        self._schema = schema if self.columns is None else schema.select(self.columns)
+        self._how = merging(self.config, self._schema.to_json())
 
     @classmethod
     def begin(cls, session: Session, token: tuple[str, int] | None) -> Write:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
-        require_bucketed(session.settings())
-        require_payloads(session.config)
-        require_no_archive(session)
-        try:
-            value, begun = session.begin()
-        except CommitUnknownError as error:
-            raise StorageUnavailableError(
-                f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
-            ) from error
+        require_writable(session)
+        value, begun = begin(session)
         write = cls(session, value, begun, token)
-        if value.foreign_group is not None:
-            write.roll_back()
-            raise foreign_group(value.foreign_group)
+        write.keep_alive()
         return write
 
     @property
     def config(self) -> TableConfig:
         return self.session.config
+
+    def keep_alive(self) -> None:
+        """Touch the write's heartbeat now and then, until the write is over."""
+        self._alive.enter_context(beating(self.session.store, self.begun.requested, self.session.expiry_ms))
+
+    @property
+    def statements(self) -> list[RowsWrite | DeleteWrite]:
+        """What was said so far, checked, cast and keyed."""
+        return self._statements
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The table's columns as this writer knows them."""
+        return tuple(self._schema.declared.names)
+
+    @property
+    def dotted(self) -> bool:
+        """Whether some payload keeps a state, in which it may tell writes of one commit apart by their places."""
+        return any(member.hidden is not None for member in self._how.rule.members)
+
+    def states(self, columns: Sequence[str]) -> list[str]:
+        """The columns of a log file to read in order to say again what it says: states instead of what they show."""
+        return self._how.rule.stored(columns)
 
     # --- statements ---------------------------------------------------------------------------------------------
 
@@ -110,9 +137,9 @@ class Write:
             self._grow(data.schema)
         rows = self._schema.normalise(data, self._how.accepts)
         self._check_columns(rows)
-        keys = self._keyed(rows)
+        keys = keyed(self.config, rows)
         if operation == "INSERT":
-            _refuse_repeats(keys)
+            refuse_repeats(keys)
         frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
         given = None
         if self.config.merge.custom:
@@ -133,7 +160,7 @@ class Write:
         rows = self._schema.normalise(data.select(needed))
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"the ordering value of a delete must not be null. column={ordering!r}")
-        frame = self._keyed(rows)
+        frame = keyed(self.config, rows)
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
         self._operations.add("DELETE")
@@ -141,7 +168,7 @@ class Write:
 
     def _dot(self, rows: int) -> Dot:
         """The places of `rows` rows in this transaction, after those of earlier statements."""
-        first = sum(s.rows.height for s in self._statements if isinstance(s, RowsWrite))
+        first = sum(s.rows.height for s in self._statements if isinstance(s, RowsWrite)) + first_place(self.task, rows)
         place = pl.int_range(first, first + rows, dtype=pl.Int32)
         unseen = ",".join(p.requested for p in self.value.pending if p.requested < self.begun.requested)
         return Dot(pl.lit(int(self.begun.requested), pl.Int64), place, pl.lit(unseen))
@@ -193,27 +220,17 @@ class Write:
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
 
-    def _keyed(self, rows: pa.Table) -> pl.DataFrame:
-        """Record key, partition and bucket of each row."""
-        config = self.config
-        assert config.buckets is not None
-        keys = config.key.record_keys(rows)
-        return pl.DataFrame(
-            {
-                KEY: pl.from_arrow(keys),
-                PARTITION: pl.from_arrow(config.key.partition_paths(rows)),
-                BUCKET: buckets(keys, config.key, config.buckets),
-            }
-        )
-
     # --- the end ------------------------------------------------------------------------------------------------
 
-    def commit(self) -> lifecycle.Committed:
-        """Stage everything and make it visible; on any failure nothing is left."""
+    def commit(
+        self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
+    ) -> lifecycle.Committed:
+        """Stage everything, or do what `stage` says, and make it visible; on any failure nothing is left."""
         try:
-            files = self._stage_all()
+            files = stage() if stage is not None else self.stage(self._statements, self.put)
+            done = operation or self._operation()
             committed = self.session.run(
-                lifecycle.complete(self.session.publisher, self.value, self.begun, self._operation(), files, self.token)
+                lifecycle.complete(self.session.publisher, self.value, self.begun, done, files, self.token)
             )
         except CommitUnknownError as error:
             committed = self._find_out(error)
@@ -253,12 +270,12 @@ class Write:
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def _stage_all(self) -> list[DataFile]:
-        """One log file for each touched file group; what the transaction says of a key is folded first."""
-        if not self._statements:
+    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, bytes], F]) -> list[F]:
+        """`put` one log file for each touched file group; what the statements say of a key is folded first."""
+        if not statements:
             return []
         rule, schema = self._how.rule, self._how.schema
-        combined = precombine(self._statements, rule)
+        combined = precombine(statements, rule)
         parts: dict[Group, list[Callable[[], Deletes | Rows]]] = {}
         for keys, ordering in ((combined.deletes, None), (combined.tombstones, self.config.merge.ordering)):
             for group, found in by_group(keys):
@@ -271,7 +288,7 @@ class Write:
             for group, found in by_group(rows):
                 parts.setdefault(group, []).append(partial(self._rows, rows, found, group, first, some, repeating))
                 first += len(found)
-        return list(in_threads(self._stage, sorted(parts.items(), key=itemgetter(0))))
+        return list(in_threads(partial(self._stage, put), sorted(parts.items(), key=itemgetter(0))))
 
     def _deletes(self, keys: pl.DataFrame, found: pl.Series, ordering: str | None) -> Deletes:
         instant = self.begun.requested
@@ -288,27 +305,73 @@ class Write:
     ) -> Rows:
         instant, schema = self.begun.requested, self._how.schema
         order = sorted_keys(rows, found)
+        writer = 0 if self.task is None else self.task + 1
 
         def cut(start: int, count: int) -> pa.Table:
-            return group_rows(rows, order.slice(start, count), group, instant, first + start, schema)
+            return group_rows(rows, order.slice(start, count), group, instant, first + start, schema, writer)
 
         return Rows(instant, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), some)
 
-    def _stage(self, item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]) -> DataFile:
+    def _stage(
+        self, put: Callable[[DataFile, bytes], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
+    ) -> F:
         (partition, bucket), parts = item
         name = LogFileName(bucket_file_id(bucket), self.begun.requested)
         data, file = log_file(self.config, self._how.schema, partition, name, [part() for part in parts])
-        self._require_pending()
-        ensure_partition(self.session.store, partition, self.begun.requested)
-        self._staged.append(file.path)
+        return put(file, data)
+
+    def put(self, file: DataFile, data: bytes) -> DataFile:
+        """Put a log file under its final name."""
+        self.make_room(file)
         self.session.store.put(file.path, data)
         return file
 
-    def _require_pending(self) -> None:
-        """A writer that was given up must not leave files behind whoever swept."""
+    def make_room(self, file: DataFile) -> None:
+        """Be ready to give a file its final name, and note that it has to go if the write is given up."""
+        self.require_pending()
+        ensure_partition(self.session.store, file.partition, self.begun.requested)
+        self._staged.append(file.path)
+
+    def require_pending(self) -> Timeline:
+        """The tail. A writer that was given up must not leave files behind whoever swept."""
         tail = self.session.tail()
         if tail.find_pending(self.begun.requested) is None:
             raise lifecycle.expired(self.begun.requested)
+        return tail
+
+
+def begin(session: Session, nonce: str | None = None) -> tuple[Timeline, Pending]:
+    """Begin a write; whoever gives the same nonce while it is pending gets the same write.
+
+    Refuses a table with file groups that the bucket index did not make.
+    """
+    try:
+        value, begun = session.begin(nonce)
+    except CommitUnknownError as error:
+        raise StorageUnavailableError(
+            f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
+        ) from error
+    if value.foreign_group is not None:
+        Write(session, value, begun).roll_back()
+        raise foreign_group(value.foreign_group)
+    return value, begun
+
+
+def first_place(task: int | None, rows: int) -> int:
+    """Where the places of a task's rows begin: after those of the tasks before it, as far as 32 bits go."""
+    return task * PLACES_PER_TASK if task is not None and has_places(task, rows) else 0
+
+
+def has_places(task: int, rows: int) -> bool:
+    """Whether the rows of a task have places that no other task's have."""
+    return rows <= PLACES_PER_TASK and (task + 1) * PLACES_PER_TASK <= _PLACES
+
+
+def require_writable(session: Session) -> None:
+    """Raise for tables that cannot be written, or whose payloads cannot be found here."""
+    require_bucketed(session.settings())
+    require_payloads(session.config)
+    require_no_archive(session)
 
 
 def _widened(
@@ -323,7 +386,20 @@ def _widened(
     return DeleteWrite(statement.keys.with_columns(pl.col("ordering").cast(types[ordering])))
 
 
-def _refuse_repeats(keys: pl.DataFrame) -> None:
+def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
+    """Record key, partition and bucket of each row."""
+    assert config.buckets is not None
+    keys = config.key.record_keys(rows)
+    return pl.DataFrame(
+        {
+            KEY: pl.from_arrow(keys),
+            PARTITION: pl.from_arrow(config.key.partition_paths(rows)),
+            BUCKET: buckets(keys, config.key, config.buckets),
+        }
+    )
+
+
+def refuse_repeats(keys: pl.DataFrame) -> None:
     repeated = keys.filter(pl.struct(PARTITION, KEY).is_duplicated())
     if repeated.height:
         raise InvalidInputError(

@@ -40,6 +40,13 @@ class Store(Protocol):
         """
         ...
 
+    def copy(self, source: str, target: str) -> bool:
+        """Create `target`, durably and whole, with the content of `source`, if there is no `target`: True. Else False.
+
+        The bytes stay where they are as far as the store can. Raises `StorageUnavailableError` if there is no `source`.
+        """
+        ...
+
     def stat(self, path: str) -> Stat | None:
         """Size and age of an object; None if there is none."""
         ...

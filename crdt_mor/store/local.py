@@ -90,6 +90,20 @@ class LocalStore:
                 self._durable_folders.clear()
                 return self._put(path, target, data, durable)
 
+    def copy(self, source: str, target: str) -> bool:
+        """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
+        folder = target.rpartition("/")[0]
+        with _answering("copy", target):
+            try:
+                linked = self._link_again(source, target, folder)
+            except FileNotFoundError:  # the folder was removed under us, or there is no source
+                self._durable_folders.clear()
+                linked = self._link_again(source, target, folder)
+            if linked:
+                self._publish(folder, target)
+                self._note_durable(target)
+        return linked
+
     def stat(self, path: str) -> Stat | None:
         """Size and age of an object; None if there is none."""
         with _answering("stat", path):
@@ -224,6 +238,15 @@ class LocalStore:
                     f"on a local disk that has them (ext4, xfs, btrfs, apfs). root={self.root} path={path}"
                 ) from error
             raise
+        return True
+
+    def _link_again(self, source: str, target: str, folder: str) -> bool:
+        self._make_durable(folder)
+        _fsync_path(self._at(source))  # its own put may have left that out
+        try:
+            os.link(self._at(source), self._at(target))
+        except FileExistsError:
+            return False
         return True
 
     def _publish(self, folder: str, path: str) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store.base import Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
@@ -44,6 +44,13 @@ class MemoryStore:
         with self._lock:
             fresh = (content, self._clock())
             return self._objects.setdefault(object_path(path), fresh) is fresh
+
+    def copy(self, source: str, target: str) -> bool:
+        """Create `target` with the content of `source`, if there is no `target`: True."""
+        data = self.read(source)
+        if data is None:
+            raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
+        return self.put(target, data)
 
     def stat(self, path: str) -> Stat | None:
         """Size and age of an object; None if there is none."""

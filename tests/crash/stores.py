@@ -51,6 +51,12 @@ class InterruptedStore(LocalStore):
         self._leave(hit)
         return created
 
+    def copy(self, source: str, target: str) -> bool:
+        hit = self._reach()
+        created = super().copy(source, target)
+        self._leave(hit)
+        return created
+
     def delete(self, path: str) -> None:
         hit = self._reach()
         super().delete(path)

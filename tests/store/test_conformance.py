@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.store.base import Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
@@ -53,6 +53,23 @@ def test_a_put_takes_any_bytes_and_keeps_its_own(store: Store) -> None:
     assert store.put("x", memoryview(content))  # type: ignore[arg-type]
     content[0] = 0
     assert store.read("x") == b"abc"
+
+
+def test_a_copy_is_whole_put_once_and_outlives_its_source(store: Store) -> None:
+    store.put("folder/staged", b"abc" * 10_000, durable=False)
+    assert store.copy("folder/staged", "other/final") is True
+    assert store.copy("folder/staged", "other/final") is False
+    store.delete("folder/staged")
+    assert store.read("other/final") == b"abc" * 10_000
+    store.put("folder/second", b"x")
+    assert store.copy("folder/second", "other/final") is False
+    assert store.read("other/final") == b"abc" * 10_000
+
+
+def test_what_is_not_there_cannot_be_copied(store: Store) -> None:
+    with pytest.raises(StorageUnavailableError):
+        store.copy("nothing", "final")
+    assert store.stat("final") is None
 
 
 def test_what_is_not_there_is_none(store: Store) -> None:

@@ -1,0 +1,100 @@
+"""Upserts through Spark, beside Spark writing the same rows to plain Parquet.
+
+    small     10,000 rows: what a micro-batch costs
+    large     1,000,000 rows
+    cores     the large one with one and with two
+
+`upsert` shuffles by file group first, `df.write` does not, and the driver folds what several tasks staged of one group.
+The floor writes files that no reader could merge, so the difference is what keys, merging and a commit cost.
+
+    python benches/spark_write.py          # about three minutes
+    python benches/spark_write.py --small
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from suite import timing
+
+import crdt_mor as mor
+
+ROUNDS = 7
+COLUMNS = 10
+BUCKETS = 4
+CHANCE = np.random.default_rng(7)
+
+
+def session(cores: int) -> Any:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    from readers.spark import CrdtMorSource
+
+    spark = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.driver.memory", "3g")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(CrdtMorSource)
+    return spark
+
+
+def measure(spark: Any, folder: Path, count: int, rounds: int) -> list[float]:
+    """Seconds of `upsert`, `df.write` and plain Parquet, medians."""
+    from readers.spark import upsert
+
+    numbers = [f"cast(rand({i}) * 1000000000 as long) as n{i}" for i in range(COLUMNS // 2)]
+    texts = [f"cast(cast(rand({i + 9}) * 1e6 as int) as string) as t{i}" for i in range(COLUMNS - len(numbers) - 1)]
+    frame = spark.range(count, numPartitions=4).selectExpr("id", *numbers, *texts).cache()
+    frame.count()
+    names = [f.name for f in frame.schema]
+    schema = pa.schema([(name, pa.string() if name[0] == "t" else pa.int64()) for name in names])
+    tables = [mor.Table.create(folder / str(i), schema, key="id", buckets=BUCKETS) for i in range(2)]
+    found = timing.seconds(
+        lambda: upsert(frame, tables[0].uri),
+        lambda: frame.write.format("crdt_mor").mode("append").save(tables[1].uri),
+        lambda: frame.write.mode("append").parquet(str(folder / "parquet")),
+        rounds=rounds,
+        chance=CHANCE,
+    )
+    for table in tables:
+        assert table.scan(columns=["id"]).count() == count
+    frame.unpersist()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true")
+    small = parser.parse_args().small
+    runs = [(2, 1_000)] if small else [(2, 10_000), (2, 1_000_000), (1, 1_000_000)]
+    print(f"{COLUMNS} columns, {BUCKETS} file groups; seconds, medians, and rows/s")
+    print(f"{'cores':>5} {'rows':>10} {'upsert':>22} {'df.write':>22} {'plain Parquet':>22} {'upsert / floor':>15}")
+    for cores, count in runs:
+        spark = session(cores)
+        folder = Path(tempfile.mkdtemp(prefix="crdt-mor-bench-"))
+        try:
+            found = measure(spark, folder, count, 1 if small else ROUNDS if count < 100_000 else 3)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            spark.stop()
+        cells = " ".join(f"{seconds:9.2f} {count / seconds:10,.0f}/s" for seconds in found)
+        print(f"{cores:>5} {count:>10,} {cells} {found[0] / found[2]:>13.2f} x", flush=True)
+
+
+if __name__ == "__main__":
+    main()

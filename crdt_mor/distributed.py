@@ -1,0 +1,40 @@
+"""What the processes of a distributed write pass to each other; see `Table.plan_write`.
+
+    job = table.plan_write("upsert", schema)              # the driver, before anything runs
+    receipt = job.stage(rows, task=3)                     # anywhere, in any order, as often as it takes
+    commit = table.complete_write(job, receipts)          # the driver: one receipt of each task
+
+Jobs and receipts can be pickled. The driver may be several processes, one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.model.schema import read_arrow
+from crdt_mor.ops import distributed
+from crdt_mor.ops.distributed import Job, Receipt
+from crdt_mor.ops.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """One write, shared by many processes."""
+
+    uri: str
+    expiry_ms: int
+    job: Job
+
+    def stage(self, data: object, *, task: int, environment: Environment | None = None) -> Receipt:
+        """Stage rows as files that nobody sees; call it where the rows are, and bring the receipt to the driver.
+
+        data: whatever `Table.upsert` takes. A `RecordBatchReader` is read while the write is kept alive.
+        task: the number of this part. Of rows with one key that of the greatest task counts as the last; of several
+            attempts at one part, all with its number, the driver passes on one receipt, and the others leave nothing.
+        """
+        session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms)
+        return distributed.stage(session, self.job, lambda: read_arrow(data), task)
+
+
+__all__ = ["Receipt", "WriteJob"]

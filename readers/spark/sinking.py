@@ -1,0 +1,66 @@
+"""Writing a stream: every micro-batch is one commit, once, whatever is repeated, restarted or killed.
+
+    df.writeStream.format("crdt_mor").option("checkpointLocation", ...).start("/lake/events")
+
+The token of a batch is (the query's id, the batch's number), which a restart from the checkpoint keeps. So a batch
+whose commit had landed before its driver died is found there when it is repeated, and of a driver and the zombie of an
+earlier one only the first commits.
+
+Spark tells the query's id to tasks alone, and makes a new writer for the commit: tasks send the job along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+import crdt_mor as mor
+from readers.spark.writing import OPTIONS, plan, stage
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+STREAM_OPTIONS = {"checkpointlocation": "checkpointLocation", "queryname": "queryName"}
+"""Spark's own, which reach us as well."""
+
+
+class StagedBatch(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    def __init__(self, job: mor.WriteJob, receipt: mor.Receipt, query: str) -> None:
+        self.job = job
+        self.receipt = receipt
+        self.query = query
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`: a commit for each micro-batch."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        self._job = plan(options, OPTIONS | STREAM_OPTIONS, schema, overwrite)
+        self._schema = schema
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:
+        """In a task."""
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        assert query is not None, "Spark tells every task of a stream the query's id"
+        return StagedBatch(self._job, stage(self._job, self._schema, iterator), query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        """On the driver, when every task has succeeded. A batch of no tasks has no messages, and nothing to commit."""
+        staged = [message for message in messages if isinstance(message, StagedBatch)]
+        if staged:
+            job = staged[0].job
+            token = (f"spark-stream/{staged[0].query}", batchId)
+            mor.Table.open(job.uri).complete_write(job, [message.receipt for message in staged], token=token)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        """On the driver, when a task has failed for good. Where no task came to its end, the write expires unseen."""
+        staged = [message for message in messages if isinstance(message, StagedBatch)]
+        if staged:
+            mor.Table.open(staged[0].job.uri).abandon_write(staged[0].job)

@@ -1,0 +1,155 @@
+"""Three streams write the same counters, drivers and executors are killed: `python -m tests.spark.chaos --minutes 5`
+
+    driver A   a cluster of two executors   queries a and b   killed now and then, as are its executors
+    driver B   two threads                  query c           killed now and then
+    here       more increments all the time, compactions, and the count of what must come out
+
+In the end every increment is in the table exactly once, and no query has ended by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crdt_mor import Table
+from tests.spark.sessions import CLUSTER, LOCAL
+from tests.spark.test_failing import counters, total
+from tests.spark.test_sinking import driver, feed, kill
+
+ROWS = 10
+SETTLES_IN = 240
+
+
+@dataclass
+class Driver:
+    """A driver that is started again whenever it was killed."""
+
+    home: Path
+    table: str
+    queries: tuple[str, ...]
+    master: str
+    process: subprocess.Popen[str] = field(init=False)
+    kills: int = 0
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.process = driver(self.home, self.table, *self.queries, master=self.master, once=False)
+
+    def kill(self) -> None:
+        kill(self.process)
+        self.kills += 1
+        self.start()
+
+    def check(self) -> None:
+        assert self.process.poll() is None, "a query has ended:\n" + self.log()[-4000:]
+
+    def log(self) -> str:
+        return (self.home / f"{'-'.join(self.queries)}.log").read_text()
+
+    def executors(self) -> list[int]:
+        return [pid for pid in below(self.process.pid) if "CoarseGrainedExecutorBackend" in command(pid)]
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def below(pid: int) -> list[int]:
+    """The processes that a process has started, and theirs."""
+    try:
+        children = [int(c) for t in Path(f"/proc/{pid}/task").iterdir() for c in (t / "children").read_text().split()]
+    except OSError:
+        return []
+    return children + [found for child in children for found in below(child)]
+
+
+def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
+    """Chaos for so long, then peace until all is counted; what happened."""
+    chance = random.Random(seed)
+    table = counters(folder / "t")
+    names = ("a", "b", "c")
+    written = dict.fromkeys(names, 0)
+
+    def write(name: str) -> None:
+        feed(folder / name, written[name], ROWS)
+        written[name] += 1
+
+    for name in names:
+        write(name)
+    drivers = [
+        Driver(folder, table.uri, ("a", "b"), CLUSTER),
+        Driver(folder, table.uri, ("c",), LOCAL),
+    ]
+    executors = compactions = 0
+    try:
+        while total(table) == 0:  # until the first batch the clock does not run
+            drivers[0].check()
+            time.sleep(0.5)
+        end = time.monotonic() + seconds
+        next_kill = time.monotonic() + chance.uniform(2, 8)
+        while time.monotonic() < end:
+            for name in names:
+                write(name)
+            if time.monotonic() > next_kill:
+                next_kill = time.monotonic() + chance.uniform(4, 16)
+                alive = drivers[0].executors()
+                if alive and chance.random() < 0.6:
+                    os.kill(chance.choice(alive), signal.SIGKILL)
+                    executors += 1
+                else:
+                    chance.choice(drivers).kill()
+            if chance.random() < 0.2:
+                compactions += len(Table.open(table.uri).maintenance.compact())
+            for each in drivers:
+                each.check()
+            time.sleep(0.5)
+        expected = ROWS * sum(written.values())
+        deadline = time.monotonic() + SETTLES_IN
+        while total(table) != expected and time.monotonic() < deadline:
+            for each in drivers:
+                each.check()
+            assert total(table) <= expected, "something counted twice"
+            time.sleep(0.5)
+        time.sleep(2)  # nothing more may come
+        assert total(table) == expected, "something is missing"
+    finally:
+        for each in drivers:
+            kill(each.process)
+    table.maintenance.compact()
+    assert total(table) == expected
+    return {
+        "increments": expected,
+        "commits": sum(row["operation"] == "UPSERT" for row in table.inspect.timeline().to_pylist()),
+        "drivers killed": sum(each.kills for each in drivers),
+        "executors killed": executors,
+        "compactions": compactions,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    asked = parser.parse_args()
+    sys.stdout.write(f"seed {asked.seed}\n")
+    with tempfile.TemporaryDirectory(prefix="crdt-mor-chaos-") as folder:
+        found = run(Path(folder), asked.minutes * 60, asked.seed)
+    sys.stdout.write(", ".join(f"{name} {count:,}" for name, count in found.items()) + ": each exactly once\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Half a minute of `python -m tests.spark.chaos`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark import chaos
+from tests.spark.sessions import QUIET
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, *QUIET]
+
+
+def test_three_streams_and_everything_killed_now_and_then_count_exactly_once(tmp_path: Path) -> None:
+    found = chaos.run(tmp_path, seconds=30, seed=7)
+    assert found["drivers killed"] + found["executors killed"] > 0

@@ -1,0 +1,109 @@
+"""Tasks that fail, repeat, run twice at once or are stopped: one commit, or nothing that any reader could see."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from payloads import Counter
+from tests.spark.helpers import leftovers, pending
+from tests.spark.sessions import QUIET, fixture
+from tests.table.helpers import data_files
+
+pytestmark = [pytest.mark.spark, *QUIET]
+spark = fixture("local[2,2]")
+
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+
+
+def counters(path: Path) -> Table:
+    """Where a row that counted twice would show."""
+    return Table.create(path, SCHEMA, key="id", merge={"n": Counter()})
+
+
+def ones(spark: Any, rows: int = 100) -> Any:
+    return spark.range(rows, numPartitions=3).selectExpr("id % 20 as id", "1L as n")
+
+
+def total(table: Table) -> int:
+    return int(table.scan(columns=["n"]).to_polars()["n"].sum())
+
+
+def passing(path: Path, *, always: bool = False) -> Any:
+    """A step in which the task of one partition fails: its first attempt, or every one."""
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.partitionId() == 1 and (always or context.attemptNumber() == 0):
+            raise ValueError("the task of partition 1 fails on purpose")
+
+    return step
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["unshuffled", "shuffled"])
+def test_a_task_that_fails_once_counts_once(spark: Any, tmp_path: Path, shuffled: bool) -> None:
+    from readers.spark import upsert
+
+    table = counters(tmp_path / "t")
+    frame = ones(spark).mapInArrow(passing(tmp_path), "id long, n long")
+    if shuffled:
+        assert upsert(frame, table.uri).rows == 20
+    else:
+        frame.write.format("crdt_mor").mode("append").save(table.uri)
+    assert total(table) == 100
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["unshuffled", "shuffled"])
+def test_a_task_that_fails_for_good_fails_the_job_and_leaves_nothing(
+    spark: Any, tmp_path: Path, shuffled: bool
+) -> None:
+    from readers.spark import upsert
+
+    table = counters(tmp_path / "t")
+    frame = ones(spark).mapInArrow(passing(tmp_path, always=True), "id long, n long")
+    write = partial(upsert, frame, table.uri) if shuffled else partial(
+        frame.write.format("crdt_mor").mode("append").save, table.uri
+    )  # fmt: skip
+    with pytest.raises(Exception, match="fails on purpose"):
+        write()
+    assert (total(table), data_files(table.uri)) == (0, set())
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+    ones(spark).write.format("crdt_mor").mode("append").save(table.uri)
+    assert total(table) == 100
+
+
+def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+    table = counters(tmp_path / "t")
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        time.sleep(60)
+
+    def stop() -> None:
+        deadline = time.monotonic() + 60
+        while not pending(table.uri) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        spark.sparkContext.cancelAllJobs()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    frame = ones(spark).union(ones(spark).mapInArrow(slow, "id long, n long"))
+    with pytest.raises(Exception, match=r"(?i)cancel"):
+        frame.write.format("crdt_mor").mode("append").save(table.uri)
+    stopper.join()
+    assert (total(table), data_files(table.uri), pending(table.uri)) == (0, set(), [])
+    table.upsert(pa.table({"id": [1], "n": [1]}))
+    assert total(table) == 1

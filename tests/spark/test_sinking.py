@@ -1,0 +1,142 @@
+"""A stream's micro-batches are committed once each, whatever is repeated, restarted or killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdt_mor import Table
+from tests.spark.helpers import leftovers, pending
+from tests.spark.sessions import QUIET, ROOT, fixture
+from tests.spark.test_failing import counters, total
+
+pytestmark = [pytest.mark.spark, *QUIET]
+spark = fixture()
+
+
+def feed(home: Path, number: int, rows: int = 10) -> None:
+    """One more file of increments, whole or not there."""
+    folder = home / "in"
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = home / f"draft-{number}"
+    draft.write_text("".join(json.dumps({"id": (number + i) % 7, "n": 1}) + "\n" for i in range(rows)))
+    draft.rename(folder / f"{number:06d}.json")
+
+
+def run(spark: Any, home: Path, path: str, checkpoint: str = "checkpoint", **options: str) -> None:
+    """All that is there, one file a batch, to its end."""
+    stream = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 1).json(str(home / "in"))
+    query = (
+        stream.writeStream.format("crdt_mor")
+        .option("checkpointLocation", str(home / checkpoint))
+        .options(**options)
+        .trigger(availableNow=True)
+        .start(path)
+    )
+    query.awaitTermination()
+
+
+def commits(table: Table) -> int:
+    return sum(row["state"] == "completed" for row in table.inspect.timeline().to_pylist())
+
+
+def test_each_batch_is_a_commit_and_a_repeated_one_is_none(spark: Any, tmp_path: Path) -> None:
+    table, home = counters(tmp_path / "t"), tmp_path / "q"
+    for number in range(3):
+        feed(home, number)
+    run(spark, home, table.uri)
+    assert (total(table), commits(table)) == (30, 3)
+
+    # As if the driver had died after its commit, before Spark noted that the batch was done.
+    (home / "checkpoint" / "commits" / "2").unlink()
+    (home / "checkpoint" / "commits" / ".2.crc").unlink()
+    feed(home, 3)
+    run(spark, home, table.uri)
+    assert (total(table), commits(table)) == (40, 4)
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_the_zombie_of_an_earlier_driver_commits_nothing_twice(spark: Any, tmp_path: Path) -> None:
+    table, home = counters(tmp_path / "t"), tmp_path / "q"
+    feed(home, 0)
+    run(spark, home, table.uri)
+    for number in (1, 2):
+        feed(home, number)
+    shutil.copytree(home / "checkpoint", home / "zombie")
+    run(spark, home, table.uri)
+    assert total(table) == 30
+    with pytest.raises(Exception, match="below the last one of its application"):
+        run(spark, home, table.uri, "zombie")  # its batch 1 comes after batch 2 of the living one
+    assert total(table) == 30
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_options_of_a_stream(spark: Any, tmp_path: Path) -> None:
+    table, home = counters(tmp_path / "t"), tmp_path / "q"
+    feed(home, 0)
+    with pytest.raises(Exception, match="no such option of a write"):
+        run(spark, home, table.uri, txnAppId="mine")
+    shutil.rmtree(home / "checkpoint")
+    run(spark, home, table.uri, operation="upsert")
+    assert total(table) == 10
+    gone = tmp_path / "gone"
+    feed(gone, 0)
+    run(spark, gone, table.uri, operation="delete")
+    assert total(table) == 0
+
+
+def test_a_batch_that_fails_leaves_nothing_visible(spark: Any, tmp_path: Path) -> None:
+    table, home = counters(tmp_path / "t"), tmp_path / "q"
+    feed(home, 0)
+    (home / "in" / "000001.json").write_text('{"id": null, "n": 1}\n')
+    with pytest.raises(Exception, match="a record key cannot be null"):
+        run(spark, home, table.uri)
+    assert total(table) == 10
+    (home / "in" / "000001.json").write_text('{"id": 1, "n": 1}\n')
+    run(spark, home, table.uri)
+    assert total(table) == 11
+
+
+def driver(home: Path, path: str, *queries: str, master: str = "local[2]", once: bool = True) -> subprocess.Popen[str]:
+    """A driver in a process group of its own: killing the group kills all that belongs to it."""
+    log = (home / f"{'-'.join(queries)}.log").open("a")
+    command = [sys.executable, "-W", "ignore", "-m", "tests.spark.pipeline", "--table", path, "--home", str(home)]
+    command += ["--queries", ",".join(queries), "--master", master, *(["--once"] if once else [])]
+    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """The driver's Python and its JVM, as a machine that loses power takes both."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    table = counters(tmp_path / "t")
+    for number in range(40):
+        feed(tmp_path / "q", number)
+    process = driver(tmp_path, table.uri, "q")
+    deadline = time.monotonic() + 240
+    kills = 0
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            if not kills and commits(table) > 4:
+                kill(process)
+                kills += 1
+                process = driver(tmp_path, table.uri, "q")
+            time.sleep(0.05)
+    finally:
+        if process.poll() is None:
+            kill(process)
+    assert process.returncode == 0, (tmp_path / "q.log").read_text()[-3000:]
+    assert kills == 1
+    assert total(table) == 400

@@ -1,0 +1,231 @@
+"""What Spark writes is what one embedded writer would have written, and what it refuses leaves nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import PartialUpdate, Table
+from payloads import Counter, GrowOnlySet, LatestBy, MVRegister, ORSet
+from tests.spark.helpers import leftovers, pending, same_rows
+from tests.spark.sessions import QUIET, fixture
+from tests.table.helpers import files
+
+pytestmark = [pytest.mark.spark, *QUIET]
+spark = fixture()
+
+SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("n", pa.int64()), ("s", pa.string())])
+TABLES: dict[str, dict[str, Any]] = {
+    "latest": {},
+    "partitioned": {"partition_by": "day"},
+    "composite key": {"key": ["id", "day"]},
+    "ordering": {"ordering": "n"},
+    "partial": {"merge": PartialUpdate()},
+    "counter": {"merge": {"n": Counter()}},
+    "latest by": {"merge": {("n", "s"): LatestBy("n")}},
+    "register": {"schema": SCHEMA.set(3, pa.field("s", pa.list_(pa.string()))), "merge": {"s": MVRegister()}},
+    "grow set": {"schema": SCHEMA.set(3, pa.field("s", pa.list_(pa.string()))), "merge": {"s": GrowOnlySet()}},
+}
+
+
+def make(path: Path, settings: dict[str, Any]) -> Table:
+    return Table.create(path, **{"schema": SCHEMA, "key": "id", **settings})
+
+
+def batch(schema: pa.Schema, seed: int, rows: int = 60) -> pa.Table:
+    """Rows in which keys repeat."""
+    texts = pa.array([f"s{i * seed}" for i in range(rows)])
+    if schema.field("s").type != pa.string():
+        texts = pa.array([[f"s{i * seed}"] for i in range(rows)])
+    return pa.table(
+        {
+            "id": [i * seed % 37 for i in range(rows)],
+            "day": [f"d{i * seed % 37 % 3}" for i in range(rows)],
+            "n": [i * seed % 11 for i in range(rows)],
+            "s": texts,
+        }
+    )
+
+
+def in_three_tasks(spark: Any, data: pa.Table) -> Any:
+    """A frame whose tasks have the rows in order, as the third of the rows that comes first, second, last."""
+    step = -(-data.num_rows // 3)
+    frames = [spark.createDataFrame(data.slice(i * step, step)).coalesce(1) for i in range(3)]
+    return frames[0].union(frames[1]).union(frames[2])
+
+
+@pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
+def test_batches_are_what_one_writer_writes(spark: Any, tmp_path: Path, settings: dict[str, Any]) -> None:
+    from readers.spark import delete, upsert
+
+    table, expected = (make(tmp_path / name, settings) for name in ("table", "expected"))
+    data = batch(expected.schema, 5)
+    expected.upsert(data)
+    in_three_tasks(spark, data).write.format("crdt_mor").mode("append").save(table.uri)
+    same_rows(table, expected)
+
+    once = batch(expected.schema, 2, rows=37)  # a shuffle keeps no order, so each key comes once
+    expected.upsert(once)
+    assert upsert(in_three_tasks(spark, once), table.uri).rows == 37
+    same_rows(table, expected)
+
+    gone = batch(expected.schema, 3, rows=10)
+    expected.delete(gone)
+    assert delete(in_three_tasks(spark, gone), table.uri).deletes == 10
+    same_rows(table, expected)
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+    table.maintenance.compact()
+    same_rows(table, expected)
+
+
+def test_columns_that_are_written_otherwise_than_they_show(spark: Any, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string()))])
+    table, expected = (Table.create(tmp_path / n, schema, key="id", merge={"tags": ORSet()}) for n in ("t", "e"))
+    written = pa.schema([("id", pa.int64()), ("tags", pa.struct({"add": pa.list_(pa.string())}))])
+    data = pa.table({"id": [1, 2, 1, 1], "tags": [{"add": [t]} for t in "abca"]}, written)
+    expected.upsert(data)
+    in_three_tasks(spark, data).write.format("crdt_mor").mode("append").save(table.uri)
+    same_rows(table, expected)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_every_type_arrives_as_it_is(spark: Any, tmp_path: Path, zone: str) -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    moment = dt.datetime(2026, 3, 8, 2, 30, 0, 123456, dt.UTC)  # a time that clocks in New York skip
+    old = dt.datetime(1900, 1, 1, tzinfo=dt.UTC)
+    data = pa.table(
+        {
+            "id": pa.array([1, 2, 3], pa.int32()),
+            "flag": pa.array([True, None, False]),
+            "f32": pa.array([1.5, float("nan"), None], pa.float32()),
+            "f64": pa.array([1.5, float("-inf"), None], pa.float64()),
+            "price": pa.array([Decimal("1.20"), None, Decimal("-999.99")], pa.decimal128(10, 2)),
+            "day": pa.array([dt.date(1969, 12, 31), None, dt.date(2026, 1, 1)]),
+            "at": pa.array([moment, None, old], pa.timestamp("us", "UTC")),
+            "local": pa.array([moment, None, old]).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")),
+            "raw": pa.array([b"\x00\xff", None, b""], pa.binary()),
+            "list": pa.array([[1, None], None, []], pa.list_(pa.int64())),
+            "map": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+            "row": pa.array([{"a": 1, "b": ["x"]}, None, {"a": None, "b": None}],
+                            pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())})),
+        }
+    )  # fmt: skip
+    table, expected = (Table.create(tmp_path / name, data.schema, key="id") for name in ("t", "e"))
+    expected.upsert(data)
+    frame = spark.createDataFrame(data, from_arrow_schema(data.schema, prefer_timestamp_ntz=True))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame.write.format("crdt_mor").mode("append").save(table.uri)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    same_rows(table, expected)
+
+
+def test_others_read_what_spark_wrote(spark: Any, tmp_path: Path) -> None:
+    from readers.spark import upsert
+    from tests.interop.readers import hudi_rs, ours
+
+    table = make(tmp_path / "t", {"partition_by": "day"})
+    in_three_tasks(spark, batch(SCHEMA, 1)).write.format("crdt_mor").mode("append").save(table.uri)
+    upsert(in_three_tasks(spark, batch(SCHEMA, 5)), table.uri)
+    assert hudi_rs(table.uri) == ours(table)
+
+
+def test_options_of_a_batch(spark: Any, tmp_path: Path) -> None:
+    table = make(tmp_path / "t", {"ordering": "n"})
+
+    def write(data: pa.Table, **options: str) -> None:
+        spark.createDataFrame(data).write.format("crdt_mor").mode("append").options(**options).save(table.uri)
+
+    data = pa.table({"id": [1, 2], "day": ["d", "d"], "n": [5, 5], "s": ["a", "a"]}, SCHEMA)
+    write(data, txnAppId="load", txnVersion="1")
+    version = table.version
+    write(data, TXNAPPID="load", txnversion="1")
+    assert table.version == version, "the second time is no commit"
+    write(data.select(["id"]).slice(1), operation="delete", plain="true")
+    assert table.scan().count() == 1
+    write(data.append_column("new", pa.array([7, 8])), schemaMode="merge", operation="append")
+    assert table.scan(columns=["id", "new"]).to_polars().sort("id").rows() == [(1, 7), (2, 8)]
+
+
+def test_an_empty_frame_is_a_commit_without_rows(spark: Any, tmp_path: Path) -> None:
+    from readers.spark import upsert
+
+    table = make(tmp_path / "t", {})
+    empty = spark.createDataFrame([], "id long, day string, n long, s string")
+    empty.write.format("crdt_mor").mode("append").save(table.uri)
+    assert upsert(empty, table.uri).rows == 0
+    spark.range(9).selectExpr("id", "'d' day", "id n", "'s' s").where("id < 0").write.format("crdt_mor").mode(
+        "append"
+    ).save(table.uri)
+    assert [row["rows"] for row in table.inspect.timeline().to_pylist()] == [0, 0, 0]
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+REFUSED: dict[str, tuple[dict[str, str], str, str, str]] = {
+    "an unknown option": ({"opertion": "upsert"}, "append", "id, day, n, s", "no such option of a write"),
+    "an unknown operation": ({"operation": "update"}, "append", "id, day, n, s", "append, upsert, delete"),
+    "an unknown schema mode": ({"schemaMode": "loose"}, "append", "id, day, n, s", "schema_mode is"),
+    "a flag that is none": ({"plain": "yes"}, "append", "id, day, n, s", "true or false"),
+    "half a token": ({"txnVersion": "1"}, "append", "id, day, n, s", "txnAppId and txnVersion"),
+    "a missing key": ({}, "append", "day, n, s", "missing=['id']"),
+    "a missing key of a delete": ({"operation": "delete"}, "append", "day", "missing=['id']"),
+    "a missing column": ({}, "append", "id, day, n", "missing=['s']"),
+    "an unknown column": ({}, "append", "id, day, n, s, 1 as z", "unknown=['z']"),
+    "another type": ({}, "append", "id, day, 'x' as n, s", "n"),
+    "an overwrite": ({}, "overwrite", "id, day, n, s", "is not overwritten"),
+    "a null key": ({}, "append", "if(id = 3, null, id) as id, day, n, s", "a record key cannot be null"),
+    "a key twice": ({"operation": "append"}, "append", "id % 7 as id, day, n, s", "stands twice in an append"),
+}
+
+
+@pytest.mark.parametrize(("options", "mode", "columns", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_says_why_and_leaves_nothing(
+    spark: Any, tmp_path: Path, options: dict[str, str], mode: str, columns: str, says: str
+) -> None:
+    table = make(tmp_path / "t", {})
+    before = files(table.uri)
+    frame = spark.range(20, numPartitions=2).selectExpr("id", "'d' as day", "id as n", "'s' as s")
+    frame = frame.selectExpr(*columns.split(", ")) if "(" not in columns else frame.selectExpr(
+        "if(id = 3, null, id) as id", "day", "n", "s"
+    )  # fmt: skip
+    with pytest.raises(Exception) as error:  # noqa: PT011  which of Spark's classes depends on where it is noticed
+        frame.write.format("crdt_mor").mode(mode).options(**options).save(table.uri)
+    assert says in str(error.value)
+    assert (table.scan().count(), leftovers(table.uri), pending(table.uri)) == (0, [], [])
+    data = {name for name in files(table.uri) if ".log." in name}
+    assert not data, "no reader that goes by names finds anything either"
+    if "key" not in says and "twice" not in says:
+        assert files(table.uri) == before, "said before anything began"
+
+
+def test_a_missing_table_is_named(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="there is no table here"):
+        spark.range(1).write.format("crdt_mor").mode("append").save(str(tmp_path / "nothing"))
+
+
+def test_compaction_as_a_job_is_the_compaction(spark: Any, tmp_path: Path) -> None:
+    from readers.spark import compact
+
+    table, expected = (make(tmp_path / n, {"partition_by": "day", "merge": {"n": Counter()}}) for n in ("t", "e"))
+    for seed in (1, 5, 7):
+        for one in (table, expected):
+            one.upsert(batch(SCHEMA, seed))
+    open_plan = table.maintenance.plan_compaction()  # somebody planned and died
+    assert open_plan is not None
+    for one in (table, expected):
+        one.upsert(batch(SCHEMA, 3))
+    first, second = compact(spark, table.uri)
+    assert first.barrier == open_plan.barrier
+    assert second.file_groups == first.file_groups
+    expected.maintenance.compact()
+    same_rows(table, expected)
+    assert table.scan(consistency="read_optimized").count() == expected.scan().count()
+    assert compact(spark, table.uri) == []
+    assert table.maintenance.complete(open_plan, []) is not None, "who comes late finds it done"

@@ -1,0 +1,340 @@
+"""A write staged by many processes is the write that one process would have made, or nothing at all."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import (
+    InvalidInputError,
+    PartialUpdate,
+    Receipt,
+    SchemaMismatchError,
+    Table,
+    TokenOrderError,
+    WriteJob,
+    WriterExpiredError,
+)
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.session import Session
+from payloads import Counter, Max, MVRegister, ORSet
+from tests.crash.stores import InterruptedStore, ProcessDied
+from tests.table.conftest import SCHEMA, Make
+from tests.table.helpers import data_files, files, frame, rows
+
+STAGED = f"{lifecycle.STAGED}/"
+
+TABLES: dict[str, dict[str, object]] = {
+    "latest": {},
+    "partitioned": {"partition_by": "region"},
+    "ordering": {"ordering": "n"},
+    "partial": {"merge": PartialUpdate()},
+    "payloads": {"merge": {"n": Counter(), "price": Max()}},
+}
+PARTS = [
+    frame(("a", "eu", 1, 1.0), ("b", "eu", 5, 2.0), ("a", "eu", 2, 3.0), ("c", "us", 1, None)),
+    frame(("b", "eu", 4, 4.0), ("d", "us", 7, 1.0), ("a", "eu", 2, 9.0)),
+    frame(),
+    frame(*((f"k{i}", "eu", i, float(i)) for i in range(40))),
+]
+
+
+def passed(thing: object) -> object:
+    """What arrives in another process."""
+    return pickle.loads(pickle.dumps(thing))
+
+
+def staged(job: WriteJob, parts: Sequence[pa.Table]) -> list[Receipt]:
+    """Every part staged, the last first, each by a process of its own."""
+    receipts = []
+    for task in reversed(range(len(parts))):
+        there = passed(job)
+        assert isinstance(there, WriteJob)
+        receipt = passed(there.stage(parts[task], task=task))
+        assert isinstance(receipt, Receipt)
+        receipts.append(receipt)
+    return receipts
+
+
+def leftovers(path: str | Path) -> list[str]:
+    return [name for name in files(path) if name.startswith((STAGED, ".hoodie/.heartbeat"))]
+
+
+@pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
+def test_staged_in_parts_it_is_what_one_writer_writes(tmp_path: Path, settings: dict[str, object]) -> None:
+    one, many = (
+        Table.create(tmp_path / name, SCHEMA, key="id", **settings)  # type: ignore[arg-type]
+        for name in ("one", "many")
+    )
+    for operation, parts in (("upsert", PARTS), ("upsert", PARTS[:2]), ("delete", [PARTS[1].slice(1), PARTS[0]])):
+        getattr(one, operation)(pa.concat_tables(parts))
+        job = many.plan_write(operation, SCHEMA)  # type: ignore[arg-type]
+        done = many.complete_write(job, staged(job, parts))
+        assert rows(many) == rows(one)
+        assert done.rows == one.inspect.timeline().to_pylist()[-1]["rows"]
+        assert leftovers(many.uri) == []
+    names = [name.rpartition("_")[0] for name in data_files(many.uri)]
+    assert len(set(names)) == len(names), "one log file for each file group and commit"
+    one.maintenance.compact()
+    many.maintenance.compact()
+    assert rows(many) == rows(one)
+
+
+def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(tmp_path: Path) -> None:
+    seen = ("seen", pa.list_(pa.int64()))
+    schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), seen, ("n", pa.int64())])
+    merge = PartialUpdate(columns={"tags": ORSet(), "seen": MVRegister()})
+    one, many = (Table.create(tmp_path / name, schema, key="id", merge=merge, buckets=1) for name in ("one", "many"))
+    add = pa.struct({"add": pa.list_(pa.string())})
+    written = pa.schema([("id", pa.string()), ("tags", add), ("seen", pa.int64())])
+    parts = [
+        pa.table({"id": ["a", "b"], "tags": [{"add": ["x"]}, {"add": ["y"]}], "seen": [1, 2]}, written),
+        pa.table({"id": ["a", "a"], "tags": [{"add": ["z"]}, {"add": ["x"]}], "seen": [3, 4]}, written),
+    ]
+    for _ in range(2):
+        one.upsert(pa.concat_tables(parts))
+        job = many.plan_write("upsert", written)
+        many.complete_write(job, staged(job, parts))
+    assert rows(many) == rows(one)
+    assert rows(many)[0][1:3] == (["x", "z"], [4])
+
+
+def test_nothing_begins_before_the_first_task_nor_shows_before_the_end(make: Make, path: str) -> None:
+    table = make()
+    job = table.plan_write("upsert", SCHEMA)
+    assert not table._session.tail().pending
+    receipts = staged(job, PARTS)
+    assert len(table._session.tail().pending) == 1, "four processes, one write"
+    assert data_files(path) == set()
+    assert rows(table) == []
+    table.complete_write(job, receipts)
+    assert len(rows(table)) == 44
+
+
+def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, path: str) -> None:
+    table = make()
+    job = table.plan_write("upsert", SCHEMA)
+    receipts = staged(job, PARTS)
+    job.stage(frame(("a", "eu", 99)), task=0)  # another attempt, which Spark does not count
+    table.complete_write(job, receipts)
+    before = rows(table)
+    assert ("a", "eu", 99, None) not in before
+    assert leftovers(path) == []
+
+    begun = table._session.tail()
+    late = InterruptedStore(Path(path))  # an attempt that was frozen just before it put its file
+    late.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
+    table._session.run(lifecycle.sweep(table._session.publisher, begun))
+    assert leftovers(path) == []
+    assert rows(table) == before
+
+
+def test_an_empty_frame_is_a_commit_without_rows_as_it_is_for_one_writer(make: Make) -> None:
+    table = make()
+    for receipts in (lambda job: [], lambda job: staged(job, [frame(), frame()])):
+        job = table.plan_write("upsert", SCHEMA)
+        assert table.complete_write(job, receipts(job)).rows == 0
+    assert table.upsert(frame()).rows == 0
+
+
+def test_a_key_that_stands_in_two_parts_of_an_append_is_an_error(make: Make, path: str) -> None:
+    table = make()
+    job = table.plan_write("append", SCHEMA)
+    receipts = staged(job, [frame(("a", "eu", 1)), frame(("a", "eu", 2))])
+    with pytest.raises(InvalidInputError, match="stands twice in an append"):
+        table.complete_write(job, receipts)
+    assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+    assert not table._session.tail().pending
+
+
+@pytest.mark.parametrize(
+    ("operation", "schema", "settings", "says"),
+    [
+        ("upsert", SCHEMA.remove(0), {}, "every column must be given"),
+        ("upsert", SCHEMA.append(pa.field("new", pa.int64())), {}, "no such columns"),
+        ("upsert", SCHEMA.set(2, pa.field("n", pa.string())), {}, "n"),
+        ("delete", SCHEMA.remove(0), {}, "a delete needs the columns"),
+        ("delete", pa.schema([("id", pa.string())]), {"ordering": "n"}, "plain=True"),
+        ("update", SCHEMA, {}, "append, upsert, delete"),
+    ],
+)
+def test_what_is_wrong_about_the_columns_is_said_before_anything_runs(
+    make: Make, path: str, operation: str, schema: pa.Schema, settings: dict[str, object], says: str
+) -> None:
+    table = make(**settings)
+    before = files(path)
+    with pytest.raises((InvalidInputError, SchemaMismatchError), match=says):
+        table.plan_write(operation, schema)  # type: ignore[arg-type]
+    assert files(path) == before
+
+
+def test_the_schema_grows_before_anything_runs(make: Make) -> None:
+    table = make()
+    wider = SCHEMA.append(pa.field("new", pa.int64()))
+    job = table.plan_write("upsert", wider, schema_mode="merge")
+    assert table.schema.names == wider.names
+    table.upsert(pa.table({"id": ["z"], "other": [1]}).join(frame(("z", "eu", 1)), "id").select(
+        [*SCHEMA.names, "other"]).append_column("new", pa.array([None], pa.int64())), schema_mode="merge")  # fmt: skip
+    part = pa.Table.from_pylist([{"id": "a", "new": 5}], wider)
+    table.complete_write(job, staged(job, [part]))  # the column that another has added meanwhile is not asked for
+    assert rows(table, "id", "new", "other") == [("a", 5, None), ("z", None, 1)]
+
+
+def test_a_token_counts_once(make: Make) -> None:
+    table = make(merge={"n": Counter()})
+    part = [frame(("a", "eu", 1))]
+    first = table.plan_write("upsert", SCHEMA, token=("load", 3))
+    twin = table.plan_write("upsert", SCHEMA, token=("load", 3))
+    receipts, others = staged(first, part), staged(twin, part)
+    done = table.complete_write(first, receipts)
+    assert not done.repeated
+    again = table.complete_write(twin, others)
+    assert (again.repeated, again.version) == (True, done.version)
+    assert table.complete_write(first, receipts).version == done.version  # the reply was lost
+    known = table.plan_write("upsert", SCHEMA, token=("load", 3))
+    assert staged(known, part)[0].files == ()  # known from the start: nothing is staged
+    assert table.complete_write(known, staged(known, part)).repeated
+    with pytest.raises(TokenOrderError):
+        table.plan_write("upsert", SCHEMA, token=("load", 2))
+    late = table.plan_write("upsert", SCHEMA)
+    with pytest.raises(TokenOrderError):
+        table.complete_write(late, staged(late, part), token=("load", 2))
+    assert rows(table) == [("a", "eu", 1, None)]
+    assert (leftovers(table.uri), table._session.tail().pending) == ([], ())
+
+
+def test_the_receipts_of_two_attempts_are_refused(make: Make, path: str) -> None:
+    table = make()
+    job = table.plan_write("upsert", SCHEMA)
+    with pytest.raises(InvalidInputError, match="two receipts of one task"):
+        table.complete_write(job, [*staged(job, PARTS), job.stage(PARTS[0], task=0)])
+    assert (rows(table), leftovers(path)) == ([], [])
+
+
+def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, path: str) -> None:
+    table = make()
+    job = table.plan_write("upsert", SCHEMA)
+    table.abandon_write(job)  # nothing has begun
+    receipts = staged(job, PARTS)
+    table.abandon_write(job)
+    table.abandon_write(job)
+    assert (leftovers(path), data_files(path), table._session.tail().pending) == ([], set(), ())
+    with pytest.raises(WriterExpiredError):
+        job.stage(PARTS[0], task=0)
+    with pytest.raises(WriterExpiredError):
+        table.complete_write(job, receipts)
+    assert rows(table) == []
+
+
+def give_up_pending(table: Table) -> None:
+    session = table._session
+    for pending in session.tail().pending:
+        session.run(lifecycle.give_up(session.publisher, session.tail(), pending.requested, None))
+
+
+def test_a_driver_that_was_given_up_publishes_nothing(make: Make, path: str) -> None:
+    table = make()
+    job = table.plan_write("upsert", SCHEMA)
+    receipts = staged(job, PARTS)
+    give_up_pending(Table.open(path))
+    assert leftovers(path) == []
+    with pytest.raises(WriterExpiredError):
+        table.complete_write(job, receipts)
+    assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+
+
+def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: Path) -> None:
+    def run(number: int, interrupt: Callable[[InterruptedStore, Table], None] | None) -> bool:
+        """Whether the interruption came; the table then has all rows or none, and after a sweep no other file."""
+        path = fast_path / f"{interrupt.__name__ if interrupt else ''}{number}"
+        table = Table.create(path, SCHEMA, key="id", partition_by="region")
+        job = table.plan_write("upsert", SCHEMA)
+        receipts = staged(job, PARTS)
+        store = InterruptedStore(path)
+        driver = Table(Session(store, SystemEnvironment(), table.config, 600_000), str(path))
+        assert interrupt is not None
+        store.arm(number, lambda: interrupt(store, table))
+        try:
+            driver.complete_write(job, receipts)
+            done: bool | None = True
+        except WriterExpiredError:
+            done = False
+        except ProcessDied:
+            done = None
+        came = store.count >= number
+        give_up_pending(table)
+        for _ in range(2):
+            table._session.run(lifecycle.sweep(table._session.publisher, table._session.tail()))
+        found = rows(table)
+        assert len(found) in (0, 44)
+        if done is not None:
+            assert bool(found) is done
+        named = {file["path"] for file in table.inspect.files().to_pylist()}
+        assert data_files(path) == named
+        assert leftovers(path) == []
+        return came
+
+    def die(store: InterruptedStore, table: Table) -> None:
+        store.die()
+
+    def lose(store: InterruptedStore, table: Table) -> None:
+        give_up_pending(table)
+
+    for interrupt in (die, lose):
+        number = 1
+        while run(number, interrupt):
+            number += 1
+        assert number > 10
+
+
+def test_tasks_keep_the_write_alive_although_each_is_short(make: Make, path: str) -> None:
+    make()
+    table = Table.open(path, writer_expiry=timedelta(milliseconds=400))
+    job = table.plan_write("upsert", SCHEMA)
+    receipts = []
+    for task in range(6):
+        receipts.append(job.stage(frame((f"k{task}", "eu", task)), task=task))
+        SystemEnvironment().sleep(0.15)
+        Table.open(path, writer_expiry=timedelta(milliseconds=400)).upsert(frame((f"x{task}", "eu", 0)))
+    table.complete_write(job, receipts)
+    assert len(rows(table)) == 12
+
+
+def test_file_groups_are_those_that_rows_are_written_to(make: Make, path: str) -> None:
+    table = make(partition_by="region")
+    data = pa.concat_tables(PARTS)
+    groups = table.file_groups(data.select(["region", "id"]))
+    found = {(row["partition"], row["bucket"]) for row in groups.to_pylist()}
+    for partition, bucket in sorted(found):
+        mask = pa.array([(r["partition"], r["bucket"]) == (partition, bucket) for r in groups.to_pylist()])
+        before = data_files(path)
+        table.upsert(data.filter(mask))
+        (written,) = data_files(path) - before
+        assert written.startswith(f"{partition}/.{bucket:08d}-")
+    with pytest.raises(InvalidInputError, match="key and partition columns"):
+        table.file_groups(data.select(["id"]))
+
+
+def test_only_a_whole_compaction_can_be_completed(make: Make) -> None:
+    table = make()
+    table.upsert(pa.concat_tables(PARTS))
+    before = rows(table)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    parts = [passed(part) for part in plan.parts()]
+    assert len(parts) > 1
+    done = [table.maintenance.execute(part) for part in (*parts, parts[0])]  # type: ignore[arg-type]
+    for some in ([], done[0], [*done[0], *done[-1]]):
+        with pytest.raises(InvalidInputError, match="all the plan's file groups"):
+            table.maintenance.complete(plan, some)
+    compacted = table.maintenance.complete(plan, [file for found in done[:-1] for file in found])
+    assert compacted is not None
+    assert compacted.file_groups == len(parts)
+    assert table.maintenance.open_plans() == []
+    assert rows(table) == before == rows(table, consistency="read_optimized")
