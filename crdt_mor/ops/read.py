@@ -107,7 +107,9 @@ def _open_deletes(block: LogBlock, config: TableConfig) -> list[DataBlock | Dele
     keys = pl.DataFrame({"_hoodie_record_key": pl.from_arrow(table["record_key"])})
     ordering = table["ordering"]
     if merge.kind == "latest" and not merge.hudi_commit_time and pa.types.is_string(ordering.type):
-        return [DeleteBlock(block.instant, keys.with_columns(time=pl.Series(pl.from_arrow(ordering))))]
+        times = pl.Series(pl.from_arrow(ordering))
+        carried = bool((times != block.instant).any())  # by a compaction, each with its own requested time
+        return [DeleteBlock(block.instant, keys.with_columns(time=times) if carried else keys)]
     if merge.kind != "ordering" or pa.types.is_null(ordering.type):
         return [DeleteBlock(block.instant, keys)]
     keys = keys.with_columns(ordering=pl.Series(pl.from_arrow(ordering)))
