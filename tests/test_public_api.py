@@ -29,7 +29,7 @@ SIGNATURES = {
     "Table.delete": "self data * keys filter plain token",
     "Table.transaction": "self * token",
     "Table.scan": "self * columns filter as_of consistency meta limit",
-    "Table.changes": "self since * columns images raw consistency",
+    "Table.changes": "self since * columns images raw consistency until",
     "Table.diff": "self before after * columns",
     "Table.refresh": "self",
     "check_laws": "payload * deep examples",
@@ -41,10 +41,13 @@ SIGNATURES = {
     "Scan.explain": "self",
     "Scan.frames": "self",
     "Scan.narrowed": "self * columns filter limit",
+    "Scan.parts": "self size",
     "Scan.to_arrow": "self",
     "Scan.to_polars": "self",
     "Scan.to_pandas": "self",
     "Scan.to_reader": "self",
+    "Changes.limited": "self * commits files bytes",
+    "Changes.parts": "self size",
     "Changes.to_arrow": "self",
     "Changes.to_polars": "self",
     "Changes.to_pandas": "self",
@@ -54,8 +57,9 @@ MEMBERS = {
     "Table": "append changes config create delete diff inspect maintenance open refresh scan schema transaction upsert "
     "version",
     "Transaction": "append delete scan upsert",
-    "Changes": "checkpoint commits schema to_arrow to_pandas to_polars to_reader",
-    "Scan": "as_of checkpoint count explain frames narrowed schema to_arrow to_pandas to_polars to_reader version",
+    "Changes": "checkpoint commits limited parts schema to_arrow to_pandas to_polars to_reader",
+    "Scan": "as_of checkpoint count explain frames narrowed parts schema to_arrow to_pandas to_polars to_reader "
+    "version",
 }
 FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],

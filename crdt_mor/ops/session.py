@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from crdt_mor.clock import Environment
+from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -54,6 +54,10 @@ class Session:
         self._seen: Seen = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by what it is of: whoever reads a sealed view in another process asks nothing of the timeline."""
+        return _elsewhere, (self.store, self.config, self.expiry_ms)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
@@ -148,3 +152,8 @@ class Session:
             self._foreign = False
         value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
         return self.remember(value), begun
+
+
+def _elsewhere(store: Store, config: TableConfig, expiry_ms: int) -> Session:
+    """A session of another process, as it arrives in this one."""
+    return Session(store, SystemEnvironment(), config, expiry_ms)
