@@ -41,6 +41,11 @@ class Changes(ArrowRows):
             raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")
 
     @property
+    def since(self) -> str:
+        """Where these changes begin, as a checkpoint."""
+        return str(self._window.start)
+
+    @property
     def checkpoint(self) -> str:
         """Where the next changes go on: `table.changes(since=changes.checkpoint)`."""
         return str(self._window.end)

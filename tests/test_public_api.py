@@ -57,7 +57,7 @@ MEMBERS = {
     "Table": "append changes config create delete diff inspect maintenance open refresh scan schema transaction upsert "
     "version",
     "Transaction": "append delete scan upsert",
-    "Changes": "checkpoint commits limited parts schema to_arrow to_pandas to_polars to_reader",
+    "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts schema to_arrow to_pandas to_polars to_reader "
     "version",
 }

@@ -85,8 +85,10 @@ class Window:
     @classmethod
     def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
         """The window between two cuts of `value`."""
-        first = min(start.time, end.time)
-        found = session.completions(value, lambda segment: segment.last > first)
+        first, last = sorted((start.time, end.time))
+        # By completion, a segment says whether it has anything between; by request, only that it may.
+        closed = end.by == "completed"
+        found = session.completions(value, lambda s: s.last > first and not (closed and s.first > last))
         return cls(session, value, start, end, tuple(c for c in found if start.shows(c) != end.shows(c)))
 
     @cached_property

@@ -4,6 +4,8 @@
     following.py   a stream of increments; its offsets are the engine's checkpoints
     writing.py     batches: tasks stage log files, the driver publishes one commit
     sinking.py     streams: each micro-batch once, by query and batch id
+
+Each method here may run in a process of its own, which has this object and nothing else.
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from readers.spark import following, reading
+from readers.spark.options import ReadOptions
+
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 
@@ -24,3 +29,15 @@ class CrdtMorSource(DataSource):
     def name(cls) -> str:
         """The name of the format."""
         return "crdt_mor"
+
+    def schema(self) -> StructType:
+        """The columns, where the user does not say which with `.schema(...)`."""
+        return reading.schema_of(ReadOptions.of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A stream of changes."""
+        return following.StreamReader(ReadOptions.of(self.options).for_stream(), schema)
