@@ -3,7 +3,7 @@
     {"checkpoint": "completed:20260131120000000"}
 
 A micro-batch is what lies between two of them. That is closed for ever: stragglers, which began long ago, complete
-later, and commits are in the order in which they complete. So a batch that is repeated after a failure has the same rows.
+later, and commits are in the order in which they complete. So a batch that is repeated after a failure is the same.
 
 A stream that says nothing of `changes` has the columns of the table, and new and updated rows alone. It ends with an
 error at the first delete, since nothing in such a row says that it is one.
@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query begins that has no checkpoint of its own: `since`, or the empty table."""
         return {"checkpoint": self._between(self._options.since, None).since}
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the next micro-batch; `start` if nothing has been committed since."""
         found = self._between(start["checkpoint"], self._target)
         if not isinstance(limit, ReadAllAvailable):
@@ -78,11 +78,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The query ends with what is there now."""
         self._target = self._between(None, None).checkpoint
 
-    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:  # type: ignore[override]
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """A partition of Spark's for each part of what lies between two offsets."""
         return [Part(rows) for rows in self._between(start["checkpoint"], end["checkpoint"]).parts()]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
         if not isinstance(partition, Part):
             return

@@ -93,7 +93,7 @@ class RowsReader(DataSourceReader):
         """Workers get their parts, not the whole."""
         return {"_schema": self._schema}
 
-    def partitions(self) -> list[Part]:  # type: ignore[override]
+    def partitions(self) -> list[Part]:
         """A partition of Spark's for each part."""
         return [Part(rows) for rows in self._rows.parts()]
 

@@ -1,7 +1,7 @@
 """A table's Arrow types and Spark's, and batches from the one to the other.
 
-Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind of
-list as an array. No value changes. A time without a zone is a `timestamp_ntz`, one with a zone is a `timestamp`, the
+Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind
+of list as an array. No value changes. A time without a zone is a `timestamp_ntz`, one with a zone is a `timestamp`, the
 same moment in every session's time zone.
 """
 
@@ -34,8 +34,9 @@ _SCALARS: dict[pa.DataType, st.DataType] = {
     **dict.fromkeys((pa.date32(), pa.date64()), st.DateType()),
 }
 
-BATCH_BYTES = 16 << 20
-"""A batch crosses to the JVM whole: small enough that one side works while the other does."""
+BATCH_BYTES = 4 << 20
+"""A batch crosses to the JVM whole. Of 1 MiB, its overhead shows; above 16 MiB, the JVM asks the system for each one's
+memory anew."""
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
