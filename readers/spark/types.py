@@ -94,8 +94,14 @@ def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Reco
     for batch in batches:
         if not batch.num_rows:
             continue
-        columns = [batch.column(field.name).cast(field.type) for field in schema]
+        columns = [_cast(batch.column(field.name), field.type) for field in schema]
         whole = pa.RecordBatch.from_arrays(columns, schema=schema)
         rows = max(1, BATCH_BYTES * whole.num_rows // max(1, whole.nbytes))
         for start in range(0, whole.num_rows, rows):
             yield whole.slice(start, rows)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pt.is_dictionary(column.type):  # of views, Arrow has no cast
+        return column.dictionary.cast(kind).take(column.indices)
+    return column.cast(kind)
