@@ -6,5 +6,6 @@
 """
 
 from readers.spark.source import CrdtMorSource
+from readers.spark.sql import register_path, require_java
 
-__all__ = ["CrdtMorSource"]
+__all__ = ["CrdtMorSource", "register_path", "require_java"]

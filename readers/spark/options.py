@@ -27,6 +27,9 @@ CHANGES_ONLY = ("changes", "since", "until")
 LIMITS = MappingProxyType(
     {"maxCommitsPerTrigger": "commits", "maxFilesPerTrigger": "files", "maxBytesPerTrigger": "bytes"}
 )
+CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
+"""What Spark itself says of a table while it creates it in its catalog."""
+
 KNOWN = ("path", "columns", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
 
 
@@ -49,6 +52,7 @@ class ReadOptions:
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         """The options of a read; raises `InvalidInputError` for those that mean nothing."""
         known = {name.lower(): name for name in KNOWN}
+        given = {name: value for name, value in given.items() if name.lower() not in CATALOG}
         unknown = [name for name in given if name.lower() not in known]
         if unknown:
             raise InvalidInputError(f"no such options for reading; there are {', '.join(KNOWN)}. unknown={unknown}")
@@ -56,7 +60,7 @@ class ReadOptions:
         if "path" not in said:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
-                "TABLE do not reach a Python data source: use readers.spark.register_table(spark, name, path)"
+                "TABLE do not reach a Python data source: readers.spark.register_path(spark, name, path) is the way"
             )
         changes = said.get("changes")
         if changes is None and ("since" in said or "until" in said):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,7 @@ def _started(master: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.warehouse.dir": mkdtemp(prefix="crdt-mor-warehouse-"),
     }
     builder = SparkSession.builder.master(master)
     for name, value in settings.items():
