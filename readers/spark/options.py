@@ -1,6 +1,6 @@
 """What a user may say with `.option(...)`, checked before anything is read.
 
-    a snapshot       asOf, consistency, filter, meta
+    a snapshot       asOf, consistency, filter, meta, pushdown
     changes          changes = merged | images | raw, since, until, consistency
     a stream         as changes, without an end; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
     any of them      path, columns
@@ -22,7 +22,7 @@ Point = str | int | datetime
 
 CHANGES = ("merged", "images", "raw")
 
-SNAPSHOT_ONLY = ("asOf", "filter", "meta")
+SNAPSHOT_ONLY = ("asOf", "filter", "meta", "pushdown")
 CHANGES_ONLY = ("changes", "since", "until")
 LIMITS = MappingProxyType(
     {"maxCommitsPerTrigger": "commits", "maxFilesPerTrigger": "files", "maxBytesPerTrigger": "bytes"}
@@ -43,6 +43,7 @@ class ReadOptions:
     as_of: Point | None = None
     filter: str | None = None
     meta: bool = False
+    pushdown: bool = False
     changes: str | None = None
     since: Point | None = None
     until: Point | None = None
@@ -74,7 +75,8 @@ class ReadOptions:
             consistency=said.get("consistency", "latest"),
             as_of=_point("asOf", said.get("asOf")),
             filter=said.get("filter"),
-            meta=_one_of("meta", said.get("meta", "false").lower(), ("true", "false")) == "true",
+            meta=_flag("meta", said),
+            pushdown=_flag("pushdown", said),
             changes=changes,
             since=_point("since", said.get("since"), checkpoint=True),
             until=_point("until", said.get("until"), checkpoint=True),
@@ -90,7 +92,8 @@ class ReadOptions:
 
     def for_stream(self) -> ReadOptions:
         """The same; refuses what a stream has not."""
-        said = {"asOf": self.as_of, "filter": self.filter, "meta": self.meta or None, "until": self.until}
+        said = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
+        said |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
         _refuse({name: value for name, value in said.items() if value is not None}, said, "has no place in a stream")
         return self
 
@@ -105,6 +108,10 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise InvalidInputError(f"{name} is one of {', '.join(known)}. {name}={value!r}")
     return value
+
+
+def _flag(name: str, said: Mapping[str, str]) -> bool:
+    return _one_of(name, said.get(name, "false").lower(), ("true", "false")) == "true"
 
 
 def _number(name: str, value: str) -> int:

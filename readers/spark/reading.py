@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -20,10 +19,6 @@ from crdt_mor import Changes, InvalidInputError, Scan, Table
 from readers.spark.filters import expression
 from readers.spark.options import ReadOptions
 from readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
-
-PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-"""Spark plans a read in a process of this module where it pushes filters down, which its settings allow or not. Where
-they do not, it refuses each reader that has `pushFilters`."""
 
 
 @dataclass
@@ -40,7 +35,7 @@ def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
     rows = snapshot(options)
     check_schema(schema, spark_schema(rows.schema))
     rows = rows.narrowed(columns=schema.names)
-    return PushingReader(rows, schema) if _filters_are_pushed_down() else RowsReader(rows, schema)
+    return PushingReader(rows, schema) if options.pushdown else RowsReader(rows, schema)
 
 
 def schema_of(options: ReadOptions) -> StructType:
@@ -104,7 +99,11 @@ class RowsReader(DataSourceReader):
 
 
 class PushingReader(RowsReader):
-    """Reads a scan, and takes from Spark the conditions that mean the same here."""
+    """Reads a scan, and takes from Spark the conditions that mean the same here.
+
+    Only where it is asked for: Spark 4.3 keeps the conditions of the last use of a frame for every use of it, so that
+    `frame.where("n > 5").count()` would decide what `frame.count()` sees.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Take what can be taken; what is given back Spark applies itself."""
@@ -118,8 +117,3 @@ class PushingReader(RowsReader):
                     self._rows = self._rows.narrowed(filter=condition)
             except InvalidInputError:
                 yield one
-
-
-def _filters_are_pushed_down() -> bool:
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return PUSHDOWN_WORKER in sys.modules or getattr(main, "name", None) == PUSHDOWN_WORKER

@@ -1,7 +1,7 @@
 """Names for tables in Spark's SQL, and the Java that Spark runs on.
 
-The options of a table in Spark's catalog do not reach a Python data source, so the catalog can hold a table only under a
-format that knows by itself where the table is. `register_path` makes one.
+The options of a table in Spark's catalog do not reach a Python data source, so the catalog can hold a table only under
+a format that knows by itself where the table is. `register_path` makes one.
 """
 
 from __future__ import annotations

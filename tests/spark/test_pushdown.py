@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import datasource as sd
 from pyspark.sql import functions as F  # noqa: N812
@@ -171,14 +172,14 @@ CASES = {
 
 @pytest.mark.parametrize("condition", CASES)
 def test_what_is_pushed_down_spark_does_not_apply_again(pushing: SparkSession, table: Table, condition: str) -> None:
-    frame = read(pushing, table.uri, "id long, name string, whole int, real double, at timestamp, money decimal(12,2), "
-                 "day date, kind string").where(condition)
+    schema = "id long, name string, whole int, real double, at timestamp, money decimal(12,2), day date, kind string"
+    frame = read(pushing, table.uri, schema, pushdown=True).where(condition)
     plan = frame._jdf.queryExecution().optimizedPlan().toString()
     assert ("Filter" not in plan) == CASES[condition], plan
     found = listed(frame)
-    pushing.conf.set(CONF, "false")
     assert found
-    assert repr(found) == repr(listed(frame.where("true")))  # as text, in which NaN is itself
+    wanted = read(pushing, table.uri, schema).where(condition)
+    assert repr(found) == repr(listed(wanted))  # as text, in which NaN is itself
 
 
 def test_a_pushed_condition_decides_which_files_are_read(pushing: SparkSession, table: Table) -> None:
@@ -187,7 +188,23 @@ def test_a_pushed_condition_decides_which_files_are_read(pushing: SparkSession, 
     for path in Path(table.uri).glob("*.parquet"):
         if not path.name.startswith(file_group):
             path.unlink()
-    assert [row.id for row in read(pushing, table.uri, "id long").where("id = 3").collect()] == [3]
+    assert [row.id for row in read(pushing, table.uri, "id long", pushdown=True).where("id = 3").collect()] == [3]
+
+
+def test_what_spark_pushes_for_one_use_of_a_frame_it_keeps_for_all_so_nothing_is_taken_unless_asked(
+    pushing: SparkSession, table: Table
+) -> None:
+    frame = read(pushing, table.uri, "id long")
+    assert frame.where("id = 3").count() == 1
+    assert frame.count() == table.scan().count()
+    pushed = read(pushing, table.uri, "id long", pushdown=True)
+    assert pushed.where("id = 3").count() == 1
+    assert pushed.count() == 1, "Spark is right again: then take filters always"
+
+
+def test_pushing_needs_spark_to_allow_it(spark: SparkSession, table: Table) -> None:
+    with pytest.raises(AnalysisException, match=CONF):
+        read(spark, table.uri, pushdown=True).collect()
 
 
 def test_changes_are_filtered_by_spark(pushing: SparkSession, table: Table) -> None:

@@ -38,11 +38,15 @@ def sql(spark: SparkSession, table: Table) -> Iterator[SparkSession]:
     spark.sql("DROP VIEW IF EXISTS looked_at")
 
 
-def test_a_temporary_view_takes_options_and_shows_the_table_as_it_is_now(spark: SparkSession, table: Table) -> None:
+def test_a_temporary_view_takes_options_and_shows_the_snapshot_of_its_first_query(
+    spark: SparkSession, table: Table
+) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW looked_at USING crdt_mor OPTIONS (path '{table.uri}', columns 'id,n')")
     try:
         assert listed(spark.sql("SELECT * FROM looked_at WHERE n > 1")) == [("b", 2)]
         table.upsert(pa.table({"id": ["c"], "n": [3]}))
+        assert listed(spark.sql("SELECT count(*), sum(n) FROM looked_at")) == [(2, 3)]
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW looked_at USING crdt_mor OPTIONS (path '{table.uri}')")
         assert listed(spark.sql("SELECT count(*), sum(n) FROM looked_at")) == [(3, 6)]
     finally:
         spark.sql("DROP VIEW looked_at")
