@@ -30,7 +30,9 @@ def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) 
     """
     if not (name.isascii() and name.isidentifier()) or name.lower() == CrdtMorSource.name():
         raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
-    address = Table.open(path).uri
+    text = os.fspath(path)
+    address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
+    Table.open(address)
 
     class BoundSource(CrdtMorSource):
         """The data source of one table."""
