@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.ops.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
-from crdt_mor.rows import ArrowRows, chosen
+from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
 Mode = Literal["merged", "difference", "images", "raw"]
 
@@ -40,6 +41,11 @@ class Changes(ArrowRows):
             raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")
 
     @property
+    def since(self) -> str:
+        """Where these changes begin, as a checkpoint."""
+        return str(self._window.start)
+
+    @property
     def checkpoint(self) -> str:
         """Where the next changes go on: `table.changes(since=changes.checkpoint)`."""
         return str(self._window.end)
@@ -55,6 +61,35 @@ class Changes(ArrowRows):
         declared = [self._schema.declared.field(name).with_nullable(True) for name in self._columns]
         return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
 
+    def limited(
+        self, *, commits: int | None = None, files: int | None = None, bytes: int | None = None
+    ) -> Changes:
+        """The same changes, ended after as many commits as stay within the limits, but one at least.
+
+        files, bytes: of the files that the commits wrote. The rest is what comes after the `checkpoint` of these.
+        """
+        given = {"commits": commits, "files": files, "bytes": bytes}
+        limits = {name: _limit(name, limit) for name, limit in given.items() if limit is not None}
+        end, spent = None, {"commits": 0, "files": 0, "bytes": 0}
+        for commit in self._window.commits:
+            spent["commits"] += 1
+            spent["files"] += len(commit.files)
+            spent["bytes"] += sum(file.size for file in commit.files)
+            if end is not None and any(spent[name] > limit for name, limit in limits.items()):
+                return self._of(self._window.until(Cut.after(end, self._window.end.by)))
+            end = commit
+        return self
+
+    def parts(self, size: int = PART_SIZE) -> list[Changes]:
+        """These changes in parts that other processes can read: whole file groups, small ones together up to `size`.
+
+        As `Scan.parts`. Images and raw rows are commit by commit within a part, not across parts.
+        """
+        return [self._of(window) for window in self._window.parts(self._mode, part_size(size))]
+
+    def _of(self, window: Window) -> Changes:
+        return Changes(window, self._columns, self._mode)
+
     def __repr__(self) -> str:
         window = self._window
         return f"Changes({self._mode}, commits={self.commits}, since='{window.start}', checkpoint='{window.end}')"
@@ -68,3 +103,9 @@ class Changes(ArrowRows):
                 for name in schema.names[len(self._columns) :]:
                     rows = rows.append_column(name, table[name])
                 yield from rows.cast(schema).to_batches()
+
+
+def _limit(name: str, limit: object) -> int:
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        return limit
+    raise InvalidInputError(f"a limit of changes is a number above 0. {name}={limit!r}")

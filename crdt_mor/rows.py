@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
@@ -13,6 +13,9 @@ from crdt_mor.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PART_SIZE: Final = 32 << 20
+"""Bytes of files that one process reads in about half a second."""
 
 
 class ArrowRows(ABC):
@@ -44,6 +47,13 @@ class ArrowRows(ABC):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def part_size(size: object) -> int:
+    """The size that parts are to have."""
+    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+        return size
+    raise InvalidInputError(f"the size of a part is a number of bytes, above 0. size={size!r}")
 
 
 def chosen(columns: Sequence[str] | None, known: Sequence[str]) -> list[str]:

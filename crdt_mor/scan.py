@@ -17,11 +17,12 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.slices import shared_out
 from crdt_mor.ops.explain import Explanation, explain
 from crdt_mor.ops.merging import merging
 from crdt_mor.ops.prune import Pruning, conjuncts, parquet_form, prune, together
 from crdt_mor.ops.read import Snapshot
-from crdt_mor.rows import ArrowRows, chosen
+from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
 
 class Scan(ArrowRows):
@@ -91,6 +92,19 @@ class Scan(ArrowRows):
             conditions.append(_condition(filter, self._snapshot.schema))
         meta = any(name in META_COLUMNS for name in names)
         return Scan(self._snapshot, names, together(conditions), meta, limit)
+
+    def parts(self, size: int = PART_SIZE) -> list[Scan]:
+        """This scan in parts that other processes can read: whole file slices, small ones together up to `size` bytes.
+
+        A part pickles. It names its files, so that reading it looks at nothing else of the table; each row of the scan
+        is in one part. Slices that the filter rules out are in none, so there may be no parts at all.
+        """
+        if self._limit is not None:
+            raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
+        snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
+        bare = replace(snapshot, value=snapshot.value.bare)
+        found = shared_out([(one, one.weight) for one in self._pruning.kept], part_size(size))
+        return [Scan(replace(bare, slices=tuple(some)), self._columns, self._filter, meta) for some in found]
 
     def explain(self) -> Explanation:
         """What this scan reads, and what it need not: files that are ruled out, columns, what goes down to Parquet.

@@ -324,6 +324,7 @@ class Table:
         images: bool = False,
         raw: bool = False,
         consistency: Literal["latest", "stable"] = "latest",
+        until: str | AsOf | None = None,
     ) -> Changes:
         """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
 
@@ -333,6 +334,7 @@ class Table:
         images: commit by commit, rows before and after, with the column names of Delta's change data feed.
         raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
         consistency: "stable" stops before the oldest pending write.
+        until: the window's end, as `since`; None: now. What is between two such points never changes.
 
         Raises `CheckpointExpiredError` where what these commits wrote is gone.
         """
@@ -340,7 +342,11 @@ class Table:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         value = self._session.sealed(look=True)  # what Hudi wrote must not come to light behind the checkpoint
-        window = Window.seal(self._session, value, self._since(value, since, by), Cut.latest(value, by))
+        start = Cut.start(by) if since is None else self._end_of_window(value, since, by, "since")
+        end = Cut.latest(value, by) if until is None else self._end_of_window(value, until, by, "until")
+        if end.time < start.time:
+            raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
+        window = Window.seal(self._session, value, start, end)
         return Changes(window, columns, "images" if images else "raw" if raw else "merged")
 
     def diff(self, before: AsOf, after: AsOf, *, columns: Sequence[str] | None = None) -> Changes:
@@ -355,28 +361,24 @@ class Table:
         """Look for commits that Hudi itself wrote since the table was opened."""
         self._session.sealed(look=True)
 
-    def _since(self, value: Timeline, since: str | AsOf | None, by: By) -> Cut:
-        if since is None:
-            return Cut.start(by)
-        if not (isinstance(since, str) and ":" in since):
+    def _end_of_window(self, value: Timeline, given: str | AsOf, by: By, name: str) -> Cut:
+        if not (isinstance(given, str) and ":" in given):
             if by == "requested":
                 raise InvalidInputError(
-                    f"stable changes go on from the checkpoint of stable changes, or from None. since={since!r}"
+                    f"stable changes go on from the checkpoint of stable changes, or from None. {name}={given!r}"
                 )
-            start = self._cut(value, since)
-            assert start is not None
-            return start
-        start = Cut.parse(since)
-        if start.by != by:
+            return Cut("completed", self._moment(value, given))
+        cut = Cut.parse(given)
+        if cut.by != by:
             raise InvalidInputError(
-                f"this checkpoint belongs to changes of another consistency: go on with that one. since={since!r}"
+                f"this checkpoint belongs to changes of another consistency: go on with that one. {name}={given!r}"
             )
-        if start.time > Cut.latest(value, by).time:
+        if cut.time > Cut.latest(value, by).time:
             raise InvalidInputError(
                 "this checkpoint is ahead of the table: is it another table's, or was the table restored from a copy? "
-                f"since={since!r} clock={value.clock}"
+                f"{name}={given!r} clock={value.clock}"
             )
-        return start
+        return cut
 
     def _cut(self, value: Timeline, as_of: AsOf | None) -> Cut | None:
         return None if as_of is None else Cut("completed", self._moment(value, as_of))

@@ -110,8 +110,7 @@ def test_libraries_stay_in_their_layer(file: Path) -> None:
             continue
         assert library in LIBRARIES[unit], f"{name_of(file)} imports {library}, which {unit!r} does without"
         if library == "pyspark":
-            inside = file.parent == ROOT / "readers" / "spark"
-            assert inside, f"{name_of(file)} imports pyspark, which only readers.spark may"
+            assert file.is_relative_to(ROOT / "readers" / "spark"), f"{name_of(file)}: pyspark is readers.spark's alone"
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)

@@ -52,6 +52,9 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     """A stored column (or a string view of one) in its declared type."""
     if _same(data.type, declared):
         return data
+    if pt.is_fixed_size_list(declared):  # of nothing but nulls, without memory for items, pyarrow 26's cast crashes
+        chunks = [pa.nulls(len(c), declared) if c.null_count == len(c) else c.cast(declared) for c in data.chunks]
+        return pa.chunked_array(chunks, declared)
     if not pt.is_dictionary(declared):
         return data.cast(declared)
     encoded = data.cast(stored_type(declared, "")).combine_chunks()

@@ -118,6 +118,11 @@ class TableConfig:
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     """All of them, as read; empty for a table that is about to be made."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by its fields; a mapping proxy cannot be."""
+        fields = self.name, self.key, self.merge, self.buckets, self.version, self.table_type, self.timeline_path
+        return TableConfig, (*fields, dict(self.properties))
+
     @property
     def ours(self) -> bool:
         """Whether we made this table."""

@@ -9,13 +9,20 @@ compaction consumed stays in the old one. A carry log is named by the barrier an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from typing import Final, TypeVar
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup
+
+S = TypeVar("S")
+
+OPENING_A_FILE: Final = 1 << 20
+"""Opening a file costs about as much as decoding so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,25 @@ class FileSlice:
     @property
     def files(self) -> tuple[DataFile, ...]:
         return (*([self.base] if self.base else []), *self.logs)
+
+    @property
+    def weight(self) -> int:
+        """What reading it costs, in bytes."""
+        return sum(file.size + OPENING_A_FILE for file in self.files)
+
+
+def shared_out(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
+    """Items with their weights in as few parts as stay near `size`, evenly; a heavy item is a part of its own."""
+    heavy_first = sorted(items, key=lambda item: -item[1])
+    count = -(-sum(weight for _, weight in heavy_first) // size)
+    parts: list[list[S]] = [[] for _ in heavy_first[:count]]
+    loads = [(0, number) for number in range(len(parts))]
+    heapify(loads)
+    for item, weight in heavy_first:
+        load, number = loads[0]
+        parts[number].append(item)
+        heapreplace(loads, (load + weight, number))
+    return list(parts)
 
 
 def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:

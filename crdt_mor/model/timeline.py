@@ -177,6 +177,11 @@ class Timeline:
 
     # --- what it says -------------------------------------------------------------------------------------------
 
+    @property
+    def bare(self) -> Timeline:
+        """Version, clock and schema alone: what reading needs, once the files are known."""
+        return Timeline(self.version, self.nonce, self.clock, self.schema)
+
     def find_pending(self, requested: Instant) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
 

@@ -9,7 +9,7 @@ little, and the two states are compared instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,7 @@ from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBloc
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, Instant, to_datetime
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice, fold_slices, shared_out
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
 from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.merging import Merging, merging
@@ -41,35 +41,54 @@ _REORGANISE = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
 
 _AFTER = "_crdt_after"
 
+Reach = tuple[str, str | None]
+"""A file group, or (partition, None): all of a partition."""
+
 
 @dataclass(frozen=True)
 class Unit:
-    """File groups whose keys live in no others: one, or all of a partition in which some were replaced.
+    """File groups whose keys live in no others: one, or all of a partition in which some were replaced (no file id).
 
     `written`: the logs that the window's commits wrote to one; None where they rewrote rows instead.
     """
 
     partition: str
+    file_id: str | None
     before: tuple[FileSlice, ...]
     after: tuple[FileSlice, ...]
     written: FileSlice | None = None
 
+    @property
+    def reach(self) -> Reach:
+        return self.partition, self.file_id
+
+    def weight(self, raw: bool) -> int:
+        """What reading it costs, in bytes: of raw rows what was written, else the states beside it."""
+        written = (self.written,) if self.written is not None else self.after
+        return sum(found.weight for found in (written if raw else (*written, *self.before, *self.after)))
+
 
 @dataclass(frozen=True)
 class Window:
-    """What happened between two cuts: `between` are the completions that one of them shows and the other does not."""
+    """What happened between two cuts: `between` are the completions that one of them shows and the other does not.
+
+    history: those that the file slices at both cuts, and between them, consist of; None: to be looked up in the value.
+    """
 
     session: Session
     value: Timeline
     start: Cut
     end: Cut
-    between: tuple[Completion, ...]
+    between: Sequence[Completion]
+    history: Sequence[Completion] | None = None
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
         """The window between two cuts of `value`."""
-        first = min(start.time, end.time)
-        found = session.completions(value, lambda segment: segment.last > first)
+        first, last = sorted((start.time, end.time))
+        # By completion, a segment says whether it has anything between; by request, only that it may.
+        closed = end.by == "completed"
+        found = session.completions(value, lambda s: s.last > first and not (closed and s.first > last))
         return cls(session, value, start, end, tuple(c for c in found if start.shows(c) != end.shows(c)))
 
     @cached_property
@@ -78,12 +97,40 @@ class Window:
         found = [c for c in self.between if c.operation not in _REORGANISE and (c.files or c.replaced)]
         return sorted(found, key=lambda c: c.completed if self.end.by == "completed" else c.requested)
 
+    # --- less of it -------------------------------------------------------------------------------------------------
+
+    def until(self, end: Cut) -> Window:
+        """The same, ended earlier."""
+        between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))
+        return replace(self, end=end, between=between)
+
+    def parts(self, mode: str, size: int) -> list[Window]:
+        """The window cut by file groups, for processes that know nothing else of the table.
+
+        mode: the way in which they will be seen, which decides what has to be read.
+        """
+        if mode == "merged" and self._whole:
+            history = self._completions(self.end)
+            weighed: list[tuple[Reach, int]] = [(found.group, found.weight) for found in fold_slices(history)]
+        else:
+            history = self._completions(self.start, self.end)
+            weighed = [(unit.reach, unit.weight(raw=mode == "raw")) for unit in self._units()]
+        bare = replace(self, value=self.value.bare)
+        cut = [frozenset(found) for found in shared_out(weighed, size)]
+        return [replace(bare, between=_within(self.between, to), history=_within(history, to)) for to in cut]
+
+    @property
+    def _whole(self) -> bool:
+        """Whether it begins with the empty table, so that what is merged is a snapshot."""
+        return self.start.time == EPOCH
+
     # --- the ways to see it -----------------------------------------------------------------------------------------
 
     def merged(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Each changed key once, as it is at the end; stored types."""
-        if self.start.time == EPOCH:
-            for frame in Snapshot.seal(self.session, self.value, self.end).frames(select, None):
+        if self._whole:
+            slices = tuple(fold_slices(self._completions(self.end)))
+            for frame in Snapshot(self.session, self.value, self.end, slices).frames(select, None):
                 yield _typed(frame, UPSERT)
             return
 
@@ -185,15 +232,25 @@ class Window:
         # A clustering changes no row, but the keys of its partition are in other groups afterwards.
         wrote = {partition for partition, _ in files} | {p for c in self.commits for p, _ in c.replaced}
         replaced = wrote & {partition for c in self.between for partition, _ in c.replaced}
-        units = [Unit(partition, _of(before, partition), _of(after, partition)) for partition in sorted(replaced)]
+        units = [Unit(partition, None, _of(before, partition), _of(after, partition)) for partition in sorted(replaced)]
         for group, found in sorted(files.items()):
             if group[0] not in replaced:
                 written = None if any(file.is_base for file in found) else FileSlice(*group, None, tuple(found))
-                units.append(Unit(group[0], _of(before, *group), _of(after, *group), written))
+                units.append(Unit(*group, _of(before, *group), _of(after, *group), written))
         return units
 
     def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
-        return {found.group: found for found in fold_slices(self.session.snapshot_completions(self.value, cut))}
+        return {found.group: found for found in fold_slices(self._completions(cut))}
+
+    def _completions(self, first: Cut, last: Cut | None = None) -> Sequence[Completion]:
+        """What the file slices at a cut consist of; those at two cuts, and at all between them."""
+        if self.history is not None:
+            return self.history if last is not None else [c for c in self.history if first.shows(c)]
+        if last is None:
+            return self.session.snapshot_completions(self.value, first)
+        first = min(first, last, key=lambda cut: cut.time)
+        # Later cuts need no segment that this one can do without, but those that complete after it.
+        return self.session.completions(self.value, lambda s: s.last > first.time or first.needs(s))
 
     # --- what they hold ---------------------------------------------------------------------------------------------
 
@@ -275,6 +332,19 @@ class Window:
             for name in select
         ]
         return pl.DataFrame(columns)
+
+
+def _within(completions: Iterable[Completion], reach: frozenset[Reach]) -> list[Completion]:
+    """What the completions did to some file groups."""
+
+    def inside(group: FileGroup) -> bool:
+        return group in reach or (group[0], None) in reach
+
+    found = [
+        replace(c, files=tuple(f for f in c.files if inside(f.group)), replaced=tuple(filter(inside, c.replaced)))
+        for c in completions
+    ]
+    return [c for c in found if c.files or c.replaced]
 
 
 def _of(slices: Mapping[FileGroup, FileSlice], partition: str, file_id: str | None = None) -> tuple[FileSlice, ...]:

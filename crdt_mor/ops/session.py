@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from crdt_mor.clock import Environment
+from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import TableNotFoundError
 from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
@@ -70,6 +70,10 @@ class Session:
         """The session of a table that is there; raises `TableNotFoundError`."""
         store = open_store(uri, environment)
         return cls(store, environment, read_config(store, uri), expiry_ms)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by what it is of: whoever reads a sealed view in another process asks nothing of the timeline."""
+        return _elsewhere, (self.store, self.config, self.expiry_ms)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
@@ -167,3 +171,8 @@ class Session:
         else:
             value, begun = self.run(lifecycle.join(self.publisher, self.known(), self.expiry_ms, nonce))
         return self.remember(value), begun
+
+
+def _elsewhere(store: Store, config: TableConfig, expiry_ms: int) -> Session:
+    """A session of another process, as it arrives in this one."""
+    return Session(store, SystemEnvironment(), config, expiry_ms)

@@ -58,6 +58,10 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by its folder: what it noted of the disk is this process's own."""
+        return LocalStore, (str(self.root),)
+
     def read(self, path: str) -> bytes | None:
         """The whole object; None if there is none."""
         with _answering("read", path):

@@ -9,6 +9,16 @@
 
 from readers.spark.compacting import compact
 from readers.spark.source import CrdtMorSource
+from readers.spark.sql import register_path, require_java
 from readers.spark.writing import append, by_file_group, delete, upsert
 
-__all__ = ["CrdtMorSource", "append", "by_file_group", "compact", "delete", "upsert"]
+__all__ = [
+    "CrdtMorSource",
+    "append",
+    "by_file_group",
+    "compact",
+    "delete",
+    "register_path",
+    "require_java",
+    "upsert",
+]

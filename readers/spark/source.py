@@ -5,7 +5,7 @@
     writing.py     batches: tasks stage log files, the driver publishes one commit
     sinking.py     streams: each micro-batch once, by query and batch id
 
-The modules are imported where they are needed: Spark runs each step in a Python process that may be a fresh one.
+Each method here may run in a process of its own, which has this object and nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from readers.spark import following, reading, sinking, writing
+from readers.spark.options import ReadOptions
+
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.types import StructType
 
 
@@ -27,14 +30,22 @@ class CrdtMorSource(DataSource):
         """The name of the format."""
         return "crdt_mor"
 
+    def schema(self) -> StructType:
+        """The columns, where the user does not say which with `.schema(...)`."""
+        return reading.schema_of(ReadOptions.of(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """A stream of changes."""
+        return following.StreamReader(ReadOptions.of(self.options).for_stream(), schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of one batch."""
-        from readers.spark.writing import BatchWriter
+        return writing.BatchWriter(self.options, schema, overwrite)
 
-        return BatchWriter(self.options, schema, overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Of a stream."""
-        from readers.spark.sinking import StreamWriter
-
-        return StreamWriter(self.options, schema, overwrite)
+        return sinking.StreamWriter(self.options, schema, overwrite)

@@ -1,37 +1,34 @@
-"""What the tests of writing through Spark ask of a table."""
+"""What Spark sees of a table, and what the embedded reader sees, in one form."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-from polars.testing import assert_frame_equal
+import pyarrow as pa
 
-from crdt_mor import Table
-from tests.table.helpers import data_files, files
+from crdt_mor import Changes, Scan
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-def same_rows(found: Table, expected: Table) -> None:
-    """Two tables show the same rows, whatever their order."""
-    by = list(expected.config.key.fields)
-    mine, theirs = (_frame(t).sort(by) for t in (found, expected))
-    assert_frame_equal(mine, theirs)
+Rows = list[tuple[object, ...]]
 
 
-def _frame(table: Table) -> pl.DataFrame:
-    return table.scan().to_polars()
+def read(spark: SparkSession, path: str, schema: str | None = None, **options: Any) -> DataFrame:
+    """`spark.read` with options."""
+    reader = spark.read.format("crdt_mor").options(**options)
+    return (reader if schema is None else reader.schema(schema)).load(path)
 
 
-def leftovers(path: str | Path) -> list[str]:
-    """What a write that is over must not leave: staged files, heartbeats, data files that no commit names."""
-    table = Table.open(path)
-    named = {file["path"] for file in table.inspect.files().to_pylist()}
-    strays = sorted(data_files(path) - named)
-    return strays + [n for n in files(path) if n.startswith((".hoodie/.crdt_mor/staged/", ".hoodie/.heartbeat/"))]
-
-
-def pending(path: str | Path) -> list[Any]:
-    """The writes that have begun and not ended."""
-    rows = Table.open(path).inspect.timeline().to_pylist()
-    return [row for row in rows if row["state"] == "pending"]
+def listed(rows: pa.Table | Scan | Changes | DataFrame) -> Rows:
+    """The rows, sorted; moments in UTC."""
+    if not isinstance(rows, pa.Table):
+        rows = rows.to_arrow() if isinstance(rows, Scan | Changes) else rows.toArrow()
+    columns = [
+        column.cast(pa.timestamp(column.type.unit, "UTC"))
+        if pa.types.is_timestamp(column.type) and column.type.tz
+        else column
+        for column in rows.columns
+    ]
+    named = pa.table(columns, names=rows.schema.names).to_pylist()
+    return sorted((tuple(row.values()) for row in named), key=repr)

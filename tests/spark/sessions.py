@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -32,8 +32,10 @@ def start(master: str = LOCAL, **settings: Any) -> Any:
     builder = SparkSession.builder.master(master).appName("crdt_mor")
     known = {
         "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+        "spark.sql.warehouse.dir": mkdtemp(prefix="crdt-mor-warehouse-"),
         "spark.sql.shuffle.partitions": 2,
-        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.session.timeZone": "America/New_York",
         "spark.driver.host": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         **{name.replace("__", "."): value for name, value in settings.items()},
@@ -46,20 +48,32 @@ def start(master: str = LOCAL, **settings: Any) -> Any:
     return spark
 
 
-QUIET = [
-    pytest.mark.filterwarnings("ignore::FutureWarning"),  # pyspark beside pandas 3
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # its sockets
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+class Sessions:
+    """Starts the session that is asked for, and stops the one before it: a process has one at a time."""
+
+    def __init__(self) -> None:
+        self._asked: object = None
+        self._session: Any = None
+
+    def on(self, master: str, **settings: Any) -> Any:
+        """A session on `master` with these settings."""
+        if self._asked != (master, settings):
+            self.stop()
+            self._session, self._asked = start(master, **settings), (master, settings)
+        return self._session
+
+    def stop(self) -> None:
+        """Stop the session, if there is one."""
+        if self._session is not None:
+            self._session.stop()
+        self._session = self._asked = None
 
 
 def fixture(master: str = LOCAL, **settings: Any) -> Any:
     """A fixture: one session for the tests of a module."""
 
     @pytest.fixture(scope="module", name="spark")
-    def session() -> Iterator[Any]:
-        spark = start(master, **settings)
-        yield spark
-        spark.stop()
+    def session(sessions: Sessions) -> Any:
+        return sessions.on(master, **settings)
 
     return session

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.spark.helpers import leftovers, pending, same_rows
-from tests.spark.sessions import CLUSTER, QUIET, fixture
+from tests.spark.tables import leftovers, pending, same_rows
+from tests.spark.sessions import CLUSTER, fixture
 from tests.spark.test_failing import counters, ones, total
 from tests.spark.test_writing import TABLES, batch, make
 
-pytestmark = [pytest.mark.spark, *QUIET]
+pytestmark = pytest.mark.spark
 spark = fixture(
     CLUSTER,
     spark__speculation=True,

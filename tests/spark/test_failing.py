@@ -14,11 +14,11 @@ import pytest
 
 from crdt_mor import Table
 from payloads import Counter
-from tests.spark.helpers import leftovers, pending
-from tests.spark.sessions import QUIET, fixture
+from tests.spark.tables import leftovers, pending
+from tests.spark.sessions import fixture
 from tests.table.helpers import data_files
 
-pytestmark = [pytest.mark.spark, *QUIET]
+pytestmark = pytest.mark.spark
 spark = fixture("local[2,2]")
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])

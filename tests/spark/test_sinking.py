@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from crdt_mor import Table
-from tests.spark.helpers import leftovers, pending
-from tests.spark.sessions import QUIET, ROOT, fixture
+from tests.spark.tables import leftovers, pending
+from tests.spark.sessions import ROOT, fixture
 from tests.spark.test_failing import counters, total
 
-pytestmark = [pytest.mark.spark, *QUIET]
+pytestmark = pytest.mark.spark
 spark = fixture()
 
 

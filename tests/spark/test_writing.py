@@ -12,11 +12,11 @@ import pytest
 
 from crdt_mor import PartialUpdate, Table
 from payloads import Counter, GrowOnlySet, LatestBy, MVRegister, ORSet
-from tests.spark.helpers import leftovers, pending, same_rows
-from tests.spark.sessions import QUIET, fixture
+from tests.spark.tables import leftovers, pending, same_rows
+from tests.spark.sessions import fixture
 from tests.table.helpers import files
 
-pytestmark = [pytest.mark.spark, *QUIET]
+pytestmark = pytest.mark.spark
 spark = fixture()
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("n", pa.int64()), ("s", pa.string())])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from readers.spark import CrdtMorSource
-from tests.spark.sessions import QUIET, ROOT, fixture
+from tests.spark.sessions import ROOT, fixture
 
-pytestmark = [pytest.mark.spark, *QUIET]
+pytestmark = pytest.mark.spark
 spark = fixture()
 
 GUIDE = (ROOT / "docs" / "spark-writing.md").read_text()

@@ -61,6 +61,15 @@ def test_each_changed_key_is_there_once_as_it_is_now(make: Make, state: str) -> 
     assert after.to_arrow().schema == found.schema
 
 
+def test_a_list_of_fixed_size_that_became_null_is_null_in_its_image(path: str) -> None:
+    """Of such a column pyarrow's own cast crashes the process."""
+    table = Table.create(path, pa.schema([("id", pa.int64()), ("pair", pa.list_(pa.int64(), 2))]), key="id", buckets=1)
+    for key, pair in ((0, [1, 2]), (1, [3, 4]), (2, None)):
+        table.upsert(pa.table({"id": [key], "pair": pa.array([pair], pa.list_(pa.int64(), 2))}))
+    images = [("insert", 0, [1, 2]), ("insert", 1, [3, 4]), ("insert", 2, None)]
+    assert listed(table.changes(images=True), "id", "pair") == images
+
+
 def test_images_say_commit_by_commit_what_was_and_what_is(make: Make, state: str) -> None:
     table = make()
     first = table.upsert(frame(("a", "x", 1), ("b", "x", 2)))

@@ -1,0 +1,92 @@
+"""Conditions of Spark's as polars expressions that hold for the same rows.
+
+Null is alike in both: a condition on null is null, and a row of which it is not true is left out. NaN too: it equals
+itself and is greater than every other number. But statistics of Parquet files leave it out, so where NaN may be what
+satisfies a condition, that is said, lest a scan skip the row.
+
+Values are compared in the type of their column. What is not understood is left to Spark.
+"""
+
+from __future__ import annotations
+
+import math
+from operator import eq, ge, gt, le, lt
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import datasource as sd
+
+_COMPARED = {
+    sd.EqualTo: eq,
+    sd.GreaterThan: gt,
+    sd.GreaterThanOrEqual: ge,
+    sd.LessThan: lt,
+    sd.LessThanOrEqual: le,
+}
+
+_ALIKE = frozenset(
+    {
+        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(),
+        pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.date32(),
+    }
+)  # fmt: skip
+
+
+def expression(filter: sd.Filter, schema: pa.Schema) -> pl.Expr | None:
+    """The condition on columns of `schema`; None where Spark has to apply it."""
+    if isinstance(filter, sd.Not):
+        return _negated(filter.child, schema)
+    column = _column(filter, schema)
+    if column is None:
+        return None
+    name = pl.col(column.name)
+    match filter:
+        case sd.IsNull():
+            return name.is_null()
+        case sd.IsNotNull():
+            return name.is_not_null()
+        case sd.In() if _known(*filter.value):
+            return name.is_in(pl.Series(filter.value, dtype=_polars_type(column)).implode())
+        case sd.EqualNullSafe() if filter.value is None or _known(filter.value):
+            return name.eq_missing(pl.lit(filter.value))
+        case sd.StringStartsWith():
+            return name.str.starts_with(filter.value)
+        case sd.StringEndsWith():
+            return name.str.ends_with(filter.value)
+        case sd.StringContains():
+            return name.str.contains(filter.value, literal=True)
+    compare = _COMPARED.get(type(filter))
+    if compare is None or not _known(filter.value):  # type: ignore[attr-defined]
+        return None
+    condition: pl.Expr = compare(name, pl.lit(filter.value))  # type: ignore[attr-defined]
+    return condition | name.is_nan() if pt.is_floating(column.type) and compare in (gt, ge) else condition
+
+
+def _negated(filter: sd.Filter, schema: pa.Schema) -> pl.Expr | None:
+    inner, column = expression(filter, schema), _column(filter, schema)
+    if inner is None or column is None:
+        return None
+    may_be_nan = pt.is_floating(column.type) and not isinstance(
+        filter, sd.GreaterThan | sd.GreaterThanOrEqual | sd.IsNull | sd.IsNotNull
+    )
+    return ~inner | pl.col(column.name).is_nan() if may_be_nan else ~inner
+
+
+def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
+    """The column that a condition is on, if it is one of a type whose values Spark and polars compare alike."""
+    path: tuple[str, ...] = getattr(filter, "attribute", ())
+    if len(path) != 1 or path[0] not in schema.names:
+        return None
+    found = schema.field(path[0])
+    alike = found.type in _ALIKE or pt.is_timestamp(found.type) or pt.is_decimal128(found.type)
+    return found if alike else None
+
+
+def _known(*values: object) -> bool:
+    """Whether these can be compared with: neither null nor NaN."""
+    return not any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values)
+
+
+def _polars_type(column: pa.Field) -> pl.DataType:
+    return pl.DataFrame(pl.from_arrow(pa.schema([column]).empty_table())).schema[column.name]

@@ -1,0 +1,138 @@
+"""What a user may say with `.option(...)`, checked before anything is read.
+
+    a snapshot       asOf, consistency, filter, meta, pushdown
+    changes          changes = merged | images | raw, since, until, consistency
+    a stream         as changes, without an end; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
+    any of them      path, columns
+
+Spark hands options over in lower case and as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+
+from crdt_mor import InvalidInputError
+
+Point = str | int | datetime
+"""A checkpoint, a version, a completion time or a moment."""
+
+CHANGES = ("merged", "images", "raw")
+
+SNAPSHOT_ONLY = ("asOf", "filter", "meta", "pushdown")
+CHANGES_ONLY = ("changes", "since", "until")
+LIMITS = MappingProxyType(
+    {"maxCommitsPerTrigger": "commits", "maxFilesPerTrigger": "files", "maxBytesPerTrigger": "bytes"}
+)
+CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
+"""What Spark itself says of a table while it creates it in its catalog."""
+
+KNOWN = ("path", "columns", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is to be read of which table. `changes`: None for a snapshot, or where a stream leaves it to us."""
+
+    path: str
+    columns: list[str] | None = None
+    consistency: str = "latest"
+    as_of: Point | None = None
+    filter: str | None = None
+    meta: bool = False
+    pushdown: bool = False
+    changes: str | None = None
+    since: Point | None = None
+    until: Point | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> ReadOptions:
+        """The options of a read; raises `InvalidInputError` for those that mean nothing."""
+        known = {name.lower(): name for name in KNOWN}
+        given = {name: value for name, value in given.items() if name.lower() not in CATALOG}
+        unknown = [name for name in given if name.lower() not in known]
+        if unknown:
+            raise InvalidInputError(f"no such options for reading; there are {', '.join(KNOWN)}. unknown={unknown}")
+        said = {known[name.lower()]: value for name, value in given.items()}
+        if "path" not in said:
+            raise InvalidInputError(
+                "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
+                "TABLE do not reach a Python data source: readers.spark.register_path(spark, name, path) is the way"
+            )
+        changes = said.get("changes")
+        if changes is None and ("since" in said or "until" in said):
+            changes = "merged"
+        if changes is not None:
+            _one_of("changes", changes, CHANGES)
+            _refuse(said, SNAPSHOT_ONLY, "belongs to a snapshot, and these are changes")
+        return cls(
+            path=said["path"],
+            columns=[name.strip() for name in said["columns"].split(",")] if "columns" in said else None,
+            consistency=said.get("consistency", "latest"),
+            as_of=_point("asOf", said.get("asOf")),
+            filter=said.get("filter"),
+            meta=_flag("meta", said),
+            pushdown=_flag("pushdown", said),
+            changes=changes,
+            since=_point("since", said.get("since"), checkpoint=True),
+            until=_point("until", said.get("until"), checkpoint=True),
+            limits={word: _number(name, said[name]) for name, word in LIMITS.items() if name in said},
+        )
+
+    def for_batch(self) -> ReadOptions:
+        """The same; refuses what only a stream has."""
+        given = [name for name, word in LIMITS.items() if word in self.limits]
+        if given:
+            raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={given}")
+        return self
+
+    def for_stream(self) -> ReadOptions:
+        """The same; refuses what a stream has not."""
+        said = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
+        said |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
+        _refuse({name: value for name, value in said.items() if value is not None}, said, "has no place in a stream")
+        return self
+
+
+def _refuse(said: Mapping[str, object], names: object, why: str) -> None:
+    given = [name for name in said if name in names]  # type: ignore[operator]
+    if given:
+        raise InvalidInputError(f"{', '.join(given)} {why}: leave it out, and filter the frame with .where(...)")
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise InvalidInputError(f"{name} is one of {', '.join(known)}. {name}={value!r}")
+    return value
+
+
+def _flag(name: str, said: Mapping[str, str]) -> bool:
+    return _one_of(name, said.get(name, "false").lower(), ("true", "false")) == "true"
+
+
+def _number(name: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and int(value) > 0):
+        raise InvalidInputError(f"{name} is a number above 0. {name}={value!r}")
+    return int(value)
+
+
+def _point(name: str, value: str | None, *, checkpoint: bool = False) -> Point | None:
+    """17 digits are an instant, fewer a version, all else a moment in ISO format; or a checkpoint."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit():
+        return value if len(value) == 17 else int(value)
+    if checkpoint and value.partition(":")[0] in ("completed", "requested"):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError as error:
+        kinds = "a checkpoint, " if checkpoint else ""
+        raise InvalidInputError(
+            f"{name} is {kinds}a version, an instant of 17 digits, or a time like 2026-01-31T12:00:00+00:00. "
+            f"{name}={value!r}"
+        ) from error

@@ -1,0 +1,119 @@
+"""Batch reads: snapshots and changes, sealed once, read in parts.
+
+    schema()       in one process of Spark's: what there is to read
+    partitions()   in another, later one: seals the snapshot; each part of it becomes a partition
+    read()         in a worker: the files that its part names, and nothing else of the table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from crdt_mor import Changes, InvalidInputError, Scan, Table
+from readers.spark.filters import expression
+from readers.spark.options import ReadOptions
+from readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
+
+
+@dataclass
+class Part(InputPartition):
+    """Some file slices of what is read."""
+
+    rows: Scan | Changes
+
+
+def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
+    """What reads `schema`, columns that the user or Spark chose; raises where the table has no such."""
+    if options.changes is not None:
+        return RowsReader(changes(Table.open(options.path), options, schema), schema)
+    rows = snapshot(options)
+    check_schema(schema, spark_schema(rows.schema))
+    rows = rows.narrowed(columns=schema.names)
+    return PushingReader(rows, schema) if options.pushdown else RowsReader(rows, schema)
+
+
+def schema_of(options: ReadOptions) -> StructType:
+    """The columns of what the options ask for."""
+    if options.changes is not None:
+        return spark_schema(changes(Table.open(options.path), options).schema)
+    return spark_schema(snapshot(options).schema)
+
+
+def snapshot(options: ReadOptions) -> Scan:
+    """The scan that the options describe, sealed now."""
+    scan = Table.open(options.path).scan(
+        filter=options.filter,
+        as_of=options.as_of,
+        consistency=cast(Any, options.consistency),
+        meta=options.meta,
+    )
+    return scan if options.columns is None else scan.narrowed(columns=options.columns)
+
+
+def changes(table: Table, options: ReadOptions, schema: StructType | None = None) -> Changes:
+    """The changes that the options describe, sealed now; with the columns of `schema`, which must be there."""
+    found = _changes(table, options, options.columns)
+    if schema is None:
+        return found
+    check_schema(schema, spark_schema(found.schema))
+    columns = [name for name in schema.names if name in table.schema.names]
+    return _changes(table, options, columns or list(table.config.key.fields))
+
+
+def _changes(table: Table, options: ReadOptions, columns: list[str] | None) -> Changes:
+    return table.changes(
+        options.since,
+        columns=columns,
+        images=options.changes == "images",
+        raw=options.changes == "raw",
+        consistency=cast(Literal["latest", "stable"], options.consistency),
+        until=options.until,
+    )
+
+
+class RowsReader(DataSourceReader):
+    """Reads a scan or changes part by part."""
+
+    def __init__(self, rows: Scan | Changes, schema: StructType) -> None:
+        self._rows = rows
+        self._schema = arrow_schema(schema)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Workers get their parts, not the whole."""
+        return {"_schema": self._schema}
+
+    def partitions(self) -> list[Part]:
+        """A partition of Spark's for each part."""
+        return [Part(rows) for rows in self._rows.parts()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part; where there was none, Spark asks with a partition of its own, for nothing."""
+        if isinstance(partition, Part):
+            yield from fitted(partition.rows.to_reader(), self._schema)
+
+
+class PushingReader(RowsReader):
+    """Reads a scan, and takes from Spark the conditions that mean the same here.
+
+    Only where it is asked for: Spark 4.3 keeps the conditions of the last use of a frame for every use of it, so that
+    `frame.where("n > 5").count()` would decide what `frame.count()` sees.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take what can be taken; what is given back Spark applies itself."""
+        assert isinstance(self._rows, Scan)
+        for one in filters:
+            condition = expression(one, self._rows.schema)
+            try:
+                if condition is None:
+                    yield one
+                else:
+                    self._rows = self._rows.narrowed(filter=condition)
+            except InvalidInputError:
+                yield one

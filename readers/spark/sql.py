@@ -1,0 +1,80 @@
+"""Names for tables in Spark's SQL, and the Java that Spark runs on.
+
+The options of a table in Spark's catalog do not reach a Python data source, so the catalog can hold a table only under
+a format that knows by itself where the table is. `register_path` makes one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from crdt_mor import InvalidInputError, Table, UnsupportedVersionError
+from readers.spark.source import CrdtMorSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+MODULE = "jdk.incubator.vector"
+
+
+def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
+    """Make `name` a format that stands for the table at `path`: `CREATE TABLE events USING events`.
+
+    The name holds for this session, and the table that is created for as long as its catalog keeps it.
+    """
+    if not (name.isascii() and name.isidentifier()) or name.lower() == CrdtMorSource.name():
+        raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
+    text = os.fspath(path)
+    address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
+    Table.open(address)
+
+    class BoundSource(CrdtMorSource):
+        """The data source of one table."""
+
+        def __init__(self, options: Mapping[str, str]) -> None:
+            if "path" in options:
+                raise InvalidInputError(f"{name} stands for a table already: leave out the path. table={address}")
+            super().__init__(type(options)({**options, "path": address}))  # type: ignore[call-arg, arg-type]
+
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+    spark.dataSource.register(CrdtMorSource)
+    spark.dataSource.register(BoundSource)
+
+
+def require_java() -> int:
+    """The version of the Java that Spark will start; raises `UnsupportedVersionError` where it would not start.
+
+    Call it before a session is made: pyspark itself says no more than that the gateway exited.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    found = "none" if java is None else _version(java)
+    major = re.match(r"(?:1\.)?(\d+)", found)
+    problem = ""
+    if java is None or major is None or int(major[1]) < JAVA_MIN:
+        problem = f"Spark 4 runs on Java {JAVA_MIN} or later"
+    elif not _version(java, f"--add-modules={MODULE}"):
+        problem = f"Spark starts Java with the module {MODULE}, which this one lacks"
+    if problem:
+        raise UnsupportedVersionError(
+            f"{problem}: install one, such as openjdk-17-jre-headless, and let JAVA_HOME name its folder. "
+            f"found={found} java={java} JAVA_HOME={home}"
+        )
+    assert major is not None
+    return int(major[1])
+
+
+def _version(java: str, *options: str) -> str:
+    """What a Java calls itself; empty if it does not start with these options."""
+    done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "([^"]*)"', done.stderr)
+    return "" if done.returncode or found is None else found[1]

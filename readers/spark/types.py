@@ -1,0 +1,107 @@
+"""A table's Arrow types and Spark's, and batches from the one to the other.
+
+Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind
+of list as an array. No value changes. A time without a zone is a `timestamp_ntz`, one with a zone is a `timestamp`, the
+same moment in every session's time zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql import types as st
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from crdt_mor import SchemaMismatchError
+
+_SCALARS: dict[pa.DataType, st.DataType] = {
+    pa.bool_(): st.BooleanType(),
+    pa.int8(): st.ByteType(),
+    pa.int16(): st.ShortType(),
+    pa.int32(): st.IntegerType(),
+    pa.int64(): st.LongType(),
+    pa.uint8(): st.ShortType(),
+    pa.uint16(): st.IntegerType(),
+    pa.uint32(): st.LongType(),
+    pa.uint64(): st.DecimalType(20, 0),
+    pa.float16(): st.FloatType(),
+    pa.float32(): st.FloatType(),
+    pa.float64(): st.DoubleType(),
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), st.StringType()),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), st.BinaryType()),
+    **dict.fromkeys((pa.date32(), pa.date64()), st.DateType()),
+}
+
+BATCH_BYTES = 4 << 20
+"""A batch crosses to the JVM whole. Of 1 MiB, its overhead shows; above 16 MiB, the JVM asks the system for each one's
+memory anew."""
+
+
+def spark_schema(schema: pa.Schema) -> st.StructType:
+    """The columns of a scan or of changes as Spark has them."""
+    return st.StructType([st.StructField(f.name, spark_type(f.type), f.nullable) for f in schema])
+
+
+def spark_type(kind: pa.DataType) -> st.DataType:
+    """The type in which Spark holds every value of a type that a table can have."""
+    if (scalar := _SCALARS.get(kind)) is not None:
+        return scalar
+    if pt.is_fixed_size_binary(kind):
+        return st.BinaryType()
+    if pt.is_timestamp(kind):
+        return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
+    if pt.is_decimal(kind):
+        return st.DecimalType(kind.precision, kind.scale)
+    if pt.is_dictionary(kind):
+        return spark_type(kind.value_type)
+    if pt.is_struct(kind):
+        return spark_schema(kind)
+    if pt.is_map(kind):
+        return st.MapType(spark_type(kind.key_type), spark_type(kind.item_type))
+    return st.ArrayType(spark_type(kind.value_type))
+
+
+def check_schema(asked: st.StructType, found: st.StructType) -> None:
+    """Raise `SchemaMismatchError` unless `asked` is some of the columns that were found, as they are."""
+    columns = {field.name: field for field in found}
+    unknown = [name for name in asked.names if name not in columns]
+    if unknown:
+        raise SchemaMismatchError(
+            f"the schema that was asked for has columns that are not there; there are {found.names}. unknown={unknown}"
+        )
+    for field in asked:
+        column = columns[field.name]
+        if field.dataType != column.dataType:
+            raise SchemaMismatchError(
+                "the schema that was asked for has another type for a column: ask for the table's, and cast the frame. "
+                f"column={field.name} asked={field.dataType.simpleString()} table={column.dataType.simpleString()}"
+            )
+        if column.nullable and not field.nullable:
+            raise SchemaMismatchError(
+                f"the schema that was asked for says NOT NULL of a column that may be null. column={field.name}"
+            )
+
+
+def arrow_schema(schema: st.StructType) -> pa.Schema:
+    """The only Arrow schema that Spark takes batches of these columns in."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The columns of `schema` of each batch, in its types, in pieces that are easily sent."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        columns = [_cast(batch.column(field.name), field.type) for field in schema]
+        whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+        rows = max(1, BATCH_BYTES * whole.num_rows // max(1, whole.nbytes))
+        for start in range(0, whole.num_rows, rows):
+            yield whole.slice(start, rows)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pt.is_dictionary(column.type):  # of views, Arrow has no cast
+        return column.dictionary.cast(kind).take(column.indices)
+    return column.cast(kind)

@@ -1,0 +1,37 @@
+"""What the tests of writing through Spark ask of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.testing import assert_frame_equal
+
+from crdt_mor import Table
+from tests.table.helpers import data_files, files
+
+
+def same_rows(found: Table, expected: Table) -> None:
+    """Two tables show the same rows, whatever their order."""
+    by = list(expected.config.key.fields)
+    mine, theirs = (_frame(t).sort(by) for t in (found, expected))
+    assert_frame_equal(mine, theirs)
+
+
+def _frame(table: Table) -> pl.DataFrame:
+    return table.scan().to_polars()
+
+
+def leftovers(path: str | Path) -> list[str]:
+    """What a write that is over must not leave: staged files, heartbeats, data files that no commit names."""
+    table = Table.open(path)
+    named = {file["path"] for file in table.inspect.files().to_pylist()}
+    strays = sorted(data_files(path) - named)
+    return strays + [n for n in files(path) if n.startswith((".hoodie/.crdt_mor/staged/", ".hoodie/.heartbeat/"))]
+
+
+def pending(path: str | Path) -> list[Any]:
+    """The writes that have begun and not ended."""
+    rows = Table.open(path).inspect.timeline().to_pylist()
+    return [row for row in rows if row["state"] == "pending"]

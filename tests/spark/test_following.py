@@ -1,0 +1,224 @@
+"""A stream of changes: each commit once, whatever fails and however the batches are cut."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from crdt_mor import Table
+from payloads import Counter
+from tests.spark.helpers import Rows, listed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+def rows(*pairs: tuple[str, int]) -> pa.Table:
+    return pa.Table.from_pylist([{"id": key, "n": n} for key, n in pairs], SCHEMA)
+
+
+@pytest.fixture
+def table(fast_path: Path) -> Table:
+    """Three commits and a delete."""
+    made = Table.create(fast_path / "counts", SCHEMA, key="id", buckets=2, merge={"n": Counter()})
+    made.upsert(rows(("a", 1), ("b", 1), ("c", 1)))
+    made.upsert(rows(("a", 10)))
+    made.upsert(rows(("b", 10), ("d", 1)))
+    made.delete(keys=["c"])
+    return made
+
+
+class Stream:
+    """A query over a table that may be stopped and started again; its batches end up as files of this class's own."""
+
+    def __init__(self, spark: SparkSession, table: Table, folder: Path, **options: Any) -> None:
+        self._spark, self._table, self._folder, self._options = spark, table, folder, options
+        self.batches: dict[int, Rows] = {}
+        self.fail_at: int | None = None
+
+    def run(self, **trigger: Any) -> dict[int, Rows]:
+        """What is there now, batch by batch."""
+        source = self._spark.readStream.format("crdt_mor").options(**self._options).load(self._table.uri)
+        query: StreamingQuery = (
+            source.writeStream.foreachBatch(self._take)
+            .option("checkpointLocation", str(self._folder))
+            .trigger(**(trigger or {"availableNow": True}))
+            .start()
+        )
+        query.awaitTermination(60)
+        return self.batches
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        found = listed(frame)
+        assert self.batches.setdefault(number, found) == found, "a repeated batch is the same batch"
+        if number == self.fail_at:
+            self.fail_at = None
+            raise RuntimeError("the sink is away")
+
+
+def test_a_stream_begins_with_the_whole_table_and_goes_on_with_what_changes(
+    spark: SparkSession, table: Table, fast_path: Path
+) -> None:
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="merged")
+    assert stream.run() == {0: listed(table.changes())}
+    since = table.changes().checkpoint
+    assert len(stream.run()) == 1, "nothing new, no batch"
+    table.upsert(rows(("a", 100)))
+    table.maintenance.compact()
+    table.delete(keys=["d"])
+    assert stream.run()[1] == listed(table.changes(since)) == [("a", 111, "upsert"), ("d", None, "delete")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "batches"),
+    [
+        ("raw", {"maxCommitsPerTrigger": 1}, 4),
+        ("images", {"maxFilesPerTrigger": 3}, 2),
+        ("raw", {"maxBytesPerTrigger": 1}, 4),
+        ("images", {}, 1),
+    ],
+    ids=["commits", "files", "bytes", "no limit"],
+)
+def test_batches_are_limited_and_together_they_are_all_changes(
+    spark: SparkSession, table: Table, fast_path: Path, kind: str, limit: dict[str, int], batches: int
+) -> None:
+    found = Stream(spark, table, fast_path / "checkpoint", changes=kind, **limit).run()
+    wanted = listed(table.changes(**{kind: True}))  # type: ignore[arg-type]
+    assert sorted((row for batch in found.values() for row in batch), key=repr) == wanted
+    assert len(found) == batches
+
+
+@pytest.mark.parametrize("kind", ["merged", "images", "raw"])
+def test_a_batch_that_is_repeated_is_the_same_whatever_was_committed_meanwhile(
+    spark: SparkSession, table: Table, fast_path: Path, kind: str
+) -> None:
+    straggler = table.transaction()
+    straggler.__enter__().upsert(rows(("a", 1000), ("late", 1)))
+    stream = Stream(spark, table, fast_path / "checkpoint", changes=kind, maxCommitsPerTrigger=2)
+    stream.fail_at = 1
+    with pytest.raises(StreamingQueryException, match="the sink is away"):
+        stream.run()
+    assert set(stream.batches) == {0, 1}
+    straggler.__exit__(None, None, None)
+    table.upsert(rows(("a", 7)))
+    table.maintenance.compact()
+    found = stream.run()
+    if kind != "merged":
+        everything = sorted((row for batch in found.values() for row in batch), key=repr)
+        assert everything == listed(table.changes(**{kind: True}))  # type: ignore[arg-type]
+    state: dict[object, tuple[object, ...]] = {}
+    for number in sorted(found):
+        state |= {row[0]: row for row in found[number] if row[2] in ("upsert", "delete")}
+    if kind == "merged":
+        assert sorted((row[:2] for row in state.values() if row[2] == "upsert"), key=repr) == listed(table.scan())
+
+
+def test_a_stream_goes_on_after_it_was_stopped(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="raw", maxCommitsPerTrigger=1)
+    stream.run()
+    for i in range(3):
+        table.upsert(rows(("a", i)))
+        stream.run()
+    assert [len(stream.batches[i]) for i in range(4, 7)] == [1, 1, 1]
+    assert set(stream.batches) == set(range(7))
+
+
+def test_a_running_stream_sees_commits_as_they_come(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    source = spark.readStream.format("crdt_mor").option("changes", "raw").load(table.uri)
+    query = (
+        source.writeStream.format("memory").queryName("running")
+        .option("checkpointLocation", str(fast_path / "checkpoint")).start()
+    )  # fmt: skip
+    try:
+        for i in range(3):
+            table.upsert(rows(("z", i)))
+            query.processAllAvailable()
+            assert listed(spark.table("running")) == listed(table.changes(raw=True))
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("since", ["version", "checkpoint", "instant"])
+def test_a_stream_begins_where_it_is_told(
+    spark: SparkSession, table: Table, fast_path: Path, since: str
+) -> None:
+    commits = [row for row in table.inspect.timeline().to_pylist() if row["rows"]]
+    points = {
+        "version": commits[1]["version"],
+        "checkpoint": f"completed:{commits[1]['completed_at']}",
+        "instant": commits[1]["completed_at"],
+    }
+    found = Stream(spark, table, fast_path / "checkpoint", since=points[since]).run()
+    assert found == {0: [("b", 11, "upsert"), ("c", None, "delete"), ("d", 1, "upsert")]}
+
+
+def test_a_stable_stream_waits_for_what_was_begun_before(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    pending = table.transaction()
+    pending.__enter__().upsert(rows(("p", 1)))
+    table.upsert(rows(("q", 1)))
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="raw", consistency="stable")
+    keys = [row[0] for row in stream.run()[0]]
+    assert "q" not in keys
+    pending.__exit__(None, None, None)
+    assert sorted(row[0] for row in stream.run()[1]) == ["p", "q"]
+
+
+def test_without_a_word_about_changes_a_stream_has_the_tables_columns_until_something_is_deleted(
+    spark: SparkSession, table: Table, fast_path: Path
+) -> None:
+    stream = Stream(spark, table, fast_path / "checkpoint", maxCommitsPerTrigger=1)
+    with pytest.raises(StreamingQueryException, match="a row was deleted, and nothing in this stream's rows"):
+        stream.run()
+    assert stream.batches == {0: [("a", 1), ("b", 1), ("c", 1)], 1: [("a", 11)], 2: [("b", 11), ("d", 1)]}
+
+
+def test_a_new_column_shows_when_the_query_starts_again(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="merged")
+    stream.run()
+    table.upsert(pa.table({"id": ["a"], "n": [1], "colour": ["red"]}), schema_mode="merge")
+    assert stream.run()[1] == [("a", 12, "red", "upsert")]
+
+
+def test_what_a_checkpoint_needs_and_is_gone_is_said(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    for path in Path(table.uri).rglob(".*.log.*"):
+        path.unlink()
+    with pytest.raises(StreamingQueryException, match="what is after this checkpoint is gone: scan the table"):
+        Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
+
+
+def test_the_checkpoint_of_another_table_is_refused(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
+    shutil.rmtree(table.uri)
+    again = Table.create(table.uri, SCHEMA, key="id")
+    offsets = fast_path / "checkpoint" / "offsets" / "0"
+    offsets.write_text(re.sub(r"completed:\d{8}", "completed:29990101", offsets.read_text()))
+    with pytest.raises(StreamingQueryException, match="this checkpoint is ahead of the table"):
+        Stream(spark, again, fast_path / "checkpoint", changes="raw").run()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"asOf": "1"}, "asOf has no place in a stream"),
+        ({"until": "1"}, "until has no place in a stream"),
+        ({"filter": "n > 1"}, "filter has no place in a stream"),
+        ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger is a number above 0"),
+        ({"since": "99"}, "no such version yet"),
+    ],
+)
+def test_what_a_stream_has_not_is_refused(
+    spark: SparkSession, table: Table, fast_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises((AnalysisException, StreamingQueryException), match=message):
+        Stream(spark, table, fast_path / "checkpoint", **options).run()

@@ -1,0 +1,204 @@
+"""What Spark reads is what the embedded reader reads, whatever is asked for and however the table merges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+
+from crdt_mor import Table
+from payloads import Counter, GrowOnlySet, LatestBy, ORSet, PartialUpdate
+from tests.spark.helpers import listed, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        ("region", pa.string()),
+        ("n", pa.int64()),
+        ("price", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
+TABLES: dict[str, dict[str, Any]] = {
+    "latest": {},
+    "ordering": {"ordering": "n"},
+    "counter": {"merge": {"n": Counter()}},
+    "sets": {"merge": {"tags": GrowOnlySet(), "price": "last"}},
+    "removable sets": {"merge": {"tags": ORSet()}},
+    "together": {"merge": {("price", "n"): LatestBy("n")}},
+    "partial": {"merge": PartialUpdate()},
+    "partitioned": {"partition_by": "region", "buckets": 2},
+}
+
+
+def frame(numbers: range, add: int, region: str = "eu") -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "id": [f"k{i:02}" for i in numbers],
+            "region": [region] * len(numbers),
+            "n": [(i * 7 + add) % 50 for i in numbers],
+            "price": [None if i % 5 == 0 else i / 8 + add for i in numbers],
+            "tags": [[f"t{(i + add) % 4}"] for i in numbers],
+        },
+        schema_overrides={"price": pl.Float64},
+    )
+
+
+def written(path: Path, name: str) -> Table:
+    """Loads, updates, deletes, a compaction beside a pending write, and what completes after it."""
+    table = Table.create(path / "events", SCHEMA, key="id", **TABLES[name])
+    table.upsert(frame(range(20), 0))
+    table.upsert(frame(range(10, 30), 5, "us").drop(["price"] if name == "partial" else []))
+    late = table.transaction()
+    late.__enter__().upsert(frame(range(5, 12), 9))
+    table.delete(frame(range(3), 0).select("id", "region", *(["n"] if name == "ordering" else [])))
+    table.maintenance.compact()
+    late.__exit__(None, None, None)
+    table.upsert(frame(range(8, 14), 11))
+    return table
+
+
+@pytest.fixture(params=TABLES)
+def table(request: pytest.FixtureRequest, fast_path: Path) -> Table:
+    return written(fast_path, request.param)
+
+
+QUERIES: dict[str, tuple[dict[str, Any], Callable[[Table], Any]]] = {
+    "snapshot": ({}, lambda t: t.scan()),
+    "meta": ({"meta": True, "columns": "id, n"}, lambda t: t.scan(meta=True).narrowed(columns=["id", "n"])),
+    "as of a version": ({"asOf": 4}, lambda t: t.scan(as_of=4)),
+    "filter": ({"filter": "n > 10"}, lambda t: t.scan(filter="n > 10")),
+    "stable": ({"consistency": "stable"}, lambda t: t.scan(consistency="stable")),
+    "read optimized": ({"consistency": "read_optimized"}, lambda t: t.scan(consistency="read_optimized")),
+    "changes": ({"changes": "merged"}, lambda t: t.changes()),
+    "increment": ({"since": 4, "columns": "n,id"}, lambda t: t.changes(4, columns=["n", "id"])),
+    "images": ({"since": 4, "changes": "images"}, lambda t: t.changes(4, images=True)),
+    "raw, bounded": ({"since": 2, "until": 8, "changes": "raw"}, lambda t: t.changes(2, until=8, raw=True)),
+}
+
+
+def test_every_query_gives_the_rows_of_the_embedded_reader(spark: SparkSession, table: Table) -> None:
+    for name, (options, embedded) in QUERIES.items():
+        found, wanted = read(spark, table.uri, **options), embedded(table)
+        assert found.columns == wanted.schema.names, name
+        assert listed(found) == listed(wanted), name
+
+
+# --- columns, partitions, seals ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def events(fast_path: Path) -> Table:
+    return written(fast_path, "partitioned")
+
+
+def test_a_schema_that_is_asked_for_prunes_and_orders_the_columns(spark: SparkSession, events: Table) -> None:
+    found = read(spark, events.uri, "n long, id string")
+    assert found.columns == ["n", "id"]
+    assert listed(found) == listed(events.scan(columns=["n", "id"]))
+    changes = read(spark, events.uri, "_commit_version long, id string, _change_type string", changes="raw")
+    wanted = events.changes(raw=True, columns=["id"]).to_arrow().select(changes.columns)
+    assert listed(changes) == listed(wanted)
+    kinds = read(spark, events.uri, "_change_type string", changes="merged")
+    assert listed(kinds) == listed(events.changes().to_arrow().select(["_change_type"]))
+
+
+def test_a_column_that_is_never_null_is_so_in_spark(spark: SparkSession, events: Table) -> None:
+    nullable = {field.name: field.nullable for field in read(spark, events.uri).schema}
+    assert nullable == {"id": False, "region": True, "n": True, "price": True, "tags": True}
+    assert all(field.nullable for field in read(spark, events.uri, changes="merged").schema)
+
+
+def test_a_table_without_rows_has_columns(spark: SparkSession, fast_path: Path) -> None:
+    table = Table.create(fast_path / "empty", SCHEMA, key="id")
+    for options in ({}, {"changes": "images"}, {"filter": "n > 3"}):
+        found = read(spark, table.uri, **options)
+        assert found.count() == 0
+        assert "price" in found.columns
+
+
+def test_small_file_slices_share_a_partition_and_large_ones_have_their_own(
+    spark: SparkSession, fast_path: Path
+) -> None:
+    table = Table.create(fast_path / "large", pa.schema([("id", pa.int64()), ("noise", pa.binary())]), key="id")
+    assert read(spark, table.uri).rdd.getNumPartitions() == 1
+    chance = np.random.default_rng(3)
+    table.upsert(pl.DataFrame({"id": range(4), "noise": [b""] * 4}))
+    assert read(spark, table.uri).rdd.getNumPartitions() == 1
+    table.upsert(pl.DataFrame({"id": range(40), "noise": [chance.bytes(2 << 20) for _ in range(40)]}))
+    found = read(spark, table.uri)
+    assert found.rdd.getNumPartitions() == 3
+    assert found.count() == 40
+
+
+def test_one_read_shows_one_snapshot(spark: SparkSession, events: Table) -> None:
+    found = read(spark, events.uri, "id string, n long")
+    before = events.scan(columns=["id", "n"])
+    assert listed(found) == listed(before)
+    events.upsert(frame(range(50, 60), 1))
+    events.maintenance.compact()
+    assert listed(found.where("n < 100")) == listed(before)
+    assert listed(read(spark, events.uri, "id string, n long")) == listed(events.scan(columns=["id", "n"]))
+
+
+def test_rows_join_and_aggregate_like_any_others(spark: SparkSession, events: Table) -> None:
+    found = read(spark, events.uri).groupBy("region").sum("n").toArrow()
+    wanted = events.scan().to_polars().group_by("region").agg(pl.col("n").sum())
+    assert listed(found) == listed(wanted.to_arrow())
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
+    "an unknown option": ({"asof": "1", "asOfVersion": "1"}, None, r"no such options.*unknown=\['asofversion'\]"),
+    "no such version": ({"asOf": "99"}, None, "no such version yet.*99"),
+    "no time": ({"asOf": "yesterday"}, None, "asOf is a version, an instant of 17 digits, or a time"),
+    "no time zone": ({"asOf": "2026-01-01T00:00:00"}, None, "say the time zone"),
+    "no such kind": ({"changes": "all"}, None, "changes is one of merged, images, raw"),
+    "no such consistency": ({"consistency": "eventual"}, None, "consistency is one of"),
+    "a filter of changes": ({"changes": "raw", "filter": "n > 1"}, None, "filter belongs to a snapshot"),
+    "a wrong filter": ({"filter": "m > 1"}, None, r"the filter names columns that the table has not"),
+    "a wrong column": ({"columns": "id,m"}, None, r"no such columns.*unknown=\['m'\]"),
+    "a word for a flag": ({"meta": "yes"}, None, "meta is one of true, false"),
+    "an old snapshot's changes": ({"since": "4", "consistency": "read_optimized"}, None, "consistency is one of"),
+    "a limit of streams": ({"maxFilesPerTrigger": "3"}, None, "limit the batches of a stream"),
+    "a wrong limit": ({"maxFilesPerTrigger": "0"}, None, "maxFilesPerTrigger is a number above 0"),
+    "a window that ends early": ({"since": "5", "until": "2"}, None, "ends before it begins"),
+    "a column of another type": ({}, "id string, n int", "column=n asked=int table=bigint"),
+    "a column that is not there": ({}, "id string, m int", r"columns that are not there.*unknown=\['m'\]"),
+    "a column that may be null": ({}, "id string, n long not null", "NOT NULL of a column that may be null. column=n"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused_in_words(spark: SparkSession, events: Table, name: str) -> None:
+    options, schema, message = REFUSED[name]
+    with pytest.raises(AnalysisException, match=re.compile(message, re.DOTALL)):
+        read(spark, events.uri, schema, **options).collect()
+
+
+def test_a_missing_table_and_a_missing_path_say_what_to_do(spark: SparkSession, fast_path: Path) -> None:
+    with pytest.raises(AnalysisException, match=r"there is no table here; create it with Table.create"):
+        read(spark, str(fast_path / "nothing"))
+    assert not (fast_path / "nothing").exists()
+    with pytest.raises(AnalysisException, match="say where the table is"):
+        spark.read.format("crdt_mor").load()
+
+
+def test_a_file_that_is_gone_is_named(spark: SparkSession, events: Table) -> None:
+    for path in Path(events.uri).rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(Exception, match="a data file of this snapshot is gone"):
+        read(spark, events.uri).collect()

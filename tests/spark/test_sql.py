@@ -1,0 +1,132 @@
+"""Tables in Spark's SQL: what works, and that what Spark does not allow fails in its own words, changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from crdt_mor import InvalidInputError, Table, TableNotFoundError, UnsupportedVersionError
+from readers.spark import register_path, require_java
+from tests.spark.helpers import listed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture
+def table(fast_path: Path) -> Table:
+    made = Table.create(fast_path / "events", SCHEMA, key="id")
+    made.upsert(pa.table({"id": ["a", "b"], "n": [1, 2]}))
+    return made
+
+
+@pytest.fixture
+def sql(spark: SparkSession, table: Table) -> Iterator[SparkSession]:
+    register_path(spark, "events", table.uri)
+    spark.sql("CREATE TABLE events USING events")
+    yield spark
+    spark.sql("DROP TABLE IF EXISTS events")
+    spark.sql("DROP VIEW IF EXISTS looked_at")
+
+
+def test_a_temporary_view_takes_options_and_shows_the_snapshot_of_its_first_query(
+    spark: SparkSession, table: Table
+) -> None:
+    spark.sql(f"CREATE TEMPORARY VIEW looked_at USING crdt_mor OPTIONS (path '{table.uri}', columns 'id,n')")
+    try:
+        assert listed(spark.sql("SELECT * FROM looked_at WHERE n > 1")) == [("b", 2)]
+        table.upsert(pa.table({"id": ["c"], "n": [3]}))
+        assert listed(spark.sql("SELECT count(*), sum(n) FROM looked_at")) == [(2, 3)]
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW looked_at USING crdt_mor OPTIONS (path '{table.uri}')")
+        assert listed(spark.sql("SELECT count(*), sum(n) FROM looked_at")) == [(3, 6)]
+    finally:
+        spark.sql("DROP VIEW looked_at")
+
+
+def test_a_registered_path_is_a_table_of_the_catalog(sql: SparkSession, table: Table) -> None:
+    assert listed(sql.sql("SELECT * FROM events")) == listed(table.scan())
+    assert [row.col_name for row in sql.sql("DESCRIBE events").collect()] == ["id", "n"]
+    table.delete(keys=["a"])
+    assert listed(sql.table("events")) == [("b", 2)]
+    assert listed(sql.read.format("events").load()) == [("b", 2)]
+    sql.sql("DROP TABLE events")
+    assert table.scan().count() == 1, "the table itself is not the catalog's"
+
+
+def test_options_of_a_query_travel_in_time(sql: SparkSession, table: Table) -> None:
+    before = table.version
+    table.upsert(pa.table({"id": ["a"], "n": [10]}))
+    assert listed(sql.sql(f"SELECT * FROM events WITH (asOf = '{before}')")) == [("a", 1), ("b", 2)]
+    assert listed(sql.sql("SELECT * FROM events WITH (filter = 'n > 5')")) == [("a", 10)]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT * FROM events VERSION AS OF 1", "[Tt]ime travel"),
+        ("DELETE FROM events WHERE id = 'a'", "does not support deletes"),
+        ("MERGE INTO events t USING events s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE INTO"),
+        ("SELECT * FROM crdt_mor.`/lake/events`", "direct query on files"),
+        ("SELECT * FROM elsewhere", r"readers\.spark\.register_path"),
+    ],
+)
+def test_what_spark_does_not_allow_changes_nothing(sql: SparkSession, table: Table, query: str, message: str) -> None:
+    sql.sql("CREATE TABLE elsewhere (id STRING) USING crdt_mor LOCATION '/lake/elsewhere'")
+    version = table.version
+    try:
+        with pytest.raises(PySparkException, match=message):
+            sql.sql(query).collect()
+    finally:
+        sql.sql("DROP TABLE elsewhere")
+    assert Table.open(table.uri).version == version
+
+
+def test_a_name_stands_for_one_table_that_is_there(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    with pytest.raises(TableNotFoundError):
+        register_path(spark, "nothing", fast_path / "nothing")
+    for name in ("a b", "crdt_mor", "", "x.y"):
+        with pytest.raises(InvalidInputError, match="a name is of letters"):
+            register_path(spark, name, table.uri)
+    register_path(spark, "bound", table.uri)
+    with pytest.raises(AnalysisException, match="bound stands for a table already"):
+        spark.read.format("bound").load("/lake/other")
+
+
+# --- Java -------------------------------------------------------------------------------------------------------------
+
+
+def fake_java(folder: Path, version: str, refused: str = "nothing") -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f'#!/bin/sh\ncase "$*" in *{refused}*) exit 1;; esac\necho \'openjdk version "{version}"\' >&2\n')
+    java.chmod(0o755)
+    return folder
+
+
+def test_the_java_that_spark_will_start_is_looked_at_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert require_java() >= 17
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UnsupportedVersionError, match=r"Java 17 or later: install one.*found=none.*JAVA_HOME="):
+        require_java()
+    for version in ("1.8.0_392", "11.0.2"):
+        folder = tmp_path / version
+        folder.mkdir()
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(folder, version)))
+        with pytest.raises(UnsupportedVersionError, match=rf"Java 17 or later.*found={version}"):
+            require_java()
+    small = tmp_path / "small"
+    small.mkdir()
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(small, "21.0.1", refused="add-modules")))
+    with pytest.raises(UnsupportedVersionError, match=r"jdk\.incubator\.vector, which this one lacks.*found=21"):
+        require_java()
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, "25")))
+    assert require_java() == 25

@@ -1,0 +1,115 @@
+"""Every type that a table can have, through Spark: the values are those of the embedded reader, in any time zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from readers.spark.types import spark_schema, spark_type
+from tests.spark.helpers import listed, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DOCS = Path(__file__).parents[2] / "docs" / "types.md"
+
+DECLARED = [
+    eval(kind)
+    for kind in re.findall(r"^\| `(pa\..*?)` \| `pa\.", DOCS.read_text().partition("## Refused")[0], re.MULTILINE)
+]
+
+
+def values_of(kind: pa.DataType) -> list[Any]:
+    """The least, the greatest and some other value of a type; null."""
+    if pa.types.is_dictionary(kind):
+        return values_of(kind.value_type)
+    if pa.types.is_fixed_size_list(kind):
+        return [[1, None], [3, 4], None]
+    if isinstance(kind, pa.ListType | pa.LargeListType | pa.ListViewType | pa.LargeListViewType):
+        return [[], [values_of(kind.value_type)[0], None], None]
+    if pa.types.is_struct(kind):
+        return [{field.name: values_of(field.type)[i] for field in kind} for i in (0, 2)] + [None]
+    if pa.types.is_map(kind):
+        return [[], [("k", values_of(kind.item_type)[0]), ("l", None)], None]
+    if pa.types.is_integer(kind):
+        top = 2 ** (kind.bit_width - (not pa.types.is_unsigned_integer(kind)))
+        return [0 if pa.types.is_unsigned_integer(kind) else -top, top - 1, None]
+    if pa.types.is_floating(kind):
+        return [float("-inf"), -0.0, 1.5, None]
+    if pa.types.is_decimal(kind):
+        return [Decimal((0, (9,) * kind.precision, -kind.scale)), Decimal((1, (1,), -kind.scale)), None]
+    if pa.types.is_timestamp(kind):
+        zone = UTC if kind.tz else None
+        last = datetime(2199, 12, 31, 23, 59, 59, tzinfo=zone)
+        return [datetime(1900, 1, 1, tzinfo=zone), last, datetime(2026, 3, 8, 2, 30, tzinfo=zone), None]
+    if pa.types.is_date(kind):
+        return [date(1582, 1, 1), date(9999, 12, 31), None]
+    if pa.types.is_boolean(kind):
+        return [True, False, None]
+    if pa.types.is_fixed_size_binary(kind):
+        return [b"\0" * kind.byte_width, b"\xff" * kind.byte_width, None]
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return [b"", b"\xff\x00", None] if binary else ["", "Zoë \U0001f600", None]
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """A type that Arrow makes arrays of from Python's values: no dictionaries."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.list_(plain(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+@pytest.fixture(params=["logs", "compacted"])
+def table(request: pytest.FixtureRequest, fast_path: Path) -> Table:
+    """A column of each type; a row for each value."""
+    names = [f"c{i}" for i in range(len(DECLARED))]
+    schema = pa.schema([("id", pa.int64()), *zip(names, DECLARED, strict=True)])
+    made = Table.create(fast_path / "types", schema, key="id", buckets=2)
+    for i in range(4):
+        columns = [pa.array([values_of(kind)[min(i, len(values_of(kind)) - 1)]], plain(kind)) for kind in DECLARED]
+        made.upsert(pa.table([pa.array([i]), *columns], names=schema.names))
+    if request.param == "compacted":
+        made.maintenance.compact()
+    return made
+
+
+def test_values_are_the_same_in_every_time_zone(spark: SparkSession, table: Table) -> None:
+    assert len(DECLARED) > 40
+    snapshot, images = table.scan(), table.changes(images=True)
+    wanted = listed(snapshot)
+    for zone in ("America/New_York", "UTC", "Asia/Kolkata"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        assert listed(read(spark, table.uri)) == wanted
+    assert read(spark, table.uri).schema == spark_schema(snapshot.schema)
+    assert listed(read(spark, table.uri, changes="images")) == listed(images)
+
+
+def test_a_moment_is_that_moment_in_the_session_and_a_time_without_a_zone_stays_as_it_is(
+    spark: SparkSession, fast_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ms", "Asia/Tokyo")), ("local", pa.timestamp("us"))])
+    table = Table.create(fast_path / "times", schema, key="id")
+    moment = datetime(2026, 3, 8, 7, 30, tzinfo=UTC)
+    table.upsert(pa.table([[1], [moment], [moment.replace(tzinfo=None)]], schema=schema))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    found = read(spark, table.uri).selectExpr("cast(at as string)", "cast(local as string)", "unix_micros(at)")
+    assert [tuple(row) for row in found.collect()] == [
+        ("2026-03-08 03:30:00", "2026-03-08 07:30:00", int(moment.timestamp() * 1e6))
+    ]
+
+
+def test_names_of_spark_types() -> None:
+    kinds = (pa.uint64(), pa.uint8(), pa.timestamp("s"), pa.binary(4))
+    shown = [spark_type(kind).simpleString() for kind in kinds]
+    assert shown == ["decimal(20,0)", "smallint", "timestamp_ntz", "binary"]
+    assert spark_type(pa.dictionary(pa.int32(), pa.string())).simpleString() == "string"
+    assert spark_type(pa.map_(pa.string(), pa.list_(pa.uint16()))).simpleString() == "map<string,array<int>>"
