@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.spark import chaos
-from tests.spark.sessions import QUIET
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, *QUIET]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_three_streams_and_everything_killed_now_and_then_count_exactly_once(tmp_path: Path) -> None:

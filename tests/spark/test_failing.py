@@ -14,8 +14,8 @@ import pytest
 
 from crdt_mor import Table
 from payloads import Counter
-from tests.spark.tables import leftovers, pending
 from tests.spark.sessions import fixture
+from tests.spark.tables import leftovers, pending
 from tests.table.helpers import data_files
 
 pytestmark = pytest.mark.spark

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from crdt_mor import Table
-from tests.spark.tables import leftovers, pending
 from tests.spark.sessions import ROOT, fixture
+from tests.spark.tables import leftovers, pending
 from tests.spark.test_failing import counters, total
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,8 @@ import pytest
 
 from crdt_mor import PartialUpdate, Table
 from payloads import Counter, GrowOnlySet, LatestBy, MVRegister, ORSet
-from tests.spark.tables import leftovers, pending, same_rows
 from tests.spark.sessions import fixture
+from tests.spark.tables import leftovers, pending, same_rows
 from tests.table.helpers import files
 
 pytestmark = pytest.mark.spark
