@@ -26,7 +26,7 @@ from tests.spark.test_failing import counters, total
 from tests.spark.test_sinking import driver, feed, kill
 
 ROWS = 10
-SETTLES_IN = 240
+SETTLES_IN = 300
 
 
 @dataclass
@@ -94,7 +94,7 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
         Driver(folder, table.uri, ("a", "b"), CLUSTER),
         Driver(folder, table.uri, ("c",), LOCAL),
     ]
-    executors = compactions = 0
+    kills = executors = compactions = 0
     try:
         while total(table) == 0:  # until the first batch the clock does not run
             drivers[0].check()
@@ -106,8 +106,8 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
                 write(name)
             if time.monotonic() > next_kill:
                 next_kill = time.monotonic() + chance.uniform(4, 16)
-                alive = drivers[0].executors()
-                if alive and chance.random() < 0.6:
+                alive, kills = drivers[0].executors(), kills + 1
+                if kills % 3 != 1 and alive:  # the first kill is a driver's, and then every third
                     os.kill(chance.choice(alive), signal.SIGKILL)
                     executors += 1
                 else:

@@ -13,4 +13,4 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 def test_three_streams_and_everything_killed_now_and_then_count_exactly_once(tmp_path: Path) -> None:
     found = chaos.run(tmp_path, seconds=30, seed=7)
-    assert found["drivers killed"] + found["executors killed"] > 0
+    assert found["drivers killed"] > 0
