@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-slow bench bench-small lint types format lock clean
+.PHONY: help setup demo test check check-slow check-spark bench bench-small lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check-slow: setup  ## The tests marked slow, and beside them the largest world o
 	@$(BIN)/python -m pytest -q -m exhaustive & whole=$$!; \
 	$(BIN)/python -m pytest -m slow $(ARGS); slow=$$?; \
 	wait $$whole && exit $$slow
+
+check-spark: setup  ## The tests on Spark, in threads and on a cluster of processes; needs Java 17
+	$(BIN)/python -m pytest -m "spark and not slow" tests/spark $(ARGS)
 
 lint: setup      ## ruff
 	$(BIN)/ruff check .
