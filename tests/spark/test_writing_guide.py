@@ -6,22 +6,42 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from readers.spark import CrdtMorSource
+from crdt_mor import Table
 from tests.spark.sessions import ROOT, fixture
 
 pytestmark = pytest.mark.spark
 spark = fixture()
 
-GUIDE = (ROOT / "docs" / "spark-writing.md").read_text()
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def run(block: str, names: dict[str, Any], folder: Path) -> None:
+    """A block of a page, its absolute paths below `folder`."""
+    whole = re.sub(r'"/(lake|landing|checkpoints)/', rf'"{folder}/\1/', block)
+    exec(compile(whole, "a guide", "exec"), names)
 
 
 def test_every_block_of_the_guide_runs(spark: Any, tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     names: dict[str, Any] = {"spark": spark}
-    for block in blocks:
-        if "readStream.format" in block and "streamReader" not in vars(CrdtMorSource):
-            continue
-        whole = re.sub(r'"/(lake|landing|checkpoints)/', rf'"{tmp_path}/\1/', block)
-        exec(compile(whole, "spark-writing.md", "exec"), names)
+    for block in BLOCK.findall((ROOT / "docs" / "spark-writing.md").read_text()):
+        run(block, names, tmp_path)
+
+
+def test_the_block_of_the_readme_runs(spark: Any, tmp_path: Path) -> None:
+    (block,) = (b for b in BLOCK.findall((ROOT / "README.md").read_text()) if "readers.spark" in b)
+    table = Table.create(tmp_path / "lake" / "events", pa.schema([("id", pa.string())]), key="id", buckets=2)
+    rows = spark.createDataFrame([("a",), ("b",)], "id string")
+    rows.write.parquet(str(tmp_path / "landing"))
+    clicks = spark.readStream.schema("id string").parquet(str(tmp_path / "landing"))
+    try:
+        run(block, {"spark": spark, "clicks": clicks, "df": rows}, tmp_path)
+        for query in spark.streams.active:
+            query.processAllAvailable()
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+    assert table.scan().to_polars()["id"].sort().to_list() == ["a", "b"]
+    assert {file["kind"] for file in table.inspect.files().to_pylist()} >= {"base"}
