@@ -120,6 +120,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     table = counters(tmp_path / "t")
     for number in range(40):
