@@ -48,8 +48,8 @@ def plan(options: Mapping[str, str], known: Mapping[str, str], schema: StructTyp
     if overwrite:
         raise mor.InvalidInputError(
             "a table that others write to at the same time is not overwritten: what they commit meanwhile would come "
-            'back or be lost. Use mode("append"), which upserts by key; delete rows with option("operation", '
-            '"delete"); or write a new table'
+            'back or be lost. Use mode("append") or INSERT INTO, which upsert by key; delete rows with '
+            'option("operation", "delete"); or write a new table'
         )
     if "path" not in given:
         raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')

@@ -69,10 +69,17 @@ def test_options_of_a_query_travel_in_time(sql: SparkSession, table: Table) -> N
     assert listed(sql.sql("SELECT * FROM events WITH (filter = 'n > 5')")) == [("a", 10)]
 
 
+def test_insert_into_a_registered_path_upserts(sql: SparkSession, table: Table) -> None:
+    sql.sql("INSERT INTO events SELECT 'b', 20L UNION ALL SELECT 'c', 3L")
+    sql.sql("INSERT INTO events (n, id) VALUES (4, 'd')")
+    assert listed(table.scan()) == [("a", 1), ("b", 20), ("c", 3), ("d", 4)]
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
         ("SELECT * FROM events VERSION AS OF 1", "[Tt]ime travel"),
+        ("INSERT OVERWRITE events SELECT 'a', 1L", "a table that others write to at the same time is not overwritten"),
         ("DELETE FROM events WHERE id = 'a'", "does not support deletes"),
         ("MERGE INTO events t USING events s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE INTO"),
         ("SELECT * FROM crdt_mor.`/lake/events`", "direct query on files"),
