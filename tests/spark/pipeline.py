@@ -26,7 +26,7 @@ def main() -> None:
     queries = []
     for name in asked.queries.split(","):
         home = asked.home / name
-        stream = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 3).json(str(home / "in"))
+        stream = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 20).json(str(home / "in"))
         checkpoint = str(home / "checkpoint")
         writer = stream.writeStream.format("crdt_mor").queryName(name).option("checkpointLocation", checkpoint)
         if asked.once:
