@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, height, needed
+from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
 
 PART_ROWS: Final = 4 * 131_072
@@ -38,6 +39,7 @@ def parts(files: Slice, rule: MergeRule, columns: Columns, select: Sequence[str]
     ranges = [] if files.base is None or not files.blocks else _ranges(files.base)
     if len(ranges) < 2:
         return [files]
+    files = settle_patches(files, rule, columns)  # which looks at more columns than the merge that follows
     edges = pl.Series([greatest for _, _, greatest in ranges[:-1]])
     cut = _cut_all(files.blocks, edges, rule, columns, select)
     return [

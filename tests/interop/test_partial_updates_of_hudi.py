@@ -123,6 +123,18 @@ def test_other_keys_of_the_same_blocks_are_as_ever(rule: MergeRule) -> None:
     assert merged(Slice(None, None, blocks), rule) == [("x", 12, "A", "r", "3"), ("z", 1, "new", None, "2")]
 
 
+def test_some_columns_of_a_row_in_a_slice_that_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
+    monkeypatch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
+    table = to_arrow(frame("1", [row("x", 10, "a", "b"), row("y", 10, "c", "d")], STORED.names))
+    below = write_parquet(table, metadata={}, row_group_rows=1)
+    files = Slice(below, "1", (full("2", row("y", 11, "e", "f")), part("3", {"id": "x", "a": "A"})))
+    select = ["id", "a", "b"]
+    cut = kernel.parts(files, BY_TIME, COLUMNS, select)
+    found = pl.concat(rows for some in cut for rows in kernel.merge(some, BY_TIME, COLUMNS, select=select)).sort("id")
+    assert found.rows() == [("x", "A", "b"), ("y", "e", "f")]
+
+
 @pytest.mark.parametrize("below", [None, BASE])
 def test_columns_of_a_row_that_is_not_there_are_refused(below: bytes | None) -> None:
     blocks: list[DataBlock | DeleteBlock] = [delete("2", "x"), part("3", {"id": "x", "a": "A"})]
