@@ -79,8 +79,8 @@ def gather(
 ) -> Contributions:
     """Decode `blocks`, which are in fold order. `timed`: the caller wants the requested time on every line."""
     data = [b for b in blocks if isinstance(b, DataBlock)]
-    own = any(_has_own_times(b) for b in blocks)
-    wanted = needed(blocks, rule, key, need)
+    own = have_own_times(blocks)
+    wanted = needed(need, rule, key, own)
     rows = decode(data, columns, wanted)
     simple = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
     heights = [rows.height] if simple else [height(b) for b in data]
@@ -92,10 +92,14 @@ def gather(
     return Contributions(rows, _deletes(blocks), lines, given)
 
 
-def needed(blocks: Sequence[DataBlock | DeleteBlock], rule: MergeRule, key: str, need: Sequence[str]) -> list[str]:
-    """The columns of `blocks` that a merge reads to give the columns `need`."""
-    own = any(_has_own_times(b) for b in blocks)
+def needed(need: Sequence[str], rule: MergeRule, key: str, own: bool) -> list[str]:
+    """The columns of blocks that a merge reads to give the columns `need`. `own`: some have times of their own."""
     return distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
+
+
+def have_own_times(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
+    """Whether some rows or deletes were requested at another time than their block's instant."""
+    return any(_has_own_times(block) for block in blocks)
 
 
 def _has_own_times(block: DataBlock | DeleteBlock) -> bool:

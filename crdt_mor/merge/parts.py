@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.contributions import decode, given_names, height, needed
+from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed
 from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
 
@@ -34,9 +34,14 @@ CUT_ROWS_MIN: Final = 4 * PART_ROWS
 Block = DataBlock | DeleteBlock
 
 
-def parts(files: Slice, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
-    """`files` in parts, for a merge of the columns `select`; itself where it is small, or not known to be sorted."""
-    ranges = [] if files.base is None or not files.blocks else _ranges(files.base)
+def parts(files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
+    """`files` in parts, for a merge of the columns `select`; itself where it is small, or not known to be sorted.
+
+    rows: how many its base has; of a small one no footer is read.
+    """
+    if files.base is None or not files.blocks or rows < CUT_ROWS_MIN:
+        return [files]
+    ranges = _ranges(files.base)
     if len(ranges) < 2:
         return [files]
     files = settle_patches(files, rule, columns)  # which looks at more columns than the merge that follows
@@ -51,14 +56,14 @@ def parts(files: Slice, rule: MergeRule, columns: Columns, select: Sequence[str]
 def _ranges(base: str | bytes) -> list[tuple[int, int, str]]:
     """Neighbouring row groups of a base file: their first row, how many rows they have, and their greatest key.
 
-    Nothing where there are few rows, or where statistics do not show that each row group begins above the one before.
+    Nothing where statistics do not show that each row group begins above the one before.
     """
     try:
         footer = pq.read_metadata(pa.BufferReader(base) if isinstance(base, bytes) else base)
     except (OSError, pa.ArrowInvalid):
         return []  # the scan will say what is wrong with it
     key = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == RECORD_KEY), None)
-    if footer.num_rows < CUT_ROWS_MIN or key is None:
+    if key is None:
         return []
     groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
     found = [group.column(key).statistics for group in groups]
@@ -82,7 +87,7 @@ def _cut_all(
     """The pieces of each block, as many as there are parts."""
     data = [block for block in blocks if isinstance(block, DataBlock)]
     key = columns.merge_key if columns.stored.get(columns.merge_key) == pl.String else RECORD_KEY
-    need = needed(blocks, rule, columns.merge_key, [*rule.stored(select), key])
+    need = needed([*rule.stored(select), key], rule, columns.merge_key, have_own_times(blocks))
     rows = decode(data, columns, need)
     starts = iter(np.cumsum([0, *(height(block) for block in data)]).tolist())
     result: list[list[Block]] = []

@@ -164,8 +164,9 @@ class Snapshot:
             files = open_slice(store, found, config)
             if predicate is not None:
                 return [(found, files)]  # statistics of the whole base file spare more than parts do
+            rows = 0 if found.base is None else found.base.rows
             with naming_damage(store, found):
-                return [(found, part) for part in kernel.parts(files, how.rule, how.columns, select)]
+                return [(found, part) for part in kernel.parts(files, rows, how.rule, how.columns, select)]
 
         def merged(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
             found, files = item

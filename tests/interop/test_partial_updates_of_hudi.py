@@ -130,7 +130,7 @@ def test_some_columns_of_a_row_in_a_slice_that_is_large(monkeypatch: pytest.Monk
     below = write_parquet(table, metadata={}, row_group_rows=1)
     files = Slice(below, "1", (full("2", row("y", 11, "e", "f")), part("3", {"id": "x", "a": "A"})))
     select = ["id", "a", "b"]
-    cut = kernel.parts(files, BY_TIME, COLUMNS, select)
+    cut = kernel.parts(files, 2, BY_TIME, COLUMNS, select)
     found = pl.concat(rows for some in cut for rows in kernel.merge(some, BY_TIME, COLUMNS, select=select)).sort("id")
     assert found.rows() == [("x", "A", "b"), ("y", "e", "f")]
 

@@ -174,7 +174,7 @@ class History:
         select = r.choice([[RECORD_KEY, COMMIT_TIME, *USER], [RECORD_KEY, "b"], ["b", RECORD_KEY, "late"]])
         expect = sorted(([{RECORD_KEY: k, **row}[c] for c in select] for k, row in want.items()), key=repr)
         expect = [[str(v)[:17] if c == COMMIT_TIME else v for c, v in zip(select, row, strict=True)] for row in expect]
-        cut = parts(files, self.rule, self.columns, select)
+        cut = parts(files, len(KEYS), self.rule, self.columns, select)
         frames = [frame for part in cut for frame in merge(part, self.rule, self.columns, select=select)]
         types = self.columns.schema
         assert all(f.schema == {c: types[c] for c in select} for f in frames)

@@ -26,6 +26,8 @@ from tests.spark.test_failing import counters, total
 from tests.spark.test_sinking import driver, feed, kill
 
 ROWS = 10
+FILES = "20"
+"""A batch takes as many files: what a killed driver left unread is soon written."""
 PATIENCE = 120
 """So many seconds without one more increment mean that none is coming: what has piled up may take longer in all."""
 
@@ -45,7 +47,8 @@ class Driver:
         self.start()
 
     def start(self) -> None:
-        self.process = driver(self.home, self.table, *self.queries, master=self.master, once=False)
+        options = ["--master", self.master, "--files", FILES]
+        self.process = driver(self.home, self.table, *self.queries, options=options)
 
     def kill(self) -> None:
         kill(self.process)

@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--home", required=True, type=Path, help="holds <query>/in and <query>/checkpoint")
     parser.add_argument("--queries", required=True, help="names, separated by commas")
     parser.add_argument("--master", default=LOCAL)
+    parser.add_argument("--files", default="1", help="how many files a batch takes")
     parser.add_argument("--once", action="store_true")
     asked = parser.parse_args()
 
@@ -26,9 +27,9 @@ def main() -> None:
     queries = []
     for name in asked.queries.split(","):
         home = asked.home / name
-        stream = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 20).json(str(home / "in"))
-        checkpoint = str(home / "checkpoint")
-        writer = stream.writeStream.format("crdt_mor").queryName(name).option("checkpointLocation", checkpoint)
+        source = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", asked.files)
+        writer = source.json(str(home / "in")).writeStream.format("crdt_mor").queryName(name)
+        writer = writer.option("checkpointLocation", str(home / "checkpoint"))
         if asked.once:
             writer = writer.trigger(availableNow=True)
         queries.append(writer.start(asked.table))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +107,11 @@ def test_a_batch_that_fails_leaves_nothing_visible(spark: Any, tmp_path: Path) -
     assert total(table) == 11
 
 
-def driver(home: Path, path: str, *queries: str, master: str = "local[2]", once: bool = True) -> subprocess.Popen[str]:
+def driver(home: Path, path: str, *queries: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
     """A driver in a process group of its own: killing the group kills all that belongs to it."""
     log = (home / f"{'-'.join(queries)}.log").open("a")
     command = [sys.executable, "-W", "ignore", "-m", "tests.spark.pipeline", "--table", path, "--home", str(home)]
-    command += ["--queries", ",".join(queries), "--master", master, *(["--once"] if once else [])]
+    command += ["--queries", ",".join(queries), *options]
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
 
 
@@ -125,7 +126,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     table = counters(tmp_path / "t")
     for number in range(40):
         feed(tmp_path / "q", number)
-    process = driver(tmp_path, table.uri, "q")
+    process = driver(tmp_path, table.uri, "q", options=["--once"])
     deadline = time.monotonic() + 240
     kills = 0
     try:
@@ -133,7 +134,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             if not kills and commits(table) > 4:
                 kill(process)
                 kills += 1
-                process = driver(tmp_path, table.uri, "q")
+                process = driver(tmp_path, table.uri, "q", options=["--once"])
             time.sleep(0.05)
     finally:
         if process.poll() is None:
