@@ -29,11 +29,11 @@ check: lint types test  ## What must hold before a commit: lint, types, tests
 
 check-slow: setup  ## The tests marked slow, and beside them the largest world of the search
 	@$(BIN)/python -m pytest -q -m exhaustive & whole=$$!; \
-	$(BIN)/python -m pytest -m slow $(ARGS); slow=$$?; \
+	$(BIN)/python -m pytest -m "slow and not spark" $(ARGS); slow=$$?; \
 	wait $$whole && exit $$slow
 
-check-spark: setup  ## The tests on Spark, in threads and on a cluster of processes; needs Java 17
-	$(BIN)/python -m pytest -m "spark and not slow" tests/spark $(ARGS)
+check-spark: setup  ## The tests on Spark, slow ones too, in threads and on a cluster of processes; needs Java 17
+	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)
 
 lint: setup      ## ruff
 	$(BIN)/ruff check .

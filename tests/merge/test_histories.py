@@ -189,7 +189,7 @@ class History:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("key_column", [None, "k"])
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**9),
     stable_form=st.booleans(),

@@ -33,7 +33,7 @@ from payloads import Counter, Max, ORSet, PartialUpdate
 from tests.table.conftest import Make
 from tests.table.helpers import frame, rows
 
-EXAMPLES = 30
+EXAMPLES = 20
 """For each shape of table; thousands were tried when this was written."""
 
 # --- no row is lost: random filters over tables in every state --------------------------------------------------------
@@ -104,6 +104,12 @@ def tables() -> Iterator[dict[str, Table]]:
             tx.__exit__(ValueError, None, None)  # type: ignore[attr-defined]
 
 
+@pytest.fixture(scope="module")
+def rows(tables: dict[str, Table]) -> dict[str, pl.DataFrame]:
+    """All rows of each."""
+    return {shape: table.scan(meta=True).to_polars() for shape, table in tables.items()}
+
+
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i": st.one_of(st.integers(-3, 6), st.just(2**40), st.none()),
     "s": st.one_of(st.sampled_from(TEXTS), st.none()),
@@ -171,10 +177,9 @@ def text_of(found: pl.DataFrame) -> list[str]:
 @settings(max_examples=EXAMPLES)
 @given(data=st.data(), limit=st.integers(0, 12))
 def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
-    tables: dict[str, Table], shape: str, data: st.DataObject, limit: int
+    tables: dict[str, Table], rows: dict[str, pl.DataFrame], shape: str, data: st.DataObject, limit: int
 ) -> None:
-    table, condition = tables[shape], data.draw(conditions(shape))
-    every = table.scan(meta=True).to_polars()
+    table, every, condition = tables[shape], rows[shape], data.draw(conditions(shape))
     try:
         expected = every.filter(condition)
     except pl.exceptions.PolarsError:
@@ -196,10 +201,9 @@ def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_conjuncts_hold_together_where_the_condition_holds(
-    tables: dict[str, Table], shape: str, data: st.DataObject
+    tables: dict[str, Table], rows: dict[str, pl.DataFrame], shape: str, data: st.DataObject
 ) -> None:
-    condition = data.draw(conditions(shape))
-    every = tables[shape].scan(meta=True).to_polars()
+    every, condition = rows[shape], data.draw(conditions(shape))
     try:
         expected = every.filter(condition)
     except pl.exceptions.PolarsError:
@@ -212,9 +216,10 @@ def test_conjuncts_hold_together_where_the_condition_holds(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_row_is_found_by_its_key(tables: dict[str, Table], shape: str) -> None:
-    table = tables[shape]
-    every = table.scan(meta=True).to_polars()
+def test_every_row_is_found_by_its_key(
+    tables: dict[str, Table], rows: dict[str, pl.DataFrame], shape: str
+) -> None:
+    table, every = tables[shape], rows[shape]
     fields = table.config.key.fields
     for row in every.iter_rows(named=True):
         condition = reduce(and_, (pl.col(name) == row[name] for name in fields))
