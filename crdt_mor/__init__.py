@@ -35,7 +35,8 @@ from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.ops.explain import Explanation
 from crdt_mor.scan import Scan
-from crdt_mor.table import Commit, Table, Transaction
+from crdt_mor.table import Table
+from crdt_mor.transaction import Commit, Transaction
 
 __all__ = [
     "Changes",

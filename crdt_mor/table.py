@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -33,47 +31,29 @@ from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.merge.resolve import payload_of, reference
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
-from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse, to_datetime
+from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
-from crdt_mor.model.timeline import Completion, Timeline, Token
-from crdt_mor.ops import distributed, lifecycle
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.ops import distributed
 from crdt_mor.ops.changes import Window
 from crdt_mor.ops.merging import check_columns
-from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import Snapshot
 from crdt_mor.ops.session import PROPERTIES, Session, read_config
-from crdt_mor.ops.write import Operation, SchemaMode, Write, require_bucketed
+from crdt_mor.ops.write import Operation, SchemaMode
 from crdt_mor.scan import Scan
 from crdt_mor.store.open import open_store
+from crdt_mor.transaction import Commit, Transaction, check_mode, check_token, commit_of
 
 WRITER_EXPIRY = timedelta(minutes=10)
 
 _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE"}
 
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A write that is done: what, when, and the version of the timeline that shows it first.
-
-    `requested_at` orders it among other writes of the same keys; `completed_at` is when readers began to see it.
-    `repeated`: the token had been used, and this is the commit that it became then.
-    """
-
-    version: int
-    requested_at: Instant
-    completed_at: Instant
-    rows: int
-    deletes: int
-    repeated: bool = False
-
-
 Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | int | str | datetime
 """A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
-
 
 Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
 """What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
@@ -239,11 +219,11 @@ class Table:
 
         schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
         """
-        _check_token(token)
+        check_token(token)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session = self._session
-        job = distributed.plan(session, _OPERATIONS[operation], schema, _mode(schema_mode), plain, token)
+        job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
         return WriteJob(self.uri, session.expiry_ms, job)
 
     def complete_write(
@@ -253,14 +233,14 @@ class Table:
 
         token: as in `upsert`, where it was not known when the write was planned.
         """
-        _check_token(token)
+        check_token(token)
         try:
             done = distributed.complete(self._session, job.job, receipts, token)
         except BaseException:
             self.abandon_write(job)
             raise
         self._session.remember(done.value)
-        return _commit(self._session, done.completion, done.value, done.repeated)
+        return commit_of(self._session, done.completion, done.value, done.repeated)
 
     def abandon_write(self, job: WriteJob) -> None:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
@@ -406,143 +386,6 @@ class Table:
         return moment
 
 
-class Transaction:
-    """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
-
-    Left normally the block commits, left by an exception it rolls back. After the block, `commit` is the commit; with a
-    token that was used before it is set from the start, and the statements do nothing.
-    """
-
-    def __init__(self, session: Session, token: tuple[str, int] | None) -> None:
-        _check_token(token)
-        self._session = session
-        self._token = token
-        self._value: Timeline | None = None
-        self._write: Write | None = None
-        self._state: Literal["new", "open", "over"] = "new"
-        self.commit: Commit | None = None
-
-    def __enter__(self) -> Self:
-        if self._state != "new":
-            raise InvalidInputError("a transaction is one block and one commit: take another, table.transaction()")
-        require_bucketed(self._session.config)
-        if self._token is not None:
-            tail = self._session.tail()
-            if lifecycle.used_token(tail, self._token) is not None:
-                self.commit = _commit(self._session, lifecycle.check_token(tail, self._token), tail, repeated=True)
-                self._value, self._state = tail, "open"
-                return self
-        self._write = Write.begin(self._session, self._token)
-        self._value, self._state = self._write.value, "open"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        write, self._write = self._write, None
-        self._state = "over"
-        if write is None:
-            return
-        if kind is not None:
-            write.abandon()
-            return
-        done = write.commit()
-        self.commit = _commit(self._session, done.completion, done.value, done.repeated)
-
-    def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
-        """As `Table.append`, in this commit."""
-        if (write := self._open()) is not None:
-            write.upsert(read_arrow(data), "INSERT", _mode(schema_mode))
-
-    def upsert(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
-        """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
-        if (write := self._open()) is not None:
-            write.upsert(read_arrow(data), "UPSERT", _mode(schema_mode))
-
-    def delete(
-        self,
-        data: object = None,
-        *,
-        keys: Sequence[object] | None = None,
-        filter: pl.Expr | str | None = None,
-        plain: bool = False,
-    ) -> None:
-        """As `Table.delete`, in this commit."""
-        if (write := self._open()) is None:
-            return
-        if sum(given is not None for given in (data, keys, filter)) != 1:
-            raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
-        if data is not None:
-            write.delete(read_arrow(data), plain)
-        elif keys is not None:
-            write.delete(self._keys_table(keys), plain)
-        else:
-            write.delete(self._matching(filter), plain)
-
-    def scan(
-        self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
-    ) -> Scan:
-        """The snapshot that the transaction began with; not its own writes."""
-        self._open()
-        assert self._value is not None
-        return Scan(Snapshot.seal(self._session, self._value), columns, filter, meta)
-
-    # --- inside ---------------------------------------------------------------------------------------------------
-
-    def _open(self) -> Write | None:
-        if self._state != "open":
-            raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
-        return self._write
-
-    def _keys_table(self, keys: Sequence[object]) -> pa.Table:
-        key = self._session.config.key
-        if not set(key.partition_fields) <= set(key.fields):
-            raise InvalidInputError(
-                "a bare key does not say which partition it is in; delete by a frame with the key and partition "
-                f"columns. partition_by={list(key.partition_fields)}"
-            )
-        rows = [k if isinstance(k, tuple) else (k,) for k in keys]
-        wrong = [row for row in rows if len(row) != len(key.fields)]
-        if wrong:
-            raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
-        assert self._value is not None
-        schema = TableSchema.from_json(self._value.schema).declared
-        columns = {}
-        for i, name in enumerate(key.fields):
-            values, kind = [row[i] for row in rows], schema.field(name).type
-            try:
-                columns[name] = pa.array(values, kind)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise InvalidInputError(
-                    f"a key is of its column's type: {error}. column={name} type={kind} keys={values[:5]!r}"
-                ) from error
-        return pa.table(columns)
-
-    def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
-        config = self._session.config
-        needed = [*config.key.fields, *config.key.partition_fields]
-        if config.merge.kind == "ordering" and config.merge.ordering:
-            needed.append(config.merge.ordering)
-        return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
-
-
-def _commit(session: Session, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:
-    completion = done
-    if isinstance(done, Token):
-        found = session.run(find_completion(done.requested, value))
-        assert found is not None, "a token names a commit"
-        completion = found
-    assert isinstance(completion, Completion)
-    return Commit(
-        completion.version,
-        completion.requested,
-        completion.completed,
-        completion.rows,
-        completion.deletes,
-        repeated,
-    )
-
-
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
@@ -552,15 +395,6 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _ms(duration: timedelta) -> int:
     return int(duration.total_seconds() * 1000)
-
-
-def _check_token(token: object) -> None:
-    match token:
-        case (str(), bool()):
-            pass
-        case None | (str(), int()):
-            return
-    raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
 
 
 def _check_as_of(as_of: object) -> None:
@@ -573,12 +407,6 @@ def _consistency(asked: str, *known: str) -> str:
     if asked not in known:
         raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={asked!r}")
     return asked
-
-
-def _mode(mode: SchemaMode) -> SchemaMode:
-    if mode not in ("strict", "merge"):
-        raise InvalidInputError(f'schema_mode is "strict" or "merge". got={mode!r}')
-    return mode
 
 
 def _default_name(uri: str | os.PathLike[str]) -> str:
@@ -630,6 +458,3 @@ def _require_same(asked: TableConfig, found: TableConfig, uri: str) -> None:
             'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
             f"path={uri} asked={mine and mine.to_json()} found={theirs and theirs.to_json()}"
         )
-
-
-__all__ = ["AsOf", "Commit", "Table", "Transaction", "to_datetime"]

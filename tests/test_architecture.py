@@ -12,7 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
-ENGINE = BELOW_OPS | {"ops", "rows", "scan", "changes", "inspect", "maintenance", "distributed", "laws", "table"}
+USERS_HOLD = {"rows", "scan", "changes", "inspect", "maintenance", "distributed", "laws", "transaction", "table"}
+ENGINE = BELOW_OPS | USERS_HOLD | {"ops"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -28,7 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inspect": BELOW_OPS | {"ops"},
     "maintenance": BELOW_OPS | {"ops"},
     "distributed": BELOW_OPS | {"ops"},
-    "table": BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "distributed", "laws"},
+    "transaction": BELOW_OPS | {"ops", "scan"},
+    "table": BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "distributed", "laws", "transaction"},
     "testing": {"errors", "model", "merge"},
     "laws": {"errors", "merge", "testing"},  # the law check, with hypothesis where it is asked for
     "crdt_mor": ENGINE,  # the front door
@@ -51,7 +53,8 @@ LIBRARIES: dict[str, set[str]] = {
     "inspect": {"pyarrow"},
     "maintenance": set(),
     "distributed": set(),
-    "table": {"numpy", "polars", "pyarrow"},
+    "transaction": {"polars", "pyarrow"},
+    "table": {"polars", "pyarrow"},
     "testing": {"hypothesis", "pyarrow"},
     "laws": set(),
     "crdt_mor": set(),

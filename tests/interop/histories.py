@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 
 from crdt_mor import Table
-from crdt_mor.table import Transaction
+from crdt_mor.transaction import Transaction
 from tests.interop.shapes import SCHEMA, Maker, keys
 
 KEYS = 6

@@ -16,7 +16,7 @@ from typing import Literal
 import pyarrow as pa
 
 from crdt_mor import Payload, Table
-from crdt_mor.table import Transaction
+from crdt_mor.transaction import Transaction
 from payloads import (
     All,
     Any,

@@ -105,7 +105,7 @@ def tables() -> Iterator[dict[str, Table]]:
 
 
 @pytest.fixture(scope="module")
-def rows(tables: dict[str, Table]) -> dict[str, pl.DataFrame]:
+def contents(tables: dict[str, Table]) -> dict[str, pl.DataFrame]:
     """All rows of each."""
     return {shape: table.scan(meta=True).to_polars() for shape, table in tables.items()}
 
@@ -177,9 +177,9 @@ def text_of(found: pl.DataFrame) -> list[str]:
 @settings(max_examples=EXAMPLES)
 @given(data=st.data(), limit=st.integers(0, 12))
 def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
-    tables: dict[str, Table], rows: dict[str, pl.DataFrame], shape: str, data: st.DataObject, limit: int
+    tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str, data: st.DataObject, limit: int
 ) -> None:
-    table, every, condition = tables[shape], rows[shape], data.draw(conditions(shape))
+    table, every, condition = tables[shape], contents[shape], data.draw(conditions(shape))
     try:
         expected = every.filter(condition)
     except pl.exceptions.PolarsError:
@@ -201,9 +201,9 @@ def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_conjuncts_hold_together_where_the_condition_holds(
-    tables: dict[str, Table], rows: dict[str, pl.DataFrame], shape: str, data: st.DataObject
+    tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str, data: st.DataObject
 ) -> None:
-    every, condition = rows[shape], data.draw(conditions(shape))
+    every, condition = contents[shape], data.draw(conditions(shape))
     try:
         expected = every.filter(condition)
     except pl.exceptions.PolarsError:
@@ -216,10 +216,8 @@ def test_conjuncts_hold_together_where_the_condition_holds(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_row_is_found_by_its_key(
-    tables: dict[str, Table], rows: dict[str, pl.DataFrame], shape: str
-) -> None:
-    table, every = tables[shape], rows[shape]
+def test_every_row_is_found_by_its_key(tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str) -> None:
+    table, every = tables[shape], contents[shape]
     fields = table.config.key.fields
     for row in every.iter_rows(named=True):
         condition = reduce(and_, (pl.col(name) == row[name] for name in fields))

@@ -1,0 +1,193 @@
+"""A transaction: several writes that become one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.schema import TableSchema, read_arrow
+from crdt_mor.model.timeline import Completion, Timeline, Token
+from crdt_mor.ops import lifecycle
+from crdt_mor.ops.protocol import find_completion
+from crdt_mor.ops.read import Snapshot
+from crdt_mor.ops.session import Session
+from crdt_mor.ops.write import SchemaMode, Write, require_bucketed
+from crdt_mor.scan import Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A write that is done: what, when, and the version of the timeline that shows it first.
+
+    `requested_at` orders it among other writes of the same keys; `completed_at` is when readers began to see it.
+    `repeated`: the token had been used, and this is the commit that it became then.
+    """
+
+    version: int
+    requested_at: Instant
+    completed_at: Instant
+    rows: int
+    deletes: int
+    repeated: bool = False
+
+
+class Transaction:
+    """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
+
+    Left normally the block commits, left by an exception it rolls back. After the block, `commit` is the commit; with a
+    token that was used before it is set from the start, and the statements do nothing.
+    """
+
+    def __init__(self, session: Session, token: tuple[str, int] | None) -> None:
+        check_token(token)
+        self._session = session
+        self._token = token
+        self._value: Timeline | None = None
+        self._write: Write | None = None
+        self._state: Literal["new", "open", "over"] = "new"
+        self.commit: Commit | None = None
+
+    def __enter__(self) -> Self:
+        if self._state != "new":
+            raise InvalidInputError("a transaction is one block and one commit: take another, table.transaction()")
+        require_bucketed(self._session.config)
+        if self._token is not None:
+            tail = self._session.tail()
+            if lifecycle.used_token(tail, self._token) is not None:
+                self.commit = commit_of(self._session, lifecycle.check_token(tail, self._token), tail, repeated=True)
+                self._value, self._state = tail, "open"
+                return self
+        self._write = Write.begin(self._session, self._token)
+        self._value, self._state = self._write.value, "open"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        write, self._write = self._write, None
+        self._state = "over"
+        if write is None:
+            return
+        if kind is not None:
+            write.abandon()
+            return
+        done = write.commit()
+        self.commit = commit_of(self._session, done.completion, done.value, done.repeated)
+
+    def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
+        """As `Table.append`, in this commit."""
+        if (write := self._open()) is not None:
+            write.upsert(read_arrow(data), "INSERT", check_mode(schema_mode))
+
+    def upsert(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
+        """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
+        if (write := self._open()) is not None:
+            write.upsert(read_arrow(data), "UPSERT", check_mode(schema_mode))
+
+    def delete(
+        self,
+        data: object = None,
+        *,
+        keys: Sequence[object] | None = None,
+        filter: pl.Expr | str | None = None,
+        plain: bool = False,
+    ) -> None:
+        """As `Table.delete`, in this commit."""
+        if (write := self._open()) is None:
+            return
+        if sum(given is not None for given in (data, keys, filter)) != 1:
+            raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
+        if data is not None:
+            write.delete(read_arrow(data), plain)
+        elif keys is not None:
+            write.delete(self._keys_table(keys), plain)
+        else:
+            write.delete(self._matching(filter), plain)
+
+    def scan(
+        self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
+    ) -> Scan:
+        """The snapshot that the transaction began with; not its own writes."""
+        self._open()
+        assert self._value is not None
+        return Scan(Snapshot.seal(self._session, self._value), columns, filter, meta)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Write | None:
+        if self._state != "open":
+            raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
+        return self._write
+
+    def _keys_table(self, keys: Sequence[object]) -> pa.Table:
+        key = self._session.config.key
+        if not set(key.partition_fields) <= set(key.fields):
+            raise InvalidInputError(
+                "a bare key does not say which partition it is in; delete by a frame with the key and partition "
+                f"columns. partition_by={list(key.partition_fields)}"
+            )
+        rows = [k if isinstance(k, tuple) else (k,) for k in keys]
+        wrong = [row for row in rows if len(row) != len(key.fields)]
+        if wrong:
+            raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
+        assert self._value is not None
+        schema = TableSchema.from_json(self._value.schema).declared
+        columns = {}
+        for i, name in enumerate(key.fields):
+            values, kind = [row[i] for row in rows], schema.field(name).type
+            try:
+                columns[name] = pa.array(values, kind)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+                raise InvalidInputError(
+                    f"a key is of its column's type: {error}. column={name} type={kind} keys={values[:5]!r}"
+                ) from error
+        return pa.table(columns)
+
+    def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
+        config = self._session.config
+        needed = [*config.key.fields, *config.key.partition_fields]
+        if config.merge.kind == "ordering" and config.merge.ordering:
+            needed.append(config.merge.ordering)
+        return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+
+def commit_of(session: Session, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:
+    """What a write became. `done`: its completion, or the token that says it was done before."""
+    completion = done
+    if isinstance(done, Token):
+        found = session.run(find_completion(done.requested, value))
+        assert found is not None, "a token names a commit"
+        completion = found
+    assert isinstance(completion, Completion)
+    return Commit(
+        completion.version,
+        completion.requested,
+        completion.completed,
+        completion.rows,
+        completion.deletes,
+        repeated,
+    )
+
+
+def check_token(token: object) -> None:
+    """Raise `InvalidInputError` for what is no token."""
+    match token:
+        case (str(), bool()):
+            pass
+        case None | (str(), int()):
+            return
+    raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
+
+
+def check_mode(mode: SchemaMode) -> SchemaMode:
+    """The mode; raise `InvalidInputError` for another word."""
+    if mode not in ("strict", "merge"):
+        raise InvalidInputError(f'schema_mode is "strict" or "merge". got={mode!r}')
+    return mode
