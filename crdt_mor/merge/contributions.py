@@ -82,9 +82,9 @@ def gather(
     own = have_own_times(blocks)
     wanted = needed(need, rule, key, own)
     rows = decode(data, columns, wanted)
-    simple = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
-    heights = [rows.height] if simple else [height(b) for b in data]
-    lines = _lines(blocks, rows, heights, rule, columns, key, simple, own or timed)
+    alike = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
+    heights = [rows.height] if alike else [height(b) for b in data]  # else nobody asks whose row it is
+    lines = _lines(blocks, rows, heights, rule, columns, key, own or timed)
     if own:
         # Carried contributions: their block stands elsewhere than their requested times say.
         lines = lines.sort(TIME, KIND, maintain_order=True)
@@ -139,53 +139,68 @@ def _lines(
     rule: MergeRule,
     columns: Columns,
     key: str,
-    simple: bool,
     timed: bool,
 ) -> pl.DataFrame:
-    if simple:
-        return _row_lines(rows, 0, rows.height, rule, key, None)
+    """All rows and all deletes become lines at once; then pieces of both are put in the order of the blocks."""
+    data = [block for block in blocks if isinstance(block, DataBlock)]
+    deletes = [block for block in blocks if isinstance(block, DeleteBlock)]
+    assert sum(heights) == rows.height, "a block has another number of rows than its footer says"
+    written = _row_lines(rows, rule, key, _row_times(data, rows, heights) if timed else None)
+    if not deletes:
+        return written
+    deleted = _delete_lines(deletes, rule, columns, key, timed)
     parts: list[pl.DataFrame] = []
-    left = iter(heights)
-    row, delete = 0, 0
+    left, row, delete = iter(heights), 0, 0
     for block in blocks:
         if isinstance(block, DeleteBlock):
-            parts.append(_delete_lines(block, delete, rule, columns, key, timed))
+            parts.append(deleted.slice(delete, block.keys.height))
             delete += block.keys.height
         else:
             count = next(left)
-            time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
-            parts.append(_row_lines(rows, row, count, rule, key, time if timed else None))
+            parts.append(written.slice(row, count))
             row += count
-    assert row == rows.height, "a block has another number of rows than its footer says"
-    return pl.concat(parts) if parts else _row_lines(rows, 0, 0, rule, key, pl.lit("") if timed else None)
+    return pl.concat(parts, rechunk=False)
 
 
-def _row_lines(
-    rows: pl.DataFrame, start: int, height: int, rule: MergeRule, key: str, time: pl.Expr | None
-) -> pl.DataFrame:
-    return rows.slice(start, height).select(
+def _row_lines(rows: pl.DataFrame, rule: MergeRule, key: str, times: pl.Series | None) -> pl.DataFrame:
+    return rows.select(
         pl.col(key).alias(KEY),
         pl.lit(ROW, pl.Int8).alias(KIND),
-        pl.int_range(start, start + height, dtype=pl.Int64).alias(AT),
-        *([time.alias(TIME)] if time is not None else []),
+        pl.int_range(pl.len(), dtype=pl.Int64).alias(AT),
+        *([times.alias(TIME)] if times is not None else []),
         *([pl.col(rule.ordering).alias(ORDER)] if rule.ordering else []),
     )
 
 
+def _row_times(blocks: Sequence[DataBlock], rows: pl.DataFrame, heights: Sequence[int]) -> pl.Series:
+    """When each row was requested."""
+    times, row = [pl.Series(dtype=pl.String)], 0
+    for block, count in zip(blocks, heights, strict=True):
+        own = block.own_times
+        times.append(rows[COMMIT_TIME].slice(row, count) if own else pl.repeat(block.instant, count, eager=True))
+        row += count
+    return pl.concat(times)
+
+
 def _delete_lines(
-    block: DeleteBlock, start: int, rule: MergeRule, columns: Columns, key: str, timed: bool
+    blocks: Sequence[DeleteBlock], rule: MergeRule, columns: Columns, key: str, timed: bool
 ) -> pl.DataFrame:
-    ordered = rule.ordering is not None and ORDER in block.keys.columns
-    plain = pl.lit(PLAIN, pl.Int8)
-    time = pl.col(TIME) if TIME in block.keys.columns else pl.lit(block.instant)
-    order = pl.col(ORDER) if ordered else pl.lit(None)
-    return block.keys.select(
-        _delete_keys(block.keys, key, columns),
-        (pl.when(order.is_null()).then(plain).otherwise(pl.lit(TOMBSTONE, pl.Int8)) if ordered else plain).alias(KIND),
-        pl.int_range(start, start + block.keys.height, dtype=pl.Int64).alias(AT),
-        *([time.alias(TIME)] if timed else []),
-        *([order.cast(columns.stored[rule.ordering]).alias(ORDER)] if rule.ordering else []),
-    )
+    lines = [pl.concat([_delete_keys(block.keys, key, columns) for block in blocks])]
+    kind = pl.lit(PLAIN, pl.Int8)
+    if timed:
+        lines.append(pl.concat([_given_or(block.keys, TIME, block.instant, pl.String()) for block in blocks]))
+    if rule.ordering:
+        of = columns.stored[rule.ordering]
+        lines.append(pl.concat([_given_or(block.keys, ORDER, None, of) for block in blocks]))
+        kind = pl.when(pl.col(ORDER).is_null()).then(kind).otherwise(pl.lit(TOMBSTONE, pl.Int8))
+    found = pl.DataFrame(lines)
+    return found.select(KEY, kind.alias(KIND), pl.int_range(pl.len(), dtype=pl.Int64).alias(AT), *found.columns[1:])
+
+
+def _given_or(keys: pl.DataFrame, name: str, instead: str | None, kind: pl.DataType) -> pl.Series:
+    """A column of deletes; `instead` in each row where they have no such column."""
+    found = keys[name] if name in keys.columns else pl.repeat(instead, keys.height, dtype=kind, eager=True)
+    return found.cast(kind).alias(name)
 
 
 def _delete_keys(keys: pl.DataFrame, key: str, columns: Columns) -> pl.Series:
