@@ -105,6 +105,24 @@ def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(t
     assert rows(many)[0][1:3] == (["x", "z"], [4])
 
 
+def test_more_rows_of_sets_than_can_be_told_apart_are_refused_where_tasks_share_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdt_mor.ops.write.PLACES_PER_TASK", 2)
+    schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string()))])
+    written = pa.schema([("id", pa.string()), ("tags", pa.struct({"add": pa.list_(pa.string())}))])
+    rows_of = [[{"id": key, "tags": {"add": [tag]}} for key in keys] for keys, tag in (("ab", "x"), ("cde", "y"))]
+    parts = [pa.Table.from_pylist(some, written) for some in rows_of]
+    table = Table.create(tmp_path / "t", schema, key="id", merge={"tags": ORSet()}, buckets=1)
+    job = table.plan_write("upsert", written)
+    with pytest.raises(InvalidInputError, match=r"the rows of each file group together.*task=1 rows=3"):
+        table.complete_write(job, staged(job, parts))
+    assert (rows(table), leftovers(table.uri), data_files(table.uri)) == ([], [], set())
+    job = table.plan_write("upsert", written)
+    table.complete_write(job, staged(job, [pa.concat_tables(parts)]))  # as many in one task are no trouble
+    assert [row[0] for row in rows(table)] == list("abcde")
+
+
 def test_nothing_begins_before_the_first_task_nor_shows_before_the_end(make: Make, path: str) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
