@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.merge.base import NUMBER, PLACE, Base, Scanned
+from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
@@ -38,7 +38,10 @@ NO_SAY = ""
 """`base_latest` of a block that plays the base: each of its rows that another block touches is in a block as well, so
 that the base itself never competes."""
 
-_BASE_ORDER, _BASE_TIME, _CUT = "base_ordering", "base_time", "cut"
+_BASE_ORDER, _CUT = "base_ordering", "cut"
+
+_NEWER = (pl.col(BASE_TIME) > pl.col(TIME)) | ((pl.col(BASE_TIME) == pl.col(TIME)) & (pl.col(KIND) != ROW))
+"""At one requested time the delete comes first, and a row meets only itself."""
 
 
 def merge(
@@ -169,18 +172,17 @@ def resolve(
     late = _is_late(files)
     found = gather(files.blocks, rule, columns, key, need, timed=timed or late)
     best = winners(found.lines, rule)
-    ordered = rule.kind == "ordering"
+    ordered = rule.ordering is not None
     drop = found.lines[KEY].unique() if ordered else best[KEY]
     base: Base | None = scanned
     compete = late or (ordered and files.base_latest != NO_SAY)
     if scanned is not None and base is not None and found.lines.height and compete:
-        if scanned.predicate is None:  # one decode, where the scan would be asked twice
-            asked = [rule.ordering] if rule.ordering else []
-            base = scanned.decode(drop, distinct(need, asked, [COMMIT_TIME] if late else []))
-        challenged = best
-        if not ordered and files.base_latest is not None:
-            challenged = best.filter(pl.col(TIME) <= files.base_latest)  # what is newer than all of the base has won
-        lost = _base_wins(base, rule, found, challenged, late)
+        if rule.ordering is not None:
+            if scanned.predicate is None:  # one decode, where the scan would be asked twice
+                base = scanned.decode(drop, distinct(need, [rule.ordering], [COMMIT_TIME] if late else []))
+            lost = _base_wins(base, rule.ordering, found, best, late)
+        else:
+            lost = _newer_in_base(scanned, best, files.base_latest)
         best = best.join(lost.to_frame(KEY), on=KEY, how="anti", maintain_order="left")
         spared = _spared(base, found, best) if late and ordered else lost.clear()
         drop = drop.to_frame(KEY).join(pl.concat([lost, spared]).to_frame(KEY), on=KEY, how="anti")[KEY]
@@ -219,36 +221,40 @@ def _latest_in(base: str | bytes) -> str | None:
     return max((str(s.max) for s in found), default="")
 
 
-def _base_wins(base: Base, rule: MergeRule, found: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
-    """The keys whose base row beats the winner of the logs."""
-    need = [pl.col(rule.ordering).alias(_BASE_ORDER)] if rule.ordering else []
-    need += [pl.col(COMMIT_TIME).alias(_BASE_TIME)] if late else []
-    challenged = best.select(KEY, KIND, *([TIME] if late else []), *([ORDER] if rule.ordering else []))
-    rows = base.rows(best[KEY], need).join(challenged, on=KEY, how="inner")
-    newer = pl.lit(False)
-    if late:
-        # At one requested time the delete comes first, and a row meets only itself.
-        same = (pl.col(_BASE_TIME) == pl.col(TIME)) & (pl.col(KIND) != ROW)
-        newer = (pl.col(_BASE_TIME) > pl.col(TIME)) | same
-    if rule.kind == "latest":
-        return rows.filter(newer)[KEY]
+def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:
+    """`latest`: the keys whose base row beats the winner of the logs. Base rows older than all of `best` are not read.
+
+    latest: no row of the base is newer, if that is known.
+    """
+    late = best if latest is None else best.filter(pl.col(TIME) <= latest)
+    oldest = late[TIME].min()
+    if not isinstance(oldest, str):
+        return late[KEY]  # which is empty
+    return base.since(oldest).join(late.select(KEY, KIND, TIME), on=KEY, how="inner").filter(_NEWER)[KEY]
+
+
+def _base_wins(base: Base, ordering: str, found: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
+    """`ordering`: the keys whose base row beats the winner of the logs."""
+    need = [pl.col(ordering).alias(_BASE_ORDER), *([pl.col(COMMIT_TIME).alias(BASE_TIME)] if late else [])]
+    rows = base.rows(best[KEY], need)
+    rows = rows.join(best.select(KEY, KIND, ORDER, *([TIME] if late else [])), on=KEY, how="inner")
     mine, theirs = pl.col(_BASE_ORDER), pl.col(ORDER)
     greater = mine.is_not_null() & (theirs.is_null() | (mine > theirs).fill_null(False))
-    wins = rows.filter(greater | (mine.eq_missing(theirs) & newer))
+    wins = rows.filter(greater | (mine.eq_missing(theirs) & (_NEWER if late else pl.lit(False))))
     cut = cleared(found.lines)
     if not cut.height:
         return wins[KEY]
     if not late:
         return wins.join(cut, on=KEY, how="anti")[KEY]
     cuts = wins.join(cut.select(KEY, pl.col(TIME).alias(_CUT)), on=KEY, how="left")
-    return cuts.filter(pl.col(_CUT).is_null() | (pl.col(_BASE_TIME) >= pl.col(_CUT)))[KEY]
+    return cuts.filter(pl.col(_CUT).is_null() | (pl.col(BASE_TIME) >= pl.col(_CUT)))[KEY]
 
 
 def _spared(base: Base, found: Contributions, best: pl.DataFrame) -> pl.Series:
     """Keys of base rows that are newer than a late plain delete with no version after it."""
     alone = cleared(found.lines).join(best, on=KEY, how="anti").select(KEY, TIME)
-    rows = base.rows(alone[KEY], [pl.col(COMMIT_TIME).alias(_BASE_TIME)])
-    return rows.join(alone, on=KEY, how="inner").filter(pl.col(_BASE_TIME) >= pl.col(TIME))[KEY]
+    rows = base.rows(alone[KEY], [pl.col(COMMIT_TIME).alias(BASE_TIME)])
+    return rows.join(alone, on=KEY, how="inner").filter(pl.col(BASE_TIME) >= pl.col(TIME))[KEY]
 
 
 def _merge_columns(
