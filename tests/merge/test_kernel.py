@@ -90,6 +90,15 @@ def test_a_log_older_than_the_base_wins_only_where_its_time_or_value_does(rule: 
     assert sorted(k for f in chosen for k in f["k"]) == sorted(k for k, v in want.items() if isinstance(v, int) and v)
 
 
+@pytest.mark.parametrize("latest", [None, stamp(6)], ids=["not known", "known"])
+def test_of_a_delete_and_a_row_of_one_time_the_row_stands(latest: str | None) -> None:
+    base = parquet(frame([(stamp(4), "a", 1), (stamp(6), "b", 2)]))
+    files = Slice(base, latest, (deletes(4, "a", "b"),))
+    assert rows_of(files, MergeRule()) == {"a": 1, "b": 2}
+    again = DataBlock(stamp(4), frame([(stamp(4), "a", 9), (stamp(4), "b", 9)]))
+    assert rows_of(Slice(base, latest, (deletes(4, "a"), again)), MergeRule()) == {"a": 9, "b": 2}
+
+
 def test_an_unstable_delete_still_beats_a_straggler_that_completes_after_compaction() -> None:
     before = Slice(None, None, (DataBlock(stamp(2), frame([(stamp(2), "a", 1)])), deletes(6, "a")))
     rows, carried = compact_all(before, MergeRule(), COLUMNS, stable_before=stamp(4))
