@@ -10,7 +10,7 @@ Spark hands options over in lower case and as text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -52,12 +52,7 @@ class ReadOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         """The options of a read; raises `InvalidInputError` for those that mean nothing."""
-        known = {name.lower(): name for name in KNOWN}
-        given = {name: value for name, value in given.items() if name.lower() not in CATALOG}
-        unknown = [name for name in given if name.lower() not in known]
-        if unknown:
-            raise InvalidInputError(f"no such options for reading; there are {', '.join(KNOWN)}. unknown={unknown}")
-        said = {known[name.lower()]: value for name, value in given.items()}
+        said = by_name(given, KNOWN, "read")
         if "path" not in said:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
@@ -75,8 +70,8 @@ class ReadOptions:
             consistency=said.get("consistency", "latest"),
             as_of=_point("asOf", said.get("asOf")),
             filter=said.get("filter"),
-            meta=_flag("meta", said),
-            pushdown=_flag("pushdown", said),
+            meta=flag("meta", said),
+            pushdown=flag("pushdown", said),
             changes=changes,
             since=_point("since", said.get("since"), checkpoint=True),
             until=_point("until", said.get("until"), checkpoint=True),
@@ -98,6 +93,16 @@ class ReadOptions:
         return self
 
 
+def by_name(given: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:
+    """Options as Spark hands them over, by the names that users write; raises `InvalidInputError` for unknown ones."""
+    names = {name.lower(): name for name in known}
+    given = {name.lower(): value for name, value in given.items() if name.lower() not in CATALOG}
+    unknown = sorted(given.keys() - names.keys())
+    if unknown:
+        raise InvalidInputError(f"no such options of a {what}; there are {', '.join(known)}. unknown={unknown}")
+    return {names[name]: value for name, value in given.items()}
+
+
 def _refuse(said: Mapping[str, object], names: object, why: str) -> None:
     given = [name for name in said if name in names]  # type: ignore[operator]
     if given:
@@ -110,7 +115,8 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _flag(name: str, said: Mapping[str, str]) -> bool:
+def flag(name: str, said: Mapping[str, str]) -> bool:
+    """Whether an option is true; false where nothing is said."""
     return _one_of(name, said.get(name, "false").lower(), ("true", "false")) == "true"
 
 

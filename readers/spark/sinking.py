@@ -24,7 +24,7 @@ from readers.spark.writing import OPTIONS, plan, stage
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-STREAM_OPTIONS = {"checkpointlocation": "checkpointLocation", "queryname": "queryName"}
+STREAM_OPTIONS = ("checkpointLocation", "queryName")
 """Spark's own, which reach us as well."""
 
 
@@ -41,7 +41,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: a commit for each micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        self._job = plan(options, OPTIONS | STREAM_OPTIONS, schema, overwrite)
+        self._job = plan(options, (*OPTIONS, *STREAM_OPTIONS), schema, overwrite)
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:

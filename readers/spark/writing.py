@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,23 +28,21 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import crdt_mor as mor
+from readers.spark.options import by_name, flag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-OPTIONS = {"path": "path", "operation": "operation", "schemamode": "schemaMode", "plain": "plain"}
-TOKEN_OPTIONS = {"txnappid": "txnAppId", "txnversion": "txnVersion"}
+OPTIONS = ("path", "operation", "schemaMode", "plain")
+TOKEN_OPTIONS = ("txnAppId", "txnVersion")
 
 Operation = Literal["append", "upsert", "delete"]
 
 
-def plan(options: Mapping[str, str], known: Mapping[str, str], schema: StructType, overwrite: bool) -> mor.WriteJob:
-    """The write that the options ask for, checked against the table; `known`: the options there are, by lower case."""
-    given = {name.lower(): value for name, value in options.items()}
-    unknown = sorted(given.keys() - known.keys())
-    if unknown:
-        raise mor.InvalidInputError(f"no such option of a write. unknown={unknown} known={sorted(known.values())}")
+def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> mor.WriteJob:
+    """The write that the options ask for, checked against the table; `known`: the options there are."""
+    given = by_name(options, known, "write")
     if overwrite:
         raise mor.InvalidInputError(
             "a table that others write to at the same time is not overwritten: what they commit meanwhile would come "
@@ -54,21 +52,14 @@ def plan(options: Mapping[str, str], known: Mapping[str, str], schema: StructTyp
     if "path" not in given:
         raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')
     operation: Any = given.get("operation", "upsert")
-    mode: Any = given.get("schemamode", "strict")
+    mode: Any = given.get("schemaMode", "strict")
     return mor.Table.open(given["path"]).plan_write(
-        operation, arrow_schema(schema), schema_mode=mode, plain=_flag(given, "plain"), token=_token(given)
+        operation, arrow_schema(schema), schema_mode=mode, plain=flag("plain", given), token=_token(given)
     )
 
 
-def _flag(given: Mapping[str, str], name: str) -> bool:
-    value = given.get(name, "false").lower()
-    if value not in ("true", "false"):
-        raise mor.InvalidInputError(f"this option is true or false. option={name} got={value!r}")
-    return value == "true"
-
-
 def _token(given: Mapping[str, str]) -> tuple[str, int] | None:
-    application, number = given.get("txnappid"), given.get("txnversion")
+    application, number = given.get("txnAppId"), given.get("txnVersion")
     if application is None and number is None:
         return None
     if not application or number is None or not number.isdecimal():
@@ -104,7 +95,7 @@ class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one commit."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        self._job = plan(options, OPTIONS | TOKEN_OPTIONS, schema, overwrite)
+        self._job = plan(options, (*OPTIONS, *TOKEN_OPTIONS), schema, overwrite)
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:

@@ -84,7 +84,7 @@ def test_the_zombie_of_an_earlier_driver_commits_nothing_twice(spark: Any, tmp_p
 def test_options_of_a_stream(spark: Any, tmp_path: Path) -> None:
     table, home = counters(tmp_path / "t"), tmp_path / "q"
     feed(home, 0)
-    with pytest.raises(Exception, match="no such option of a write"):
+    with pytest.raises(Exception, match="no such options of a write"):
         run(spark, home, table.uri, txnAppId="mine")
     shutil.rmtree(home / "checkpoint")
     run(spark, home, table.uri, operation="upsert")
@@ -124,7 +124,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 @pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     table = counters(tmp_path / "t")
-    for number in range(40):
+    for number in range(20):
         feed(tmp_path / "q", number)
     process = driver(tmp_path, table.uri, "q", options=["--once"])
     deadline = time.monotonic() + 240
@@ -141,4 +141,4 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
             kill(process)
     assert process.returncode == 0, (tmp_path / "q.log").read_text()[-3000:]
     assert kills == 1
-    assert total(table) == 400
+    assert total(table) == 200
