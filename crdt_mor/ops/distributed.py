@@ -27,7 +27,7 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.format.log import read_log
 from crdt_mor.merge.blocks import DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
@@ -116,18 +116,24 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     value, begun = begin(session, job.name)
     store = session.store
     store.touch(lifecycle.heartbeat_path(begun.requested))  # the process may be gone before its first beat
-    with beating(store, begun.requested, session.expiry_ms):
-        rows = read()
-        write = Write(session, value, begun, columns=job.columns, task=task)
+    try:
+        with beating(store, begun.requested, session.expiry_ms):
+            rows = read()
+            write = Write(session, value, begun, columns=job.columns, task=task)
 
-        def put(file: DataFile, data: bytes) -> StagedFile:
+            def put(file: DataFile, data: bytes) -> StagedFile:
+                write.require_pending()
+                path = f"{lifecycle.STAGED}/{begun.requested}-{session.environment.nonce()}"
+                store.put(path, data, durable=False)  # copying makes what counts durable
+                return StagedFile(path, file)
+
+            statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
+            files = tuple(write.stage(statements, put))
             write.require_pending()
-            path = f"{lifecycle.STAGED}/{begun.requested}-{session.environment.nonce()}"
-            store.put(path, data, durable=False)  # copying makes what counts durable
-            return StagedFile(path, file)
-
-        statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
-        return Receipt(task, begun.requested, rows.num_rows, tuple(write.stage(statements, put)))
+    except WriterExpiredError:
+        _abandon(session, value, begun)  # once more: who gave it up did not see what came here meanwhile
+        raise
+    return Receipt(task, begun.requested, rows.num_rows, files)
 
 
 def complete(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,17 @@ def _frame(table: Table) -> pl.DataFrame:
 
 
 def leftovers(path: str | Path) -> list[str]:
-    """What a write that is over must not leave: staged files, heartbeats, data files that no commit names."""
+    """What a write that is over must not leave: staged files, heartbeats, data files that no commit names.
+
+    A job fails with its first task, while others of it still run: those have some seconds to notice, and to clean up.
+    """
+    deadline = time.monotonic() + 10
+    while (found := _leftovers(path)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _leftovers(path: str | Path) -> list[str]:
     table = Table.open(path)
     named = {file["path"] for file in table.inspect.files().to_pylist()}
     strays = sorted(data_files(path) - named)

@@ -21,7 +21,7 @@ from crdt_mor import (
     WriterExpiredError,
 )
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.ops import lifecycle
+from crdt_mor.ops import distributed, lifecycle
 from crdt_mor.ops.session import Session
 from payloads import Counter, Max, MVRegister, ORSet
 from tests.crash.stores import InterruptedStore, ProcessDied
@@ -265,6 +265,30 @@ def test_a_driver_that_was_given_up_publishes_nothing(make: Make, path: str) -> 
     with pytest.raises(WriterExpiredError):
         table.complete_write(job, receipts)
     assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_given_up_at_any_moment_a_task_leaves_nothing(fast_path: Path, after: bool) -> None:
+    """As where another task has failed, and the driver has cleaned up while this one still ran."""
+    number, came = 0, True
+    while came:
+        number += 1
+        path = fast_path / f"{number}"
+        table = Table.create(path, SCHEMA, key="id", partition_by="region")
+        job = table.plan_write("upsert", SCHEMA)
+        job.stage(PARTS[0], task=0)
+        store = InterruptedStore(path)
+        session = Session(store, SystemEnvironment(), table.config, 600_000)
+        store.arm(number, lambda table=table, job=job: table.abandon_write(job), after=after)  # type: ignore[misc]
+        try:
+            distributed.stage(session, job.job, lambda: PARTS[1], 1)
+            given_up = False
+        except WriterExpiredError:
+            given_up = True
+            assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+        came = store.count >= number
+        assert given_up == came
+    assert number > 2
 
 
 def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: Path) -> None:
