@@ -130,8 +130,10 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
             statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
             files = tuple(write.stage(statements, put))
             write.require_pending()
-    except WriterExpiredError:
-        _abandon(session, value, begun)  # once more: who gave it up did not see what came here meanwhile
+    except WriterExpiredError:  # who ended the write, by a commit or not, did not see what came here meanwhile
+        _clear(session, job, begun)
+        with suppress(StorageUnavailableError):
+            store.delete(lifecycle.heartbeat_path(begun.requested))
         raise
     return Receipt(task, begun.requested, rows.num_rows, files)
 

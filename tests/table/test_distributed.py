@@ -267,27 +267,39 @@ def test_a_driver_that_was_given_up_publishes_nothing(make: Make, path: str) -> 
     assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
 
 
+@pytest.mark.parametrize("committed", [False, True], ids=["given up", "committed"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_given_up_at_any_moment_a_task_leaves_nothing(fast_path: Path, after: bool) -> None:
-    """As where another task has failed, and the driver has cleaned up while this one still ran."""
+def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(
+    fast_path: Path, after: bool, committed: bool
+) -> None:
+    """As where another task has failed, or another attempt of this one was faster, and this one still ran."""
     number, came = 0, True
     while came:
         number += 1
         path = fast_path / f"{number}"
         table = Table.create(path, SCHEMA, key="id", partition_by="region")
         job = table.plan_write("upsert", SCHEMA)
-        job.stage(PARTS[0], task=0)
+        receipts = staged(job, PARTS[:2])
         store = InterruptedStore(path)
         session = Session(store, SystemEnvironment(), table.config, 600_000)
-        store.arm(number, lambda table=table, job=job: table.abandon_write(job), after=after)  # type: ignore[misc]
+
+        def end(table: Table = table, job: WriteJob = job, receipts: list[Receipt] = receipts) -> None:
+            if committed:
+                table.complete_write(job, receipts)
+            else:
+                table.abandon_write(job)
+
+        store.arm(number, end, after=after)
         try:
             distributed.stage(session, job.job, lambda: PARTS[1], 1)
-            given_up = False
+            ended = False
         except WriterExpiredError:
-            given_up = True
-            assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+            ended = True
+            assert len(rows(table)) == (4 if committed else 0)
+            assert data_files(path) == {file["path"] for file in table.inspect.files().to_pylist()}
+            assert leftovers(path) == []
         came = store.count >= number
-        assert given_up == came
+        assert ended == came
     assert number > 2
 
 
