@@ -52,7 +52,8 @@ class ReadOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
         """The options of a read; raises `InvalidInputError` for those that mean nothing."""
-        said = by_name(given, KNOWN, "read")
+        ours = {name: value for name, value in given.items() if name.lower() not in CATALOG}
+        said = by_name(ours, KNOWN, "read")
         if "path" not in said:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
@@ -96,7 +97,7 @@ class ReadOptions:
 def by_name(given: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:
     """Options as Spark hands them over, by the names that users write; raises `InvalidInputError` for unknown ones."""
     names = {name.lower(): name for name in known}
-    given = {name.lower(): value for name, value in given.items() if name.lower() not in CATALOG}
+    given = {name.lower(): value for name, value in given.items()}
     unknown = sorted(given.keys() - names.keys())
     if unknown:
         raise InvalidInputError(f"no such options of a {what}; there are {', '.join(known)}. unknown={unknown}")

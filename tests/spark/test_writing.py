@@ -170,6 +170,7 @@ def test_an_empty_frame_is_a_commit_without_rows(spark: Any, tmp_path: Path) -> 
 
 REFUSED: dict[str, tuple[dict[str, str], str, str, str]] = {
     "an unknown option": ({"opertion": "upsert"}, "append", "id, day, n, s", "no such options of a write"),
+    "what a catalog says": ({"location": "/t"}, "append", "id, day, n, s", "no such options of a write"),
     "an unknown operation": ({"operation": "update"}, "append", "id, day, n, s", "append, upsert, delete"),
     "an unknown schema mode": ({"schemaMode": "loose"}, "append", "id, day, n, s", "schema_mode is"),
     "a flag that is none": ({"plain": "yes"}, "append", "id, day, n, s", "plain is one of true, false"),
