@@ -83,7 +83,7 @@ def gather(
     wanted = needed(need, rule, key, own)
     rows = decode(data, columns, wanted)
     alike = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
-    heights = [rows.height] if alike else [height(b) for b in data]  # else nobody asks whose row it is
+    heights = [rows.height] if alike else [height(b) for b in data]  # where all are alike nobody asks whose a row is
     lines = _lines(blocks, rows, heights, rule, columns, key, own or timed)
     if own:
         # Carried contributions: their block stands elsewhere than their requested times say.

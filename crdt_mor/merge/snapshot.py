@@ -172,19 +172,19 @@ def resolve(
     late = _is_late(files)
     found = gather(files.blocks, rule, columns, key, need, timed=timed or late)
     best = winners(found.lines, rule)
-    ordered = rule.ordering is not None
-    drop = found.lines[KEY].unique() if ordered else best[KEY]
+    ordering = rule.ordering
+    drop = best[KEY] if ordering is None else found.lines[KEY].unique()
     base: Base | None = scanned
-    compete = late or (ordered and files.base_latest != NO_SAY)
+    compete = late or (ordering is not None and files.base_latest != NO_SAY)
     if scanned is not None and base is not None and found.lines.height and compete:
-        if rule.ordering is not None:
-            if scanned.predicate is None:  # one decode, where the scan would be asked twice
-                base = scanned.decode(drop, distinct(need, [rule.ordering], [COMMIT_TIME] if late else []))
-            lost = _base_wins(base, rule.ordering, found, best, late)
-        else:
+        if ordering is None:
             lost = _newer_in_base(scanned, best, files.base_latest)
+        else:
+            if scanned.predicate is None:  # one decode, where the scan would be asked twice
+                base = scanned.decode(drop, distinct(need, [ordering], [COMMIT_TIME] if late else []))
+            lost = _base_wins(base, ordering, found, best, late)
         best = best.join(lost.to_frame(KEY), on=KEY, how="anti", maintain_order="left")
-        spared = _spared(base, found, best) if late and ordered else lost.clear()
+        spared = _spared(base, found, best) if late and ordering is not None else lost.clear()
         drop = drop.to_frame(KEY).join(pl.concat([lost, spared]).to_frame(KEY), on=KEY, how="anti")[KEY]
     is_row = best[KIND] == ROW
     return Resolved(drop, found.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
