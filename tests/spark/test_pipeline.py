@@ -1,7 +1,7 @@
 """The pipeline of docs/spark-writing.md, as a process that is killed at its worst moments: every event counts once.
 
     web ─┐
-    app ─┼─ events ─ raw changes ─ totals        four queries of one driver, which dies twice
+    app ─┼─ events ─ raw changes ─ totals        four queries of one driver, which dies three times
     mail ┘
 """
 
@@ -135,6 +135,9 @@ def test_every_event_counts_once_whenever_the_driver_is_killed(
 ) -> None:
     pipeline.kill_while_it_writes("events")
     pipeline.kill_while_it_writes("totals")
+    pipeline.finish()
+    pipeline.kill()  # between two batches
+    pipeline.land()
     pipeline.finish()
     pipeline.kill()
     pipeline.check()
