@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -74,22 +74,24 @@ def base_metadata(
 def write_parquet(
     rows: pa.Table | Iterable[pa.Table],
     *,
-    metadata: Mapping[str, str],
+    metadata: Mapping[str, str] | Callable[[], Mapping[str, str]],
     row_group_rows: int = ROW_GROUP_ROWS,
     repeating: Sequence[str] | None = None,
     log_block: bool = False,
-) -> bytes:
-    """`rows`, of the stored types, as the bytes of a Parquet file.
+) -> memoryview:
+    """`rows`, of the stored types, as the bytes of a Parquet file. Commit times and file names may be dictionaries.
 
     `rows`: a table, or one after another the pieces of one, at least one, each a row group of its own at least.
-    `repeating`: what `repeating_columns` says of all rows, where `rows` are only pieces or a part of them.
+    `metadata`: its key-value metadata; a function is asked when all rows have been taken.
+    `repeating`: what `repeating_columns` says of all rows; None: the first piece speaks for all.
     `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
     a third less work for the writer.
     """
     pieces = iter([rows] if isinstance(rows, pa.Table) else rows)
     first = next(pieces)
     for item in first.schema:
-        assert _storable(item.type), f"not a stored type: {item.name} is {item.type}"
+        ready = item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type)
+        assert ready or _storable(item.type), f"not a stored type: {item.name} is {item.type}"
     sink = pa.BufferOutputStream()
     schema = first.schema.remove_metadata()
     with pq.ParquetWriter(
@@ -106,10 +108,9 @@ def write_parquet(
     ) as writer:
         for piece in chain([first], pieces):
             writer.write_table(piece.replace_schema_metadata(None), row_group_size=row_group_rows)
-        if metadata:
-            writer.add_key_value_metadata(dict(metadata))
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+        if said := metadata() if callable(metadata) else metadata:
+            writer.add_key_value_metadata(dict(said))
+    return memoryview(sink.getvalue())
 
 
 def read_footer(source: bytes | memoryview | str | Path, *, name: str = "") -> Footer:

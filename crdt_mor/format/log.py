@@ -89,7 +89,7 @@ class LogBlock:
 # ---- write ---------------------------------------------------------------------------------------------------------
 
 
-def parquet_block(instant: Instant, schema_json: str, parquet: bytes, partial: bool = False) -> bytes:
+def parquet_block(instant: Instant, schema_json: str, parquet: bytes | memoryview, partial: bool = False) -> bytes:
     """A block of rows: `parquet` is a whole Parquet file with the five meta columns; `partial` if columns are left out.
 
     `schema_json` is the Avro schema of the block's columns, the meta columns first.
@@ -114,7 +114,7 @@ def delete_block(
     return _block(BlockKind.DELETE, headers, deletes.encode(record_keys, partition, ordering))
 
 
-def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes) -> bytes:
+def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | memoryview) -> bytes:
     assert headers[HeaderKey.INSTANT_TIME], "Hudi's readers drop a block without its instant"
     assert headers[HeaderKey.SCHEMA], "Hudi cannot read a block without its schema"
     entries = [_COUNT.pack(len(headers))]

@@ -14,6 +14,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
@@ -22,6 +23,8 @@ from crdt_mor.merge.contributions import KEY, scan
 IN_SCAN_KEYS_MAX = 200_000
 """The scan makes a hash table of the keys to drop for every row group: 280 ms against 250 for 400,000 of a million rows
 in eight row groups, 455 against 290 for 800,000."""
+
+Places = npt.NDArray[np.int64]
 
 PLACE, NUMBER, BASE_TIME = "place", "number", "base_time"
 _HASH = "hash"
@@ -111,12 +114,18 @@ class Decoded:
 
     def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         """All rows but those of the keys in `drop`, all of which were looked for."""
-        hit = self.placed.join(drop.alias(KEY).to_frame(), on=KEY, how="semi")
-        return self._but(hit[PLACE], select)
+        return self._but(self._hit(drop), select)
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
         """All rows but those of touched keys."""
         return self._but(self.placed[PLACE], select)
+
+    def standing(self, drop: pl.Series) -> Places:
+        """Where the rows are that `without` gives."""
+        return np.delete(np.arange(self.frame.height), self._hit(drop).to_numpy())
+
+    def _hit(self, drop: pl.Series) -> pl.Series:
+        return self.placed.join(drop.alias(KEY).to_frame(), on=KEY, how="semi")[PLACE]
 
     def _but(self, places: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         keep = np.ones(self.frame.height, dtype=bool)

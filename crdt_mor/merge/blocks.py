@@ -17,7 +17,8 @@ import pyarrow as pa
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
-META_COLUMNS = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
+SEQUENCE = "_hoodie_commit_seqno"
+META_COLUMNS = (COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,10 @@ class Columns:
     def select_all(self) -> list[str]:
         """Hudi's five columns, then the user's."""
         return [*META_COLUMNS, *self.stored]
+
+    def select_own(self) -> list[str]:
+        """The same without partition path and file name, which all rows of a file share."""
+        return [COMMIT_TIME, SEQUENCE, RECORD_KEY, *self.stored]
 
 
 def is_partial(block: DataBlock | DeleteBlock) -> bool:

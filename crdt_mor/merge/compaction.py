@@ -9,18 +9,21 @@ Everything below S has ended and nothing can be requested there any more; and in
   compact_stable   every other rule: the base folds what is stable; the rest is carried, folded per key and gap to at
                    most one delete and then one row or tombstone, since a pending write may still land between gaps
 Deletes among the stable are spent, except ordered tombstones that won: stability says nothing about ordering values.
+Base rows lack partition path and file name, which whoever writes the file knows.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.merge.base import Scanned
+from crdt_mor.merge.base import Decoded, Scanned
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -34,35 +37,50 @@ from crdt_mor.merge.blocks import (
 from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, raw, scan
 from crdt_mor.merge.fold import collapse
 from crdt_mor.merge.hudi_patches import settle_patches
+from crdt_mor.merge.order import text_order
+from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import merge, promote, resolve
+
+PART_ROWS: Final = 131_072
+"""Of the base at a time: one of its row groups is decoded and merged while the one before is encoded."""
 
 Carry = list[DataBlock | DeleteBlock]
 
 
-def compact_all(
-    files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The base rows, sorted by key; and the carried deletes, `_hoodie_record_key` and `time`.
-
-    `stable_before` is S; None: nothing is pending, so that no delete needs to be carried.
-    """
-    assert rule.kind == "latest"
-    rows, dead = _fold(files, rule, columns, timed=stable_before is not None)
-    if stable_before is None:
-        return rows, pl.DataFrame(schema={RECORD_KEY: pl.String, TIME: pl.String})
-    carried = dead.filter(pl.col(TIME) >= stable_before).select(pl.col(KEY).alias(RECORD_KEY), TIME)
-    return rows, carried.sort(RECORD_KEY)
-
-
-def compact_stable(
-    files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]
-) -> tuple[pl.DataFrame, Carry]:
-    """The base rows, sorted by key; and the carried blocks in START_COMMIT_TIME order.
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """`rows`: the base rows, sorted by key, a piece at a time. `carry`: what is carried, in START_COMMIT_TIME order;
+    it is known when all rows have been taken.
 
     A block's instant is where it belongs in that order: the delete block of a gap at the earliest contribution of the
     gap, data blocks at their latest row, with `own_times`.
     """
+
+    rows: Iterator[pl.DataFrame]
+    carry: Callable[[], Carry]
+
+
+def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None) -> Compacted:
+    """Overwrite-latest; what is carried are deletes, in one block, each with its own time.
+
+    `stable_before` is S; None: nothing is pending, so that no delete needs to be carried.
+    """
+    assert rule.kind == "latest"
+    dead: list[pl.DataFrame] = []
+
+    def carry() -> Carry:
+        if stable_before is None:
+            return []
+        lines = pl.concat(dead).filter(pl.col(TIME) >= stable_before)
+        keys = lines.select(pl.col(KEY).alias(RECORD_KEY), TIME).sort(RECORD_KEY)
+        return [DeleteBlock(str(keys[TIME].min()), keys)] if keys.height else []
+
+    return Compacted(_fold(files, rule, columns, dead, timed=stable_before is not None), carry)
+
+
+def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Compacted:
+    """Every other rule."""
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
     if rule.kind != "columns" and any(is_partial(block) for block in unstable):
         raise UnsupportedFeatureError(
@@ -70,30 +88,50 @@ def compact_stable(
             f"Hudi compact the table. pending={list(pending)}"
         )
     below = Slice(files.base, files.base_latest, stable)
+    dead: list[pl.DataFrame] = []
+
+    def carry() -> Carry:
+        return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
+
     if rule.kind == "columns":
-        merged = pl.concat(merge(below, rule, columns.by_text(), select=columns.select_all()))
-        rows = _sorted(rule.settle(merged, seen=not pending))
-        graves: Carry = []
-    else:
-        rows, dead = _fold(below, rule, columns, timed=True)
-        graves = _tombstones(dead.filter(pl.col(KIND) == TOMBSTONE), _latest(below))
-    return rows, [*graves, *_carry(unstable, rule, columns, pending)]
+        return Compacted(_settled(below, rule, columns, seen=not pending), carry)
+    return Compacted(_fold(below, rule, columns, dead, timed=True), carry)
 
 
-def _fold(files: Slice, rule: MergeRule, columns: Columns, *, timed: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """All rows of a slice, sorted by key, and the lines of the deletes that won."""
-    every = columns.select_all()
+def _settled(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> Iterator[pl.DataFrame]:
+    """The rows of a slice under the rule `columns`, with no more state than what comes later can ask for."""
+    merged = pl.concat(merge(files, rule, columns.by_text(), select=columns.select_own()))
+    yield rule.settle(merged, seen=seen).sort(RECORD_KEY)
+
+
+def _fold(
+    files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame], *, timed: bool
+) -> Iterator[pl.DataFrame]:
+    """The rows of a slice under the other rules. The lines of deletes that won are added to `dead`."""
+    every, columns = columns.select_own(), columns.by_text()
     files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
-    base = None if files.base is None else Scanned(files.base, columns, RECORD_KEY)
-    found = resolve(files, rule, columns, RECORD_KEY, every, base, timed=timed)
-    rest = found.untouched(every)
-    # The base first: it is sorted already, of which the sort takes advantage.
-    rows = [*([rest] if rest is not None else []), found.live_rows().select(every)]
-    return _sorted(pl.concat(rows)), found.dead
+    for part in in_parts(files, PART_ROWS, rule, columns, every):
+        base = None if part.base is None else Scanned(part.base, columns, RECORD_KEY, part=part.base_rows)
+        found = resolve(part, rule, columns, RECORD_KEY, every, base, timed=timed)
+        dead.append(found.dead)
+        rows = found.rows.select(every).rechunk()
+        live = rows[found.live.gather(text_order(rows[RECORD_KEY].gather(found.live)))]
+        below = found.base.decode(found.drop, every) if isinstance(found.base, Scanned) else found.base
+        yield from [live] if below is None else _merged(below, found.drop, live)
 
 
-def _sorted(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.sort(RECORD_KEY)
+def _merged(base: Decoded, drop: pl.Series, live: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """The rows of `base` but those of the keys in `drop`, and `live`, which is sorted, in the order of their keys."""
+    rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
+    stand = base.standing(drop)
+    keys = base.frame[RECORD_KEY].gather(stand)
+    if not keys.is_sorted():  # not a file of ours
+        by_key = text_order(keys)
+        stand, keys = stand[by_key.to_numpy()], keys.gather(by_key)
+    between = keys.search_sorted(live[RECORD_KEY]).to_numpy().astype(np.int64)
+    order = pl.Series(np.insert(stand, between, np.arange(base.frame.height, rows.height)))
+    for start in range(0, max(1, len(order)), PART_ROWS):
+        yield rows[order.slice(start, PART_ROWS)]
 
 
 def _split(
@@ -134,11 +172,12 @@ def _latest(files: Slice) -> str:
     return max([files.base_latest or "", *(block.instant for block in files.blocks)])
 
 
-def _tombstones(dead: pl.DataFrame, instant: str) -> Carry:
+def _tombstones(dead: Sequence[pl.DataFrame], instant: str) -> Carry:
     """Winning tombstones. Among stable contributions the tie is decided, so that one stable instant serves them all."""
-    if not dead.height:
+    lines = [part.filter(pl.col(KIND) == TOMBSTONE) for part in dead]
+    if not any(part.height for part in lines):
         return []
-    keys = dead.select(pl.col(KEY).alias(RECORD_KEY), ORDER).sort(RECORD_KEY)
+    keys = pl.concat(lines).select(pl.col(KEY).alias(RECORD_KEY), ORDER).sort(RECORD_KEY)
     return [DeleteBlock(instant, keys)]
 
 

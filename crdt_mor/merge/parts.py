@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -41,20 +41,33 @@ def parts(files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Se
     """
     if files.base is None or not files.blocks or rows < CUT_ROWS_MIN:
         return [files]
-    ranges = _ranges(files.base)
-    if len(ranges) < 2:
+    return in_parts(files, PART_ROWS, rule, columns, select)
+
+
+def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
+    """The same, however small it is: by ranges of so many rows of the base at least, but the last."""
+    found = _ranges(files.base, rows_min) if files.base is not None else []
+    if len(found) < 2:
         return [files]
     files = settle_patches(files, rule, columns)  # which looks at more columns than the merge that follows
-    edges = pl.Series([greatest for _, _, greatest in ranges[:-1]])
-    cut = _cut_all(files.blocks, edges, rule, columns, select)
+    edges = pl.Series([part.greatest for part in found[:-1]])
+    pieces = _cut_all(files.blocks, edges, rule, columns, select)
     return [
-        replace(files, base_rows=(first, count), blocks=tuple(pieces[i] for pieces in cut))
-        for i, (first, count, _) in enumerate(ranges)
+        replace(files, base_rows=(part.first, part.rows), blocks=tuple(of_block[i] for of_block in pieces))
+        for i, part in enumerate(found)
     ]
 
 
-def _ranges(base: str | bytes) -> list[tuple[int, int, str]]:
-    """Neighbouring row groups of a base file: their first row, how many rows they have, and their greatest key.
+class _Range(NamedTuple):
+    """Neighbouring row groups of a base file: their first row, how many rows they have, and their greatest key."""
+
+    first: int
+    rows: int
+    greatest: str
+
+
+def _ranges(base: str | bytes, rows_min: int) -> list[_Range]:
+    """A base file in ranges of keys, each of so many rows at least but the last.
 
     Nothing where statistics do not show that each row group begins above the one before.
     """
@@ -71,14 +84,14 @@ def _ranges(base: str | bytes) -> list[tuple[int, int, str]]:
         return []
     if any(before.max >= after.min for before, after in pairwise(found)):
         return []
-    ranges: list[tuple[int, int, str]] = []
+    result: list[_Range] = []
     first = rows = 0
     for group, statistics in zip(groups, found, strict=True):
         rows += group.num_rows
-        if rows - first >= PART_ROWS or rows == footer.num_rows:
-            ranges.append((first, rows - first, statistics.max))
+        if rows - first >= rows_min or rows == footer.num_rows:
+            result.append(_Range(first, rows - first, statistics.max))
             first = rows
-    return ranges
+    return result
 
 
 def _cut_all(

@@ -14,7 +14,8 @@ Which fold depends on the merge (design section 3):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
@@ -36,7 +37,18 @@ from crdt_mor.ops.merging import merging, require_payloads
 from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
 from crdt_mor.ops.read import in_threads, missing, open_slice
 from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import KEY, Deletes, Rows, StoredRows, avro_with_meta, log_file, stored_array
+from crdt_mor.ops.stage import (
+    KEY,
+    Deletes,
+    Rows,
+    StoredRows,
+    ahead,
+    avro_with_meta,
+    log_file,
+    row_groups,
+    stored_array,
+    stored_table,
+)
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
 from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
 
@@ -154,46 +166,72 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
     rule, columns, schema = how.rule, how.columns, how.schema
     found = FileSlice(group.partition, group.file_id, group.base, group.logs)
     opened = open_slice(store, found, config)
-    carried: list[Deletes | Rows] = []
-    if rule.kind == "latest":
-        with naming_damage(store, found):
-            rows, tombstones = compact_all(opened, rule, columns, plan.stable_before)
-        for instant, keys in tombstones.group_by("time", maintain_order=True):
-            time = Instant(str(instant[0]))
-            carried.append(Deletes(time, stored_array(keys[KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height)))
-    else:
-        with naming_damage(store, found):
-            rows, carry = compact_stable(opened, rule, columns, plan.pending)
-        carried = [_carried(block, config, schema) for block in carry]
-    # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
-    spent = {m.hidden for m in rule.members if m.hidden and rows[m.hidden].null_count() == rows.height}
-    files = [_put_base(session, plan, group, rows, schema.select(n for n in schema.declared.names if n not in spent))]
+    with naming_damage(store, found):
+        if rule.kind == "latest":
+            compacted = compact_all(opened, rule, columns, plan.stable_before)
+        else:
+            compacted = compact_stable(opened, rule, columns, plan.pending)
+        rows, spent = compacted.rows, set[str]()
+        if hidden := {m.hidden for m in rule.members if m.hidden}:
+            # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
+            whole = list(rows)
+            spent = {name for name in hidden if all(part[name].null_count() == part.height for part in whole)}
+            rows = iter(whole)
+        held = schema.select(name for name in schema.declared.names if name not in spent)
+        files = [_put_base(session, plan, group, rows, held)]
+        carried = [part for block in compacted.carry() for part in _carried(block, config, schema)]
     if carried:
         files.append(_put_carry(session, plan, group, carried, schema))
     return files
 
 
 def _put_base(
-    session: Session, plan: CompactionPlan, group: GroupInput, rows: pl.DataFrame, schema: TableSchema
+    session: Session, plan: CompactionPlan, group: GroupInput, rows: Iterable[pl.DataFrame], schema: TableSchema
 ) -> DataFile:
     name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
     path = join_path(group.partition, str(name))
-    latest = rows["_hoodie_commit_time"].max() if rows.height else None
-    table = rows.with_columns(pl.lit(str(name)).alias("_hoodie_file_name")).select(*META_COLUMNS, *schema.stored.names)
-    metadata = base_metadata(
-        min_record_key=str(table[KEY].first()) if table.height else None,
-        max_record_key=str(table[KEY].last()) if table.height else None,
-        avro_schema=avro_with_meta(schema, session.config.name),
-        latest_requested=Instant(str(latest)) if latest else EPOCH,
-    )
-    stored = StoredRows.of(table, schema)
-    data = write_parquet(stored, metadata=metadata, repeating=stored.repeating)
+    seen = _Seen()
+
+    def tables() -> Iterator[pa.Table]:
+        same = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
+        own = [*(column for column in META_COLUMNS if column not in same), *schema.stored.names]
+        for frame in row_groups(rows):
+            seen.note(frame)
+            yield stored_table(frame.select(own), schema, same)
+
+    def metadata() -> dict[str, str]:
+        return base_metadata(
+            min_record_key=seen.least,
+            max_record_key=seen.greatest,
+            avro_schema=avro_with_meta(schema, session.config.name),
+            latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
+        )
+
+    data = write_parquet(ahead(tables()), metadata=metadata)
     if session.store.put(path, data):
-        return DataFile(path, len(data), table.height)
+        return DataFile(path, len(data), seen.rows)
     stat = session.store.stat(path)
     if stat is None:
         raise missing(DataFile(path, 0, 0))
     return DataFile(path, stat.size, read_footer(session.store.url(path)).rows)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a base file says of its rows, which come in the order of their keys."""
+
+    rows: int = 0
+    least: str | None = None
+    greatest: str | None = None
+    latest: str = ""
+
+    def note(self, frame: pl.DataFrame) -> None:
+        if not frame.height:
+            return
+        self.rows += frame.height
+        self.least = frame.item(0, KEY) if self.least is None else self.least
+        self.greatest = frame.item(-1, KEY)
+        self.latest = max(self.latest, str(frame["_hoodie_commit_time"].max()))
 
 
 def _put_carry(
@@ -209,13 +247,17 @@ def _put_carry(
     return file
 
 
-def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Deletes | Rows:
-    if isinstance(block, DeleteBlock):
-        keys = stored_array(block.keys[KEY], pa.string())
-        if "ordering" not in block.keys.columns:
-            return Deletes(Instant(block.instant), keys)
-        kind = schema.stored.field(config.merge.ordering).type
-        return Deletes(Instant(block.instant), keys, stored_array(block.keys["ordering"], kind))
-    assert isinstance(block.rows, pl.DataFrame)
-    partial = block.given is not None and set(block.given) != set(schema.declared.names)
-    return Rows(Instant(block.instant), StoredRows.of(block.rows, schema), partial)
+def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
+    if isinstance(block, DataBlock):
+        assert isinstance(block.rows, pl.DataFrame)
+        partial = block.given is not None and set(block.given) != set(schema.declared.names)
+        yield Rows(Instant(block.instant), StoredRows.of(block.rows, schema), partial)
+    elif "time" in block.keys.columns:
+        for group, keys in block.keys.group_by("time", maintain_order=True):
+            time = Instant(str(group[0]))
+            yield Deletes(time, stored_array(keys[KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height))
+    else:
+        ordering = None
+        if "ordering" in block.keys.columns:
+            ordering = stored_array(block.keys["ordering"], schema.stored.field(config.merge.ordering).type)
+        yield Deletes(Instant(block.instant), stored_array(block.keys[KEY], pa.string()), ordering)

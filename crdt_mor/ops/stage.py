@@ -7,10 +7,11 @@ Files appear whole under their final names and are invisible until the instant c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,8 @@ from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
 from crdt_mor.store.base import Store
+
+T = TypeVar("T")
 
 KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
@@ -58,23 +61,44 @@ class StoredRows:
     def of(cls, frame: pl.DataFrame, schema: TableSchema) -> StoredRows:
         """All rows of a frame, in its order."""
         sample = frame.gather_every(max(1, frame.height // SAMPLE_ROWS))
-        repeating = repeating_columns(stored_table(sample, schema))
-        return cls(
-            frame.height, frame.columns, repeating, lambda start, count: stored_table(frame.slice(start, count), schema)
-        )
+        repeating = repeating_columns(stored_table(sample, schema, {}))
+
+        def cut(start: int, count: int) -> pa.Table:
+            return stored_table(frame.slice(start, count), schema, {})
+
+        return cls(frame.height, frame.columns, repeating, cut)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """At least one table, of `ROW_GROUP_ROWS` rows but the last."""
         starts = range(0, max(1, self.height), ROW_GROUP_ROWS)
-        if len(starts) == 1:
-            yield self.cut(0, self.height)
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="row-group") as pool:
-            ahead = pool.submit(self.cut, 0, ROW_GROUP_ROWS)
-            for start in starts[1:]:
-                table, ahead = ahead.result(), pool.submit(self.cut, start, ROW_GROUP_ROWS)
-                yield table
-            yield ahead.result()
+        cuts = (self.cut(start, min(ROW_GROUP_ROWS, self.height - start)) for start in starts)
+        return cuts if len(starts) == 1 else ahead(cuts)
+
+
+def row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The rows of `frames`, at least one, in frames of at most `ROW_GROUP_ROWS` rows, and small ones made larger."""
+    rest, some = pl.DataFrame(), False
+    for frame in frames:
+        rest = pl.concat([rest, frame], rechunk=False) if rest.height else frame
+        while 2 * rest.height >= ROW_GROUP_ROWS:
+            yield rest.head(ROW_GROUP_ROWS)
+            rest, some = rest.slice(ROW_GROUP_ROWS), True
+    if rest.height or not some:
+        yield rest
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """`items`, each made by another thread while the one before is used."""
+    rest = iter(items)
+    with ThreadPoolExecutor(1, thread_name_prefix="row-group") as pool:
+        coming: Future[T] = pool.submit(next, rest)
+        while True:
+            try:
+                item = coming.result()
+            except StopIteration:
+                return
+            coming = pool.submit(next, rest)
+            yield item
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +189,12 @@ def group_rows(
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
     return stored_table(
         frame[rows].select(
-            pl.lit(instant).alias("_hoodie_commit_time"),
             (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno"),
             pl.col(KEY),
-            pl.col(PARTITION),
-            pl.lit(bucket_file_id(group[1])).alias("_hoodie_file_name"),
             pl.exclude(*META_COLUMNS, BUCKET),
         ),
         schema,
+        {"_hoodie_commit_time": instant, PARTITION: group[0], "_hoodie_file_name": bucket_file_id(group[1])},
     )
 
 
@@ -183,11 +205,20 @@ def worth_a_dictionary(frame: pl.DataFrame, schema: TableSchema) -> tuple[str, .
     return repeating_columns(group_rows(sample, rows, ("", 0), EPOCH, 0, schema))
 
 
-def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
-    """A frame as Arrow, in exactly the types that files hold."""
+def stored_table(frame: pl.DataFrame, schema: TableSchema, same: Mapping[str, str]) -> pa.Table:
+    """A frame as Arrow, in exactly the types that files hold; the meta columns in front.
+
+    same: meta columns that are not in `frame` and have one value in all rows, in the order of `META_COLUMNS`. They
+        become dictionaries, of which a writer need not look at every row.
+    """
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
     target = pa.schema([pa.field(name, types.get(name, pa.string())) for name in frame.columns])
-    return to_arrow(frame).cast(target)
+    table = to_arrow(frame).cast(target)
+    zeros = np.zeros(frame.height, dtype=np.int32)
+    for name, value in same.items():
+        column = pa.DictionaryArray.from_arrays(zeros, pa.array([value], pa.string()))
+        table = table.add_column(META_COLUMNS.index(name), name, column)
+    return table
 
 
 def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:

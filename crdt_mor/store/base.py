@@ -33,7 +33,7 @@ class Store(Protocol):
         """The same without a copy where the store can: for objects that never change, of which parts are used."""
         ...
 
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> bool:
         """Create the object, durably and whole, if there is none: True. False if there is one already.
 
         `durable=False` is for hints: whole for every reader, but a power cut may lose or empty it.

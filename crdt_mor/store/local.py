@@ -82,7 +82,7 @@ class LocalStore:
             except (*_NOT_THERE, IsADirectoryError):
                 return None
 
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> bool:
         """Create the object, whole and as a rule durably, if there is none: True. False if there is one already."""
         target = self._at(path)
         if os.path.lexists(target):
@@ -177,7 +177,7 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, data: bytes, durable: bool) -> bool:
+    def _put(self, path: str, target: str, data: bytes | memoryview, durable: bool) -> bool:
         """The steps of a put. An `OSError` says that nothing was published."""
         folder = path.rpartition("/")[0]
         self._make_durable(TEMP_FOLDER)
@@ -204,7 +204,7 @@ class LocalStore:
     def _folder(self, folder: str) -> str:
         return os.path.join(self.root, folder) if folder else str(self.root)
 
-    def _write_temp(self, data: bytes) -> str:
+    def _write_temp(self, data: bytes | memoryview) -> str:
         """A new file with `data` under a name nobody else uses; on failure no file."""
         temp, file = self._open_temp()
         try:

@@ -38,7 +38,7 @@ class MemoryStore:
         found = self.read(path)
         return None if found is None else memoryview(found)
 
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
+    def put(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
         content = bytes(data)
         with self._lock:

@@ -188,7 +188,7 @@ def test_equal_tables_are_equal_bytes_however_they_are_chunked() -> None:
 
 
 def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    good = write_parquet(TABLE, metadata={})
+    good = bytes(write_parquet(TABLE, metadata={}))
     for data in (b"", b"PAR1", good[:-1], good[:200], b"\0" * 100, good[:-40] + b"\xff" * 32 + good[-8:]):
         with pytest.raises(FormatError, match=r"path=p/base\.parquet"):
             read_footer(data, name="p/base.parquet")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.kernel import (
     DeleteWrite,
     RowsWrite,
@@ -149,13 +149,15 @@ class History:
     def compact(self, barrier: int, pending: list[int], files: Slice) -> None:
         stable = stamp(pending[0]) if pending else None
         if self.rule.kind == "latest" and not self.stable_form:
-            rows, graves = compact_all(files, self.rule, self.columns, stable)
-            self.carried = [DeleteBlock(stamp(barrier), graves)] if graves.height else []
-            assert stable is not None or not self.carried
+            compacted = compact_all(files, self.rule, self.columns, stable)
         else:
-            rows, self.carried = compact_stable(files, self.rule, self.columns, [stamp(p) for p in pending])
+            compacted = compact_stable(files, self.rule, self.columns, [stamp(p) for p in pending])
+        rows, self.carried = pl.concat(compacted.rows), compacted.carry()
+        if self.rule.kind != "latest" or self.stable_form:
             self.check_carry(len(pending))
-        assert rows.columns == [*META_COLUMNS, *USER]
+        else:
+            assert stable is not None or not self.carried
+        assert rows.columns == self.columns.select_own()
         assert rows[RECORD_KEY].to_list() == sorted(set(rows[RECORD_KEY]))
         latest = rows[COMMIT_TIME].max()
         self.base, self.base_latest = parquet(rows), self.random.choice([None, str(latest or stamp(0))])
@@ -208,6 +210,7 @@ def test_any_history_reads_as_the_fold_of_its_commits(
         if in_parts:
             patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
+            patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
         history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column))
         for i in range(history.random.randint(10, 45)):
             history.step()

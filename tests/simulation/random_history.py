@@ -385,6 +385,7 @@ def run(seed: int, rule: str, path: Path, steps: int) -> History:
             patch.setattr("crdt_mor.ops.stage.ROW_GROUP_ROWS", 2)
             patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.PART_ROWS", 2)
+            patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
         for _ in range(steps):
             history.step()
         history.finish()
