@@ -20,7 +20,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import fastavro
 import numpy as np
@@ -211,9 +211,23 @@ def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bo
 # ---- read ----------------------------------------------------------------------------------------------------------
 
 
-def decode(content: memoryview, path: str, offset: int) -> pa.Table:
-    """`record_key` and `ordering` of every delete of a block."""
-    where = f"path={path} offset={offset}"
+def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pa.Table]:
+    """`record_key` and `ordering` of every delete of each block. `places`: what errors say of where the blocks are."""
+    bodies = [_body(content, where) for content, where in zip(contents, places, strict=True)]
+    tables: list[pa.Table] = []
+    for body, table, where in zip(bodies, _decode_alike(bodies), places, strict=True):
+        try:
+            tables.append(_decode_any(body) if table is None else table)
+        except UnsupportedFeatureError as error:
+            raise UnsupportedFeatureError(f"{error} {where}") from error
+        except Exception as error:  # fastavro raises whatever the bytes lead it to
+            raise FormatError(f"damaged delete block: {error!r}. {where}") from error
+        if tables[-1]["record_key"].null_count:
+            raise FormatError(f"damaged delete block: a delete without a key. {where}")
+    return tables
+
+
+def _body(content: memoryview, where: str) -> memoryview:
     if len(content) < _HEAD.size:
         raise FormatError(f"damaged delete block: cut short. {where}")
     version, length = _HEAD.unpack_from(content)
@@ -225,48 +239,71 @@ def decode(content: memoryview, path: str, offset: int) -> pa.Table:
     body = content[_HEAD.size :]
     if length != len(body):
         raise FormatError(f"damaged delete block: {len(body)} bytes, {length} announced. {where}")
+    return body
+
+
+class _Alike(NamedTuple):
+    """So many deletes, from the first one on, which share a branch as far as one can tell."""
+
+    branch: int
+    height: int
+    deletes: memoryview
+
+
+def _decode_alike(bodies: Sequence[memoryview]) -> list[pa.Table | None]:
+    """Of each block all deletes at once if they share a branch, else None; blocks of one branch at once if they can."""
+    shapes = [_shape(body) for body in bodies]
+    found: list[pa.Table | None] = [None] * len(bodies)
+    for branch in {shape.branch for shape in shapes if shape is not None}:
+        alike = [(number, shape) for number, shape in enumerate(shapes) if shape is not None and shape.branch == branch]
+        tables = _decode_branch(branch, [shape for _, shape in alike])
+        if tables is None:  # one of them spoils it for the others
+            tables = [(_decode_branch(branch, [shape]) or [None])[0] for _, shape in alike]
+        for (number, _), table in zip(alike, tables, strict=True):
+            found[number] = table
+    return found
+
+
+def _shape(body: memoryview) -> _Alike | None:
+    """None for a block of an unusual shape, or a damaged one."""
     try:
-        table = _decode_alike(body)
-        if table is None:
-            table = _decode_any(body)
-    except UnsupportedFeatureError as error:
-        raise UnsupportedFeatureError(f"{error} {where}") from error
-    except Exception as error:  # fastavro raises whatever the bytes lead it to
-        raise FormatError(f"damaged delete block: {error!r}. {where}") from error
-    if table["record_key"].null_count:
-        raise FormatError(f"damaged delete block: a delete without a key. {where}")
-    return table
-
-
-def _decode_alike(body: memoryview) -> pa.Table | None:
-    """All deletes at once if they share a branch; None if they do not, or the block has an unusual shape."""
-    count, start = avro.decode_long(body, 0)
-    if count <= 0:
+        count, start = avro.decode_long(body, 0)
+        if count <= 0:
+            return None
+        partition_at = _after_text(body, start)
+        branch_at = _after_text(body, partition_at)
+        branch, value_at = avro.decode_long(body, branch_at)
+    except (IndexError, ValueError):
         return None
-    partition_at = _after_text(body, start)
-    branch_at = _after_text(body, partition_at)
-    branch, value_at = avro.decode_long(body, branch_at)
     if not 0 <= branch < _ARRAY_BRANCH:
         return None
     # All deletes of a block are in one partition, so this must stand behind each key. Looking for it first spares
     # polars, which panics with a note on stderr, most of the blocks that it cannot read.
     if bytes(body).count(body[partition_at:value_at]) < count:
         return None
+    return _Alike(branch, count, body[start:])
+
+
+def _decode_branch(branch: int, blocks: Sequence[_Alike]) -> list[pa.Table] | None:
+    """Blocks of one branch, one behind the other; None if something in them is not as it seemed."""
     wrapper = _WRAPPERS[branch]
-    # The closing 0 of the array is the sentinel's null key.
+    # The closing 0 of each array is its sentinel's null key.
     tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
-    container = avro.encode_container(_HEADERS[branch], count + 1, body[start:], tail=tail)
+    ends = np.cumsum([block.height + 1 for block in blocks])
+    datums = b"".join(piece for block in blocks for piece in (block.deletes, tail))
+    container = avro.encode_container(_HEADERS[branch], int(ends[-1]), datums)
     try:
         frame = pl.read_avro(io.BytesIO(container))
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
-    last = frame.row(-1, named=True)
-    rows = frame.head(-1)
-    alike = frame.height == count + 1 and last["record_key"] is None and last["partition"] == _SENTINEL_TEXT
-    if not alike or not (rows["branch"] == branch).all():
+    if frame.height != ends[-1] or not (frame["branch"] == branch).all():
         return None
-    keys = rows["record_key"].to_arrow().cast(pa.string())
-    return pa.table({"record_key": keys, "ordering": _ordering(rows, wrapper)})
+    sentinels = frame[ends - 1]
+    if sentinels["record_key"].null_count() < len(blocks) or not (sentinels["partition"] == _SENTINEL_TEXT).all():
+        return None
+    keys = frame["record_key"].to_arrow().cast(pa.string())
+    every = pa.table({"record_key": keys, "ordering": _ordering(frame, wrapper)})
+    return [every.slice(end - 1 - block.height, block.height) for end, block in zip(ends.tolist(), blocks, strict=True)]
 
 
 def _after_text(body: memoryview, position: int) -> int:

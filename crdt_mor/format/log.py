@@ -89,7 +89,11 @@ class LogBlock:
 # ---- write ---------------------------------------------------------------------------------------------------------
 
 
-def parquet_block(instant: Instant, schema_json: str, parquet: bytes | memoryview, partial: bool = False) -> bytes:
+Pieces = list[bytes | memoryview]
+"""Bytes, one piece after another: what is large is not copied to stand beside what is small."""
+
+
+def parquet_block(instant: Instant, schema_json: str, parquet: bytes | memoryview, partial: bool = False) -> Pieces:
     """A block of rows: `parquet` is a whole Parquet file with the five meta columns; `partial` if columns are left out.
 
     `schema_json` is the Avro schema of the block's columns, the meta columns first.
@@ -106,7 +110,7 @@ def delete_block(
     record_keys: Sequence[str] | pa.Array,
     partition: str,
     ordering: pa.Array | None,
-) -> bytes:
+) -> Pieces:
     """A block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
     if ordering is not None and not pa.types.is_null(ordering.type) and not ordering.null_count:
         schema_json = schema_json.rstrip().removesuffix("}") + _ORDERED
@@ -114,7 +118,7 @@ def delete_block(
     return _block(BlockKind.DELETE, headers, deletes.encode(record_keys, partition, ordering))
 
 
-def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | memoryview) -> bytes:
+def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | memoryview) -> Pieces:
     assert headers[HeaderKey.INSTANT_TIME], "Hudi's readers drop a block without its instant"
     assert headers[HeaderKey.SCHEMA], "Hudi cannot read a block without its schema"
     entries = [_COUNT.pack(len(headers))]
@@ -129,16 +133,8 @@ def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | m
             "a log block cannot hold this much: write fewer rows at a time, or have more buckets. "
             f"bytes={size} bytes_max={BLOCK_BYTES_MAX}"
         )
-    return b"".join(
-        (
-            _HEAD.pack(MAGIC, size, FORMAT_VERSION, kind),
-            head,
-            _LONG.pack(len(content)),
-            content,
-            _COUNT.pack(0),
-            _LONG.pack(size + len(MAGIC)),
-        )
-    )
+    before = _HEAD.pack(MAGIC, size, FORMAT_VERSION, kind) + head + _LONG.pack(len(content))
+    return [before, content, _COUNT.pack(0) + _LONG.pack(size + len(MAGIC))]
 
 
 # ---- read ----------------------------------------------------------------------------------------------------------
@@ -258,13 +254,13 @@ def _rollback_target(command: LogBlock) -> str:
     return target
 
 
-def decode_deletes(block: LogBlock) -> pa.Table:
-    """The deletes of a block: `record_key` (string) and `ordering` (its own type; null type for plain deletes).
+def decode_deletes(blocks: Sequence[LogBlock]) -> list[pa.Table]:
+    """The deletes of each block: `record_key` (string) and `ordering` (its own type; null type for plain deletes).
 
     An ordering value of integer 0 stays 0: that Hudi means "in natural order" by it is the caller's knowledge.
     """
-    assert block.kind is BlockKind.DELETE, block.kind
-    return deletes.decode(block.content, block.path, block.offset)
+    assert all(block.kind is BlockKind.DELETE for block in blocks)
+    return deletes.decode([b.content for b in blocks], [f"path={b.path} offset={b.offset}" for b in blocks])
 
 
 def decode_avro(block: LogBlock, stored_with_meta: pa.Schema | None) -> pa.Table:

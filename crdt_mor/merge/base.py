@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, Source, distinct
 from crdt_mor.merge.contributions import KEY, scan
 
 IN_SCAN_KEYS_MAX = 200_000
@@ -34,7 +34,7 @@ _HASH = "hash"
 class Scanned:
     """A base file that is read as it is needed."""
 
-    source: str | bytes
+    source: Source
     columns: Columns
     key: str
     predicate: pl.Expr | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -21,18 +22,26 @@ SEQUENCE = "_hoodie_commit_seqno"
 META_COLUMNS = (COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
 
 
+Source: TypeAlias = str | bytes | list[bytes]
+"""Where Parquet is: a file, or the bytes of one or of several."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataBlock:
     """Rows of one commit: the bytes of a Parquet file, in which each key occurs at most once, or a frame.
 
     `given`: the user columns that these rows set (None: all that the file has); only a partial update asks.
     `own_times`: each row's `_hoodie_commit_time` is its requested time, instead of `instant`.
+    `continues`: no key of it is in the blocks before it that it continues, of the same commit.
+    `height`: how many rows, where that is known without opening the file.
     """
 
     instant: str
     rows: bytes | memoryview | pl.DataFrame
     given: tuple[str, ...] | None = None
     own_times: bool = False
+    continues: bool = False
+    height: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Slice:
     that belong to the part, and how many do; None: all.
     """
 
-    base: str | bytes | None = None
+    base: Source | None = None
     base_latest: str | None = None
     blocks: tuple[DataBlock | DeleteBlock, ...] = ()
     base_rows: tuple[int, int] | None = None

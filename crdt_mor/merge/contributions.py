@@ -17,7 +17,16 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
+from crdt_mor.merge.blocks import (
+    COMMIT_TIME,
+    META_COLUMNS,
+    RECORD_KEY,
+    Columns,
+    DataBlock,
+    DeleteBlock,
+    Source,
+    distinct,
+)
 from crdt_mor.merge.rule import MergeRule
 
 KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
@@ -43,10 +52,10 @@ class Contributions:
     given: dict[str, np.ndarray]
 
 
-def scan(source: str | bytes | Sequence[bytes], columns: Columns) -> pl.LazyFrame:
+def scan(source: Source, columns: Columns) -> pl.LazyFrame:
     """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly."""
     return pl.scan_parquet(
-        source if isinstance(source, str | bytes) else list(source),
+        source,
         schema=columns.schema,
         missing_columns="insert",
         extra_columns="ignore",
@@ -129,6 +138,8 @@ def height(block: DataBlock) -> int:
     """How many rows a block has."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows.height
+    if block.height is not None:
+        return block.height
     return int(pq.read_metadata(pa.BufferReader(block.rows)).num_rows)
 
 

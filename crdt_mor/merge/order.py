@@ -27,7 +27,7 @@ def text_order(keys: pl.Series) -> pl.Series:
     data, lengths = keys.cast(pl.Binary), keys.str.len_bytes().to_numpy()
     at, end = _common(keys), int(lengths.max())
     words = _words(data, at)
-    order: Numbers = np.argsort(words)
+    order: Numbers = pl.Series(words).arg_sort().to_numpy().astype(np.int64)  # on all cores
     places, run = _ties(np.arange(len(order)), words[order])
     while len(places) and at < end:
         at += _WORD

@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, Source
 from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed
 from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
@@ -66,11 +66,13 @@ class _Range(NamedTuple):
     greatest: str
 
 
-def _ranges(base: str | bytes, rows_min: int) -> list[_Range]:
+def _ranges(base: Source, rows_min: int) -> list[_Range]:
     """A base file in ranges of keys, each of so many rows at least but the last.
 
     Nothing where statistics do not show that each row group begins above the one before.
     """
+    if isinstance(base, list):
+        return []
     try:
         footer = pq.read_metadata(pa.BufferReader(base) if isinstance(base, bytes) else base)
     except (OSError, pa.ArrowInvalid):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
-from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, Source, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
@@ -106,27 +107,34 @@ def _merge(
 
 
 def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:
-    """Without a base file: the largest block as the base. If it is the first one, as after a load, it is just that;
-    else its rows that the others touch are an ordinary block as well."""
-    if files.base is not None or len(files.blocks) < 2:
+    """Without a base file: the largest block, with what continues it, as the base. If it is the first one, as after a
+    load, it is just that; else its rows that the others touch are an ordinary block as well."""
+    if files.base is not None or not files.blocks:
         return files
-    sizes = [_parquet_bytes(b) for b in files.blocks]
-    largest = int(np.argmax(sizes))
-    block = files.blocks[largest]
-    if sizes[largest] < max(PLAYS_BASE_BYTES_MIN, sum(sizes) // 2):
+    first, end = _largest(files.blocks)
+    block, sizes = files.blocks[first], [_parquet_bytes(b) for b in files.blocks]
+    if sum(sizes[first:end]) < max(PLAYS_BASE_BYTES_MIN, sum(sizes) // 2):
         return files
     assert isinstance(block, DataBlock)
-    assert not isinstance(block.rows, pl.DataFrame)
-    before, after = files.blocks[:largest], files.blocks[largest + 1 :]
-    base = raw(block.rows)
+    run = [b.rows for b in files.blocks[first:end] if isinstance(b, DataBlock)]
+    base = [raw(rows) for rows in run if not isinstance(rows, pl.DataFrame)]
+    assert len(base) == end - first, "a run is of Parquet alone"
+    before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
     others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
-    given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(base)).names if c in columns.stored)
+    given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(base[0])).names if c in columns.stored)
     mine = replace(block, rows=hit.collect(), given=given)
     return Slice(base, NO_SAY, (*before, mine, *after))
+
+
+def _largest(blocks: Sequence[DataBlock | DeleteBlock]) -> tuple[int, int]:
+    """Where the largest block begins, and where what continues it ends."""
+    starts = [i for i, b in enumerate(blocks) if not (isinstance(b, DataBlock) and b.continues)]
+    runs = list(pairwise([*starts, len(blocks)]))
+    return max(runs, key=lambda run: sum(_parquet_bytes(b) for b in blocks[slice(*run)]))
 
 
 def _parquet_bytes(block: DataBlock | DeleteBlock) -> int:
@@ -206,8 +214,9 @@ def _oldest(block: DataBlock | DeleteBlock) -> str:
     return block.instant
 
 
-def _latest_in(base: str | bytes) -> str | None:
+def _latest_in(base: Source) -> str | None:
     """The greatest requested time in a base file that does not say, by its statistics; None if they do not either."""
+    assert not isinstance(base, list), "blocks say their instant"
     try:
         footer = pq.read_metadata(pa.BufferReader(base) if isinstance(base, bytes) else base)
     except (OSError, pa.ArrowInvalid):

@@ -60,10 +60,14 @@ def _can_read(source: str | bytes) -> bool:
     return True
 
 
+def is_ours(log: DataFile, config: TableConfig) -> bool:
+    """Whether we wrote this log file."""
+    return config.ours and isinstance(log.name, LogFileName) and log.name.token == WRITE_TOKEN
+
+
 def check_length(data: memoryview, log: DataFile, config: TableConfig) -> None:
     """A log of ours is as long as its commit says: one that is cut between two blocks looks whole, with fewer rows."""
-    ours = config.ours and isinstance(log.name, LogFileName) and log.name.token == WRITE_TOKEN
-    if ours and len(data) != log.size:
+    if is_ours(log, config) and len(data) != log.size:
         raise FormatError(
             "a log file is not as long as its commit says: restore it from a backup. "
             f"file={log.path} size={log.size} offset={len(data)}"

@@ -39,7 +39,7 @@ from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.heartbeat import beating
 from crdt_mor.ops.protocol import find_completion
-from crdt_mor.ops.read import in_threads, open_block
+from crdt_mor.ops.read import in_threads, open_blocks
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import BUCKET, KEY, PARTITION
 from crdt_mor.ops.write import (
@@ -53,6 +53,7 @@ from crdt_mor.ops.write import (
     require_bucketed,
     require_writable,
 )
+from crdt_mor.store.base import Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
             rows = read()
             write = Write(session, value, begun, columns=job.columns, task=task)
 
-            def put(file: DataFile, data: bytes) -> StagedFile:
+            def put(file: DataFile, data: Content) -> StagedFile:
                 write.require_pending()
                 path = f"{lifecycle.STAGED}/{begun.requested}-{session.environment.nonce()}"
                 store.put(path, data, durable=False)  # copying makes what counts durable
@@ -280,8 +281,9 @@ def _reopen(write: Write, staged: StagedFile) -> list[RowsWrite | DeleteWrite]:
         BUCKET: pl.lit(bucket_of_file_id(staged.file.name.file_id), pl.Int32),
     }
     statements: list[RowsWrite | DeleteWrite] = []
-    for block in read_log(data, staged.path):
-        for opened in open_block(block, write.config, carry=False):
+    blocks = read_log(data, staged.path)
+    for parts in open_blocks(blocks, [False] * len(blocks), write.config):
+        for opened in parts:
             if not isinstance(opened, DataBlock):
                 statements.append(DeleteWrite(opened.keys.drop("time", strict=False).with_columns(**where)))
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import DataFile, Timeline
-from crdt_mor.ops.damage import check_length, naming_damage
+from crdt_mor.ops.damage import check_length, is_ours, naming_damage
 from crdt_mor.ops.hudi_rows import split_deletes, with_key
 from crdt_mor.ops.merging import merging
 from crdt_mor.ops.session import Session
@@ -50,15 +50,24 @@ NATURAL_ORDER = 0
 
 def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
-    blocks: list[tuple[Instant, int, DataBlock | DeleteBlock]] = []
+    logs: list[tuple[int, DataFile, LogBlock]] = []
     for order, log in enumerate(found.logs):
         data = store.view(log.path)
         if data is None:
             raise missing(log)
         check_length(data, log, config)
-        for block in read_log(data, log.path):
-            carry = isinstance(log.name, LogFileName) and block.instant != log.name.instant
-            blocks += [(block.instant, order, opened) for opened in open_block(block, config, carry)]
+        logs += [(order, log, block) for block in read_log(data, log.path)]
+    carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
+    of_rows = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
+    blocks: list[tuple[Instant, int, DataBlock | DeleteBlock]] = []
+    for i, opened in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
+        order, log, block = logs[i]
+        parts = opened
+        if is_ours(log, config):  # the commit says how many rows there are, and no key of it is in two blocks
+            continues = i > 0 and not carried[i] and _continues(block, logs[i - 1][2], config)
+            height = log.rows if of_rows[block.path] == 1 else None
+            parts = [replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in opened]
+        blocks += [(block.instant, order, part) for part in parts]
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     base = latest = None
     if found.base is not None:
@@ -81,10 +90,26 @@ def missing(file: DataFile) -> SnapshotExpiredError:
     )
 
 
-def open_block(block: LogBlock, config: TableConfig, carry: bool) -> list[DataBlock | DeleteBlock]:
-    """A log block as the kernel takes it. `carry`: its rows bear their own requested times."""
-    if block.kind is BlockKind.DELETE:
-        return _open_deletes(block, config)
+def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
+    """Whether a block has more whole rows of the file and commit of the one before: we write each key into one."""
+    rows = block.kind is before.kind is BlockKind.PARQUET and not block.partial and not config.delete_markers
+    return rows and (block.path, block.instant, block.schema) == (before.path, before.instant, before.schema)
+
+
+def open_blocks(
+    blocks: Sequence[LogBlock], carried: Sequence[bool], config: TableConfig
+) -> list[list[DataBlock | DeleteBlock]]:
+    """Log blocks as the kernel takes them. `carried`: whether the rows of each bear their own requested times."""
+    deletes = iter(decode_deletes([block for block in blocks if block.kind is BlockKind.DELETE]))
+    return [
+        _open_deletes(block, next(deletes), config)
+        if block.kind is BlockKind.DELETE
+        else _open_rows(block, carry, config)
+        for block, carry in zip(blocks, carried, strict=True)
+    ]
+
+
+def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBlock | DeleteBlock]:
     given = _given_columns(block.schema) if block.partial else None
     rows: memoryview | pl.DataFrame = block.content
     if block.kind is BlockKind.AVRO:
@@ -101,9 +126,8 @@ def _given_columns(schema: str) -> tuple[str, ...]:
     return tuple(name for name in fields if name not in META_COLUMNS)
 
 
-def _open_deletes(block: LogBlock, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+def _open_deletes(block: LogBlock, table: pa.Table, config: TableConfig) -> list[DataBlock | DeleteBlock]:
     merge = config.merge
-    table = decode_deletes(block)
     keys = pl.DataFrame({"_hoodie_record_key": pl.from_arrow(table["record_key"])})
     ordering = table["ordering"]
     if merge.kind == "latest" and not merge.hudi_commit_time and pa.types.is_string(ordering.type):

@@ -1,6 +1,6 @@
 """Staging: rows and deletes of one instant become one log file per touched file group.
 
-    [delete block: plain deletes][delete block: ordered tombstones][data block per set of given columns]
+    [delete block: plain deletes][delete block: ordered tombstones][data blocks per set of given columns]
 
 Files appear whole under their final names and are invisible until the instant completes.
 """
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.format.base import ROW_GROUP_ROWS, SAMPLE_ROWS, repeating_columns, write_parquet
-from crdt_mor.format.log import delete_block, parquet_block
+from crdt_mor.format.log import Pieces, delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.merge.kernel import text_order, to_arrow
 from crdt_mor.model.config import TableConfig
@@ -26,6 +26,7 @@ from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
+from crdt_mor.ops.read import in_threads
 from crdt_mor.store.base import Store
 
 T = TypeVar("T")
@@ -34,6 +35,9 @@ KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
 BUCKET = "__bucket"
 PARTITION_METADATA = ".hoodie_partition_metadata"
+
+BLOCK_ROWS_MAX: Final = 65_536
+"""Of a data block: rows that are more go into several, sorted on from one to the next, which are encoded at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in stored types, meta columns included: one row group after another, the next made while one is encoded.
+    """Rows in stored types, meta columns included.
 
     `cut(start, count)`: some of them. `repeating`: the columns worth a dictionary.
     """
@@ -68,11 +72,16 @@ class StoredRows:
 
         return cls(frame.height, frame.columns, repeating, cut)
 
-    def __iter__(self) -> Iterator[pa.Table]:
-        """At least one table, of `ROW_GROUP_ROWS` rows but the last."""
-        starts = range(0, max(1, self.height), ROW_GROUP_ROWS)
-        cuts = (self.cut(start, min(ROW_GROUP_ROWS, self.height - start)) for start in starts)
-        return cuts if len(starts) == 1 else ahead(cuts)
+    def encoded(self) -> Iterator[memoryview]:
+        """Parquet files with all of the rows, in their order, at least one, encoded side by side."""
+        count = max(1, -(-self.height // BLOCK_ROWS_MAX))
+        step = max(1, -(-self.height // count))
+
+        def encode(start: int) -> memoryview:
+            rows = self.cut(start, min(step, self.height - start))
+            return write_parquet(rows, metadata={}, repeating=self.repeating, log_block=True)
+
+        return in_threads(encode, range(0, max(1, self.height), step))
 
 
 def row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -116,23 +125,22 @@ Group = tuple[str, int]
 
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
-) -> tuple[bytes, DataFile]:
+) -> tuple[Pieces, DataFile]:
     """The bytes of a log file, and what the commit says of it."""
     full = avro_with_meta(schema, config.name)
-    blocks = []
+    pieces: Pieces = []
     for part in parts:
         if isinstance(part, Deletes):
-            blocks.append(delete_block(part.instant, full, part.keys, partition, part.ordering))
+            pieces += delete_block(part.instant, full, part.keys, partition, part.ordering)
             continue
         text = full
         if part.partial:
             text = avro_with_meta(schema.select(part.rows.columns), config.name)
-        parquet = write_parquet(part.rows, metadata={}, repeating=part.rows.repeating, log_block=True)
-        blocks.append(parquet_block(part.instant, text, parquet, partial=part.partial))
-    data = b"".join(blocks)
+        for parquet in part.rows.encoded():
+            pieces += parquet_block(part.instant, text, parquet, partial=part.partial)
     rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
     deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
-    return data, DataFile(join_path(partition, str(name)), len(data), rows, deletes)
+    return pieces, DataFile(join_path(partition, str(name)), sum(map(len, pieces)), rows, deletes)
 
 
 @lru_cache(maxsize=256)
@@ -188,10 +196,8 @@ def group_rows(
     """
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
     return stored_table(
-        frame[rows].select(
-            (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno"),
-            pl.col(KEY),
-            pl.exclude(*META_COLUMNS, BUCKET),
+        frame.select(pl.col(KEY), pl.exclude(*META_COLUMNS, BUCKET))[rows].select(
+            (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno"), pl.all()
         ),
         schema,
         {"_hoodie_commit_time": instant, PARTITION: group[0], "_hoodie_file_name": bucket_file_id(group[1])},

@@ -56,6 +56,7 @@ from crdt_mor.ops.stage import (
     stored_array,
     worth_a_dictionary,
 )
+from crdt_mor.store.base import Content
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
@@ -270,7 +271,7 @@ class Write:
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, bytes], F]) -> list[F]:
+    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, Content], F]) -> list[F]:
         """`put` one log file for each touched file group; what the statements say of a key is folded first."""
         if not statements:
             return []
@@ -313,14 +314,14 @@ class Write:
         return Rows(instant, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), some)
 
     def _stage(
-        self, put: Callable[[DataFile, bytes], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
+        self, put: Callable[[DataFile, Content], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
     ) -> F:
         (partition, bucket), parts = item
         name = LogFileName(bucket_file_id(bucket), self.begun.requested)
         data, file = log_file(self.config, self._how.schema, partition, name, [part() for part in parts])
         return put(file, data)
 
-    def put(self, file: DataFile, data: bytes) -> DataFile:
+    def put(self, file: DataFile, data: Content) -> DataFile:
         """Put a log file under its final name."""
         self.make_room(file)
         self.session.store.put(file.path, data)

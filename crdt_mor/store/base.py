@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Content: TypeAlias = bytes | memoryview | list[bytes | memoryview]
+"""What an object holds: its bytes, or pieces of them, one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Store(Protocol):
         """The same without a copy where the store can: for objects that never change, of which parts are used."""
         ...
 
-    def put(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
         """Create the object, durably and whole, if there is none: True. False if there is one already.
 
         `durable=False` is for hints: whole for every reader, but a power cut may lose or empty it.

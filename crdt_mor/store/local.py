@@ -27,7 +27,7 @@ from pathlib import Path
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.store.base import Stat
+from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
 TEMP_FOLDER = ".hoodie/.temp"
@@ -82,7 +82,7 @@ class LocalStore:
             except (*_NOT_THERE, IsADirectoryError):
                 return None
 
-    def put(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
         """Create the object, whole and as a rule durably, if there is none: True. False if there is one already."""
         target = self._at(path)
         if os.path.lexists(target):
@@ -177,7 +177,7 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, data: bytes | memoryview, durable: bool) -> bool:
+    def _put(self, path: str, target: str, data: Content, durable: bool) -> bool:
         """The steps of a put. An `OSError` says that nothing was published."""
         folder = path.rpartition("/")[0]
         self._make_durable(TEMP_FOLDER)
@@ -204,14 +204,15 @@ class LocalStore:
     def _folder(self, folder: str) -> str:
         return os.path.join(self.root, folder) if folder else str(self.root)
 
-    def _write_temp(self, data: bytes | memoryview) -> str:
+    def _write_temp(self, data: Content) -> str:
         """A new file with `data` under a name nobody else uses; on failure no file."""
         temp, file = self._open_temp()
         try:
             try:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(file, rest) :]
+                for piece in data if isinstance(data, list) else [data]:
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[os.write(file, rest) :]
             finally:
                 os.close(file)
         except BaseException:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.store.base import Stat
+from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
 
@@ -38,9 +38,9 @@ class MemoryStore:
         found = self.read(path)
         return None if found is None else memoryview(found)
 
-    def put(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
+    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
-        content = bytes(data)
+        content = b"".join(data) if isinstance(data, list) else bytes(data)
         with self._lock:
             fresh = (content, self._clock())
             return self._objects.setdefault(object_path(path), fresh) is fresh

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable
 from pathlib import Path
 
-from crdt_mor.store.base import Stat
+from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.local import LocalStore
 
 
@@ -45,7 +45,7 @@ class InterruptedStore(LocalStore):
         if hit and self.after and self.interrupt is not None:
             self.interrupt()
 
-    def put(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
         hit = self._reach()
         created = super().put(path, data, durable=durable)
         self._leave(hit)

@@ -23,7 +23,7 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
-from crdt_mor.format.log import delete_block, parquet_block
+from crdt_mor.format.log import Pieces, delete_block, parquet_block
 from crdt_mor.model.instant import Instant
 
 hudi = pytest.importorskip("hudi")
@@ -135,9 +135,9 @@ class HandMade:
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (root / ".hoodie" / "hoodie.properties").write_text(text)
 
-    def log(self, requested: str, completed: str, data: bytes) -> None:
+    def log(self, requested: str, completed: str, data: Pieces) -> None:
         name = f".{FILE_ID}_{requested}.log.1_0-0-0"
-        (self.root / name).write_bytes(data)
+        (self.root / name).write_bytes(b"".join(data))
         stat = WriteStat(
             file_id=FILE_ID,
             path=name,

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from typing import Any
 
 import fastavro
 import polars as pl
@@ -19,15 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.format import log
 from crdt_mor.format.log import (
     BlockKind,
     HeaderKey,
     LogBlock,
-    _block,
     decode_avro,
-    decode_deletes,
-    delete_block,
-    parquet_block,
     read_log,
 )
 from crdt_mor.model.instant import Instant
@@ -35,6 +33,19 @@ from tests.format.hudi_files import hudi_files, needs_hudi_files
 
 T1, T2 = Instant("20260101000000000"), Instant("20260101000000002")
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"id","type":["null","string"]}]}'
+
+
+def parquet_block(*given: Any, **named: Any) -> bytes:
+    return b"".join(log.parquet_block(*given, **named))
+
+
+def delete_block(*given: Any, **named: Any) -> bytes:
+    return b"".join(log.delete_block(*given, **named))
+
+
+def decode_deletes(block: LogBlock) -> pa.Table:
+    (table,) = log.decode_deletes([block])
+    return table
 
 
 def raw_block(kind: int, headers: dict[int, str], content: bytes = b"", *, version: int = 1) -> bytes:
@@ -281,6 +292,37 @@ def test_any_deletes_come_back_and_fastavro_agrees(rows: list[tuple[str, int | N
     assert records == (expected or [])
 
 
+ORDERINGS = st.one_of(
+    st.none(),
+    st.just(pa.int64()),
+    st.just(pa.string()),
+    st.just(pa.decimal128(25, 2)),
+    st.just("a null among values"),
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.lists(st.text(max_size=9), max_size=5), ORDERINGS, st.text(max_size=9)), max_size=6))
+def test_blocks_that_are_read_together_say_what_each_says_alone(
+    made: list[tuple[list[str], pa.DataType | str | None, str]],
+) -> None:
+    blocks = []
+    for keys, kind, partition in made:
+        nulls = kind == "a null among values"
+        numbers = pa.array([None if nulls and i % 2 else i for i in range(len(keys))], pa.int64())
+        ordering = numbers.cast(kind) if isinstance(kind, pa.DataType) else numbers if kind else None
+        blocks.append(only(delete_block(T1, SCHEMA, keys, partition, ordering)))
+    assert log.decode_deletes(blocks) == [decode_deletes(block) for block in blocks]
+    assert [table["record_key"].to_pylist() for table in log.decode_deletes(blocks)] == [keys for keys, _, _ in made]
+
+
+def test_a_damaged_block_among_others_is_named() -> None:
+    good = delete_block(T1, SCHEMA, ["a", "b"], "p", None)
+    bad = raw_block(1, {0: T1}, good[good.index(b"\0\0\0\3\0") :][:-13].replace(b"\x02\x02b", b"\x02\x04b"))
+    with pytest.raises(FormatError, match=f"damaged delete block.*offset={len(good)}"):
+        log.decode_deletes(read_log(good + bad + good, "p/.a_1.log.1_0-0-0"))
+
+
 def test_deletes_written_in_several_avro_blocks_are_all_read() -> None:
     one = b"\x02\x02a\x02\x00\x00"
     two = b"\x02\x02b\x02\x00\x00"
@@ -472,9 +514,8 @@ def test_every_log_of_hudis_tables_is_read_and_its_blocks_write_the_same_bytes()
         again = b""
         for block in read_log(data, name):
             kinds[block.kind] = kinds.get(block.kind, 0) + 1
-            again += _block(
-                block.kind, {HeaderKey(key): text for key, text in block.headers.items()}, bytes(block.content)
-            )
+            headers = {HeaderKey(key): text for key, text in block.headers.items()}
+            again += b"".join(log._block(block.kind, headers, bytes(block.content)))
             if block.kind is BlockKind.DELETE:
                 deletes = decode_deletes(block)
                 assert deletes["ordering"].to_pylist() == [0] * deletes.num_rows  # Spark's natural order
