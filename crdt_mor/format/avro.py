@@ -55,11 +55,11 @@ def decode_long(data: bytes | memoryview, offset: int) -> tuple[int, int]:
             raise ValueError("a number of more than ten bytes")
 
 
-def encode_container(header: bytes, count: int, datums: bytes | memoryview, *, tail: bytes = b"") -> bytes:
-    """One block of `count` datums (`datums` and then `tail`) behind a `header` made by `container_header`."""
-    sync = hashlib.md5(header + datums[:65536] + tail, usedforsecurity=False).digest()
-    size = encode_long(len(datums) + len(tail))
-    return b"".join((header, sync, encode_long(count), size, datums, tail, sync))
+def encode_container(header: bytes, count: int, datums: bytes | memoryview) -> bytes:
+    """One block of `count` datums behind a `header` made by `container_header`."""
+    sync = hashlib.md5(header + datums[:65536], usedforsecurity=False).digest()
+    size = encode_long(len(datums))
+    return b"".join((header, sync, encode_long(count), size, datums, sync))
 
 
 def container_header(schema: str) -> bytes:

@@ -257,8 +257,6 @@ def _decode_alike(bodies: Sequence[memoryview]) -> list[pa.Table | None]:
     for branch in {shape.branch for shape in shapes if shape is not None}:
         alike = [(number, shape) for number, shape in enumerate(shapes) if shape is not None and shape.branch == branch]
         tables = _decode_branch(branch, [shape for _, shape in alike])
-        if tables is None:  # one of them spoils it for the others
-            tables = [(_decode_branch(branch, [shape]) or [None])[0] for _, shape in alike]
         for (number, _), table in zip(alike, tables, strict=True):
             found[number] = table
     return found
@@ -284,26 +282,30 @@ def _shape(body: memoryview) -> _Alike | None:
     return _Alike(branch, count, body[start:])
 
 
-def _decode_branch(branch: int, blocks: Sequence[_Alike]) -> list[pa.Table] | None:
-    """Blocks of one branch, one behind the other; None if something in them is not as it seemed."""
+def _decode_branch(branch: int, blocks: Sequence[_Alike]) -> list[pa.Table | None]:
+    """Blocks of one branch, one behind the other; None for one that is not as it seemed."""
     wrapper = _WRAPPERS[branch]
     # The closing 0 of each array is its sentinel's null key.
     tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
     ends = np.cumsum([block.height + 1 for block in blocks])
     datums = b"".join(piece for block in blocks for piece in (block.deletes, tail))
-    container = avro.encode_container(_HEADERS[branch], int(ends[-1]), datums)
     try:
-        frame = pl.read_avro(io.BytesIO(container))
+        frame = pl.read_avro(io.BytesIO(avro.encode_container(_HEADERS[branch], int(ends[-1]), datums)))
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return None
-    if frame.height != ends[-1] or not (frame["branch"] == branch).all():
-        return None
-    sentinels = frame[ends - 1]
-    if sentinels["record_key"].null_count() < len(blocks) or not (sentinels["partition"] == _SENTINEL_TEXT).all():
-        return None
+        frame = None
+    if frame is None or not _as_it_seemed(frame, branch, ends):
+        return [None] if len(blocks) == 1 else [table for block in blocks for table in _decode_branch(branch, [block])]
     keys = frame["record_key"].to_arrow().cast(pa.string())
     every = pa.table({"record_key": keys, "ordering": _ordering(frame, wrapper)})
     return [every.slice(end - 1 - block.height, block.height) for end, block in zip(ends.tolist(), blocks, strict=True)]
+
+
+def _as_it_seemed(frame: pl.DataFrame, branch: int, ends: NDArray[np.int64]) -> bool:
+    """Whether all rows have the branch, and before each end stands a sentinel."""
+    if frame.height != ends[-1] or not (frame["branch"] == branch).all():
+        return False
+    sentinels = frame[ends - 1]
+    return sentinels["record_key"].null_count() == len(ends) and bool((sentinels["partition"] == _SENTINEL_TEXT).all())
 
 
 def _after_text(body: memoryview, position: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -63,6 +64,32 @@ def scan(source: Source, columns: Columns) -> pl.LazyFrame:
         glob=False,
         hive_partitioning=False,
     )
+
+
+class RowGroup(NamedTuple):
+    """What a Parquet file says of a row group: its rows, and the least and the greatest value of a column."""
+
+    rows: int
+    least: Any
+    greatest: Any
+
+
+def row_groups(source: Source, column: str) -> list[RowGroup] | None:
+    """What a file says of a column's values, by row group; None if it does not, as blocks of a log do not."""
+    if isinstance(source, list):
+        return None
+    try:
+        footer = pq.read_metadata(pa.BufferReader(source) if isinstance(source, bytes) else source)
+    except (OSError, pa.ArrowInvalid):
+        return None  # the scan will say what is wrong with it
+    number = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
+    if number is None:
+        return None
+    groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
+    found = [group.column(number).statistics for group in groups]
+    if any(s is None or not s.has_min_max for s in found):
+        return None
+    return [RowGroup(group.num_rows, s.min, s.max) for group, s in zip(groups, found, strict=True)]
 
 
 def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.DataFrame:

@@ -17,11 +17,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, Source
-from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed
+from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed, row_groups
 from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
 
@@ -71,27 +69,15 @@ def _ranges(base: Source, rows_min: int) -> list[_Range]:
 
     Nothing where statistics do not show that each row group begins above the one before.
     """
-    if isinstance(base, list):
-        return []
-    try:
-        footer = pq.read_metadata(pa.BufferReader(base) if isinstance(base, bytes) else base)
-    except (OSError, pa.ArrowInvalid):
-        return []  # the scan will say what is wrong with it
-    key = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == RECORD_KEY), None)
-    if key is None:
-        return []
-    groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
-    found = [group.column(key).statistics for group in groups]
-    if any(s is None or not s.has_min_max for s in found):
-        return []
-    if any(before.max >= after.min for before, after in pairwise(found)):
+    groups = row_groups(base, RECORD_KEY) or []
+    if any(before.greatest >= after.least for before, after in pairwise(groups)):
         return []
     result: list[_Range] = []
     first = rows = 0
-    for group, statistics in zip(groups, found, strict=True):
-        rows += group.num_rows
-        if rows - first >= rows_min or rows == footer.num_rows:
-            result.append(_Range(first, rows - first, statistics.max))
+    for i, group in enumerate(groups):
+        rows += group.rows
+        if rows - first >= rows_min or i == len(groups) - 1:
+            result.append(_Range(first, rows - first, group.greatest))
             first = rows
     return result
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, Source, distinct
-from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw
+from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw, row_groups
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import settle_patches
@@ -111,14 +111,15 @@ def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Seq
     load, it is just that; else its rows that the others touch are an ordinary block as well."""
     if files.base is not None or not files.blocks:
         return files
-    first, end = _largest(files.blocks)
-    block, sizes = files.blocks[first], [_parquet_bytes(b) for b in files.blocks]
+    parquet = [_parquet(block) for block in files.blocks]
+    sizes = [len(data) for data in parquet]
+    first, end = _largest(files.blocks, sizes)
     if sum(sizes[first:end]) < max(PLAYS_BASE_BYTES_MIN, sum(sizes) // 2):
         return files
+    block = files.blocks[first]
     assert isinstance(block, DataBlock)
-    run = [b.rows for b in files.blocks[first:end] if isinstance(b, DataBlock)]
-    base = [raw(rows) for rows in run if not isinstance(rows, pl.DataFrame)]
-    assert len(base) == end - first, "a run is of Parquet alone"
+    assert all(sizes[first:end]), "a run is of Parquet alone"
+    base = [raw(data) for data in parquet[first:end]]
     before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
@@ -130,15 +131,15 @@ def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Seq
     return Slice(base, NO_SAY, (*before, mine, *after))
 
 
-def _largest(blocks: Sequence[DataBlock | DeleteBlock]) -> tuple[int, int]:
+def _largest(blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int]) -> tuple[int, int]:
     """Where the largest block begins, and where what continues it ends."""
     starts = [i for i, b in enumerate(blocks) if not (isinstance(b, DataBlock) and b.continues)]
-    runs = list(pairwise([*starts, len(blocks)]))
-    return max(runs, key=lambda run: sum(_parquet_bytes(b) for b in blocks[slice(*run)]))
+    return max(pairwise([*starts, len(blocks)]), key=lambda run: sum(sizes[slice(*run)]))
 
 
-def _parquet_bytes(block: DataBlock | DeleteBlock) -> int:
-    return len(block.rows) if isinstance(block, DataBlock) and not isinstance(block.rows, pl.DataFrame) else 0
+def _parquet(block: DataBlock | DeleteBlock) -> bytes | memoryview:
+    """The Parquet of a block; nothing, where it has none."""
+    return block.rows if isinstance(block, DataBlock) and not isinstance(block.rows, pl.DataFrame) else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,18 +217,8 @@ def _oldest(block: DataBlock | DeleteBlock) -> str:
 
 def _latest_in(base: Source) -> str | None:
     """The greatest requested time in a base file that does not say, by its statistics; None if they do not either."""
-    assert not isinstance(base, list), "blocks say their instant"
-    try:
-        footer = pq.read_metadata(pa.BufferReader(base) if isinstance(base, bytes) else base)
-    except (OSError, pa.ArrowInvalid):
-        return None
-    column = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == COMMIT_TIME), None)
-    if column is None:
-        return None
-    found = [footer.row_group(g).column(column).statistics for g in range(footer.num_row_groups)]
-    if any(s is None or not s.has_min_max for s in found):
-        return None
-    return max((str(s.max) for s in found), default="")
+    groups = row_groups(base, COMMIT_TIME)
+    return None if groups is None else max((str(group.greatest) for group in groups), default="")
 
 
 def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:

@@ -15,13 +15,15 @@ Which fold depends on the merge (design section 3):
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.format.base import base_metadata, read_footer, write_parquet
+from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, write_parquet
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
 from crdt_mor.model.config import TableConfig
@@ -42,15 +44,15 @@ from crdt_mor.ops.stage import (
     Deletes,
     Rows,
     StoredRows,
-    ahead,
     avro_with_meta,
     log_file,
-    row_groups,
     stored_array,
     stored_table,
 )
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
 from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
+
+T = TypeVar("T")
 
 PLANS = f"{OWN_FOLDER}/plans"
 
@@ -195,7 +197,7 @@ def _put_base(
     def tables() -> Iterator[pa.Table]:
         same = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
         own = [*(column for column in META_COLUMNS if column not in same), *schema.stored.names]
-        for frame in row_groups(rows):
+        for frame in _row_groups(rows):
             seen.note(frame)
             yield stored_table(frame.select(own), schema, same)
 
@@ -207,7 +209,7 @@ def _put_base(
             latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
         )
 
-    data = write_parquet(ahead(tables()), metadata=metadata)
+    data = write_parquet(_ahead(tables()), metadata=metadata)
     if session.store.put(path, data):
         return DataFile(path, len(data), seen.rows)
     stat = session.store.stat(path)
@@ -232,6 +234,32 @@ class _Seen:
         self.least = frame.item(0, KEY) if self.least is None else self.least
         self.greatest = frame.item(-1, KEY)
         self.latest = max(self.latest, str(frame["_hoodie_commit_time"].max()))
+
+
+def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The rows of `frames`, at least one, in frames of at most `ROW_GROUP_ROWS` rows, and small ones made larger."""
+    rest, some = pl.DataFrame(), False
+    for frame in frames:
+        rest = pl.concat([rest, frame], rechunk=False) if rest.height else frame
+        while 2 * rest.height >= ROW_GROUP_ROWS:
+            yield rest.head(ROW_GROUP_ROWS)
+            rest, some = rest.slice(ROW_GROUP_ROWS), True
+    if rest.height or not some:
+        yield rest
+
+
+def _ahead(items: Iterable[T]) -> Iterator[T]:
+    """`items`, each made by another thread while the one before is used."""
+    rest = iter(items)
+    with ThreadPoolExecutor(1, thread_name_prefix="row-group") as pool:
+        coming: Future[T] = pool.submit(next, rest)
+        while True:
+            try:
+                item = coming.result()
+            except StopIteration:
+                return
+            coming = pool.submit(next, rest)
+            yield item
 
 
 def _put_carry(

@@ -7,17 +7,16 @@ Files appear whole under their final names and are invisible until the instant c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import ROW_GROUP_ROWS, SAMPLE_ROWS, repeating_columns, write_parquet
+from crdt_mor.format.base import SAMPLE_ROWS, repeating_columns, write_parquet
 from crdt_mor.format.log import Pieces, delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.merge.kernel import text_order, to_arrow
@@ -28,8 +27,6 @@ from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
 from crdt_mor.ops.read import in_threads
 from crdt_mor.store.base import Store
-
-T = TypeVar("T")
 
 KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
@@ -82,32 +79,6 @@ class StoredRows:
             return write_parquet(rows, metadata={}, repeating=self.repeating, log_block=True)
 
         return in_threads(encode, range(0, max(1, self.height), step))
-
-
-def row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, at least one, in frames of at most `ROW_GROUP_ROWS` rows, and small ones made larger."""
-    rest, some = pl.DataFrame(), False
-    for frame in frames:
-        rest = pl.concat([rest, frame], rechunk=False) if rest.height else frame
-        while 2 * rest.height >= ROW_GROUP_ROWS:
-            yield rest.head(ROW_GROUP_ROWS)
-            rest, some = rest.slice(ROW_GROUP_ROWS), True
-    if rest.height or not some:
-        yield rest
-
-
-def ahead(items: Iterable[T]) -> Iterator[T]:
-    """`items`, each made by another thread while the one before is used."""
-    rest = iter(items)
-    with ThreadPoolExecutor(1, thread_name_prefix="row-group") as pool:
-        coming: Future[T] = pool.submit(next, rest)
-        while True:
-            try:
-                item = coming.result()
-            except StopIteration:
-                return
-            coming = pool.submit(next, rest)
-            yield item
 
 
 @dataclass(frozen=True, slots=True)

@@ -382,7 +382,7 @@ def run(seed: int, rule: str, path: Path, steps: int) -> History:
     history = History(random, rule, random.random() < 0.25, path, narrow_order=random.random() < 0.3)
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a base of a few rows is one of many row groups, merged part by part
-            patch.setattr("crdt_mor.ops.stage.ROW_GROUP_ROWS", 2)
+            patch.setattr("crdt_mor.ops.compact.ROW_GROUP_ROWS", 2)
             patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.PART_ROWS", 2)
             patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
