@@ -11,15 +11,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
@@ -35,6 +33,8 @@ _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_pat
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
 _NOT_ASKED_FOR: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
 """No reader skips rows by these, so their statistics are not worth the time."""
+VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
+"""Stored types of columns, and others that become the same bytes: what polars has, so that nothing is copied."""
 SAMPLE_ROWS: Final = 512
 _REPEATS_MIN: Final = 4
 """A sampled value must occur this often on average for a dictionary to pay."""
@@ -72,44 +72,40 @@ def base_metadata(
 
 
 def write_parquet(
-    rows: pa.Table | Iterable[pa.Table],
+    rows: pa.Table,
     *,
-    metadata: Mapping[str, str] | Callable[[], Mapping[str, str]],
+    metadata: Mapping[str, str],
     row_group_rows: int = ROW_GROUP_ROWS,
     repeating: Sequence[str] | None = None,
     log_block: bool = False,
 ) -> memoryview:
-    """`rows`, of the stored types, as the bytes of a Parquet file. Commit times and file names may be dictionaries.
+    """`rows`, of the stored types, as the bytes of a Parquet file, encoded by this thread.
 
-    `rows`: a table, or one after another the pieces of one, at least one, each a row group of its own at least.
-    `metadata`: its key-value metadata; a function is asked when all rows have been taken.
-    `repeating`: what `repeating_columns` says of all rows; None: the first piece speaks for all.
+    Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
+    `repeating`: what `repeating_columns` says, if it has been asked already.
     `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
     a third less work for the writer.
     """
-    pieces = iter([rows] if isinstance(rows, pa.Table) else rows)
-    first = next(pieces)
-    for item in first.schema:
-        ready = item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type)
+    for item in rows.schema:
+        ready = item.type in VIEWS.values() or (item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type))
         assert ready or _storable(item.type), f"not a stored type: {item.name} is {item.type}"
     sink = pa.BufferOutputStream()
-    schema = first.schema.remove_metadata()
+    rows = rows.replace_schema_metadata(None)
     with pq.ParquetWriter(
         sink,
-        schema,
+        rows.schema,
         compression="snappy" if log_block else "zstd",
         compression_level=None if log_block else 1,
-        use_dictionary=list(repeating_columns(first) if repeating is None else repeating),
-        write_statistics=[name for name in schema.names if not log_block and name not in _NOT_ASKED_FOR],
+        use_dictionary=list(repeating_columns(rows) if repeating is None else repeating),
+        write_statistics=[name for name in rows.schema.names if not log_block and name not in _NOT_ASKED_FOR],
         write_page_index=not log_block,
         store_schema=False,
         use_compliant_nested_type=True,
         version="2.6",
     ) as writer:
-        for piece in chain([first], pieces):
-            writer.write_table(piece.replace_schema_metadata(None), row_group_size=row_group_rows)
-        if said := metadata() if callable(metadata) else metadata:
-            writer.add_key_value_metadata(dict(said))
+        writer.write_table(rows, row_group_size=row_group_rows)
+        if metadata:
+            writer.add_key_value_metadata(dict(metadata))
     return memoryview(sink.getvalue())
 
 
@@ -168,15 +164,13 @@ _FLAT: Final = frozenset(
 
 def repeating_columns(table: pa.Table) -> tuple[str, ...]:
     """The columns worth a dictionary, judged by a sample taken evenly over the table."""
-    rows = table.num_rows
-    step = max(1, rows // SAMPLE_ROWS)
-    sample = pa.array(np.arange(0, rows, step))
+    step = max(1, table.num_rows // SAMPLE_ROWS)
     names = []
     for item, column in zip(table.schema, table.columns, strict=True):
         if item.name in _ALWAYS_REPEAT:
             names.append(item.name)
         elif item.name not in _NEVER_REPEAT and not (pa.types.is_nested(item.type) or pa.types.is_boolean(item.type)):
-            found = column.take(sample)
-            if pc.count_distinct(found, mode="all").as_py() * _REPEATS_MIN <= len(found):
+            found = pl.Series(pl.from_arrow(column)).gather_every(step)
+            if found.n_unique() * _REPEATS_MIN <= len(found):
                 names.append(item.name)
     return tuple(names)

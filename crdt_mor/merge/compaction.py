@@ -15,8 +15,9 @@ Base rows lack partition path and file name, which whoever writes the file knows
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -42,22 +43,22 @@ from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import merge, promote, resolve
 
-PART_ROWS: Final = 131_072
-"""Of the base at a time: one of its row groups is decoded and merged while the one before is encoded."""
+PART_ROWS: Final = 98_304
+"""Of the base at a time, at least: what is taken for a row group of its own is not merged with its neighbour."""
 
 Carry = list[DataBlock | DeleteBlock]
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """`rows`: the base rows, sorted by key, a piece at a time. `carry`: what is carried, in START_COMMIT_TIME order;
-    it is known when all rows have been taken.
+    """`parts`: the base rows, sorted by key, in parts that any threads may merge, each once.
+    `carry`: what is carried, in START_COMMIT_TIME order; to be called when all parts are merged.
 
     A block's instant is where it belongs in that order: the delete block of a gap at the earliest contribution of the
     gap, data blocks at their latest row, with `own_times`.
     """
 
-    rows: Iterator[pl.DataFrame]
+    parts: Sequence[Callable[[], pl.DataFrame]]
     carry: Callable[[], Carry]
 
 
@@ -94,33 +95,36 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
         return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
 
     if rule.kind == "columns":
-        return Compacted(_settled(below, rule, columns, seen=not pending), carry)
+        return Compacted([partial(_settled, below, rule, columns, seen=not pending)], carry)
     return Compacted(_fold(below, rule, columns, dead, timed=True), carry)
 
 
-def _settled(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> Iterator[pl.DataFrame]:
+def _settled(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:
     """The rows of a slice under the rule `columns`, with no more state than what comes later can ask for."""
     merged = pl.concat(merge(files, rule, columns.by_text(), select=columns.select_own()))
-    yield rule.settle(merged, seen=seen).sort(RECORD_KEY)
+    return rule.settle(merged, seen=seen).sort(RECORD_KEY)
 
 
 def _fold(
     files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame], *, timed: bool
-) -> Iterator[pl.DataFrame]:
+) -> list[Callable[[], pl.DataFrame]]:
     """The rows of a slice under the other rules. The lines of deletes that won are added to `dead`."""
     every, columns = columns.select_own(), columns.by_text()
-    files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
-    for part in in_parts(files, PART_ROWS, rule, columns, every):
+
+    def fold(part: Slice) -> pl.DataFrame:
         base = None if part.base is None else Scanned(part.base, columns, RECORD_KEY, part=part.base_rows)
         found = resolve(part, rule, columns, RECORD_KEY, every, base, timed=timed)
         dead.append(found.dead)
         rows = found.rows.select(every).rechunk()
         live = rows[found.live.gather(text_order(rows[RECORD_KEY].gather(found.live)))]
         below = found.base.decode(found.drop, every) if isinstance(found.base, Scanned) else found.base
-        yield from [live] if below is None else _merged(below, found.drop, live)
+        return live if below is None else _merged(below, found.drop, live)
+
+    files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
+    return [partial(fold, part) for part in in_parts(files, PART_ROWS, rule, columns, every)]
 
 
-def _merged(base: Decoded, drop: pl.Series, live: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _merged(base: Decoded, drop: pl.Series, live: pl.DataFrame) -> pl.DataFrame:
     """The rows of `base` but those of the keys in `drop`, and `live`, which is sorted, in the order of their keys."""
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
     stand = base.standing(drop)
@@ -129,9 +133,7 @@ def _merged(base: Decoded, drop: pl.Series, live: pl.DataFrame) -> Iterator[pl.D
         by_key = text_order(keys)
         stand, keys = stand[by_key.to_numpy()], keys.gather(by_key)
     between = keys.search_sorted(live[RECORD_KEY]).to_numpy().astype(np.int64)
-    order = pl.Series(np.insert(stand, between, np.arange(base.frame.height, rows.height)))
-    for start in range(0, max(1, len(order)), PART_ROWS):
-        yield rows[order.slice(start, PART_ROWS)]
+    return rows[pl.Series(np.insert(stand, between, np.arange(base.frame.height, rows.height)))]
 
 
 def _split(

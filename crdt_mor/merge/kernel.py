@@ -35,6 +35,7 @@ __all__ = [
     "compact_all",
     "compact_stable",
     "count",
+    "in_views",
     "merge",
     "parts",
     "passed_through",
@@ -59,13 +60,13 @@ def to_arrow(frame: pl.DataFrame) -> pa.Table:
 
     One chunk per frame; a chunk of more than 2 GiB of text is cut.
     """
-    table = _exported(frame)
+    table = in_views(frame)
     target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
     return table if table.schema == target else table.cast(target)
 
 
-def _exported(frame: pl.DataFrame) -> pa.Table:
-    """As polars exports it: text in views, so that it is copied once; lists and structs without.
+def in_views(frame: pl.DataFrame) -> pa.Table:
+    """A frame as polars has it, nothing copied: text in views; but in lists and structs as `large_string`.
 
     Of a list whose items polars has sliced away, pyarrow refuses the views.
     """

@@ -15,15 +15,14 @@ Which fold depends on the merge (design section 3):
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, write_parquet
+from crdt_mor.format.joined import joined
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
 from crdt_mor.model.config import TableConfig
@@ -51,8 +50,6 @@ from crdt_mor.ops.stage import (
 )
 from crdt_mor.ops.steps import Nonce, Put, Read, Steps
 from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
-
-T = TypeVar("T")
 
 PLANS = f"{OWN_FOLDER}/plans"
 
@@ -173,7 +170,7 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
             compacted = compact_all(opened, rule, columns, plan.stable_before)
         else:
             compacted = compact_stable(opened, rule, columns, plan.pending)
-        rows, spent = compacted.rows, set[str]()
+        rows, spent = in_threads(lambda part: part(), compacted.parts), set[str]()
         if hidden := {m.hidden for m in rule.members if m.hidden}:
             # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
             whole = list(rows)
@@ -194,12 +191,17 @@ def _put_base(
     path = join_path(group.partition, str(name))
     seen = _Seen()
 
-    def tables() -> Iterator[pa.Table]:
-        same = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
-        own = [*(column for column in META_COLUMNS if column not in same), *schema.stored.names]
+    same = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
+    own = [*(column for column in META_COLUMNS if column not in same), *schema.stored.names]
+
+    def noted() -> Iterator[pl.DataFrame]:
         for frame in _row_groups(rows):
             seen.note(frame)
-            yield stored_table(frame.select(own), schema, same)
+            yield frame
+
+    def encode(frame: pl.DataFrame) -> memoryview:
+        table = stored_table(frame.select(own), schema, same)
+        return write_parquet(table, metadata={}, row_group_rows=max(1, frame.height))
 
     def metadata() -> dict[str, str]:
         return base_metadata(
@@ -209,9 +211,9 @@ def _put_base(
             latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
         )
 
-    data = write_parquet(_ahead(tables()), metadata=metadata)
+    data = list(joined(in_threads(encode, noted()), metadata))
     if session.store.put(path, data):
-        return DataFile(path, len(data), seen.rows)
+        return DataFile(path, sum(map(len, data)), seen.rows)
     stat = session.store.stat(path)
     if stat is None:
         raise missing(DataFile(path, 0, 0))
@@ -237,29 +239,17 @@ class _Seen:
 
 
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, at least one, in frames of at most `ROW_GROUP_ROWS` rows, and small ones made larger."""
-    rest, some = pl.DataFrame(), False
+    """The rows of `frames`, at least one, in frames of about `ROW_GROUP_ROWS` rows; without rows, one that is empty."""
+    empty, some = pl.DataFrame(), False
     for frame in frames:
-        rest = pl.concat([rest, frame], rechunk=False) if rest.height else frame
-        while 2 * rest.height >= ROW_GROUP_ROWS:
-            yield rest.head(ROW_GROUP_ROWS)
-            rest, some = rest.slice(ROW_GROUP_ROWS), True
-    if rest.height or not some:
-        yield rest
-
-
-def _ahead(items: Iterable[T]) -> Iterator[T]:
-    """`items`, each made by another thread while the one before is used."""
-    rest = iter(items)
-    with ThreadPoolExecutor(1, thread_name_prefix="row-group") as pool:
-        coming: Future[T] = pool.submit(next, rest)
-        while True:
-            try:
-                item = coming.result()
-            except StopIteration:
-                return
-            coming = pool.submit(next, rest)
-            yield item
+        if not frame.height:
+            empty = frame
+            continue
+        count = max(1, round(frame.height / ROW_GROUP_ROWS))
+        yield from frame.iter_slices(-(-frame.height // count))
+        some = True
+    if not some:
+        yield empty
 
 
 def _put_carry(

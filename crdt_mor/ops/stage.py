@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import SAMPLE_ROWS, repeating_columns, write_parquet
+from crdt_mor.format.base import SAMPLE_ROWS, VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import Pieces, delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
-from crdt_mor.merge.kernel import text_order, to_arrow
+from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
@@ -183,14 +183,15 @@ def worth_a_dictionary(frame: pl.DataFrame, schema: TableSchema) -> tuple[str, .
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema, same: Mapping[str, str]) -> pa.Table:
-    """A frame as Arrow, in exactly the types that files hold; the meta columns in front.
+    """A frame as Arrow, in the types that files hold, text in views, for which nothing is copied; the meta columns in
+    front.
 
     same: meta columns that are not in `frame` and have one value in all rows, in the order of `META_COLUMNS`. They
         become dictionaries, of which a writer need not look at every row.
     """
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
-    target = pa.schema([pa.field(name, types.get(name, pa.string())) for name in frame.columns])
-    table = to_arrow(frame).cast(target)
+    stored = {name: types.get(name, pa.string()) for name in frame.columns}
+    table = in_views(frame).cast(pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()]))
     zeros = np.zeros(frame.height, dtype=np.int32)
     for name, value in same.items():
         column = pa.DictionaryArray.from_arrays(zeros, pa.array([value], pa.string()))

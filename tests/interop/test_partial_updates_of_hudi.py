@@ -152,7 +152,8 @@ def test_a_compaction_of_ours_makes_whole_rows_of_them() -> None:
     by_time = kernel.compact_all(files, BY_TIME, COLUMNS, None)
     by_n = kernel.compact_stable(files, BY_N, COLUMNS, [])
     for compacted in (by_time, by_n):
-        assert pl.concat(compacted.rows).select("id", "n", "a", "b").rows() == [("x", 20, "A", "b")]
+        rows = pl.concat(part() for part in compacted.parts)
+        assert rows.select("id", "n", "a", "b").rows() == [("x", 20, "A", "b")]
         assert compacted.carry() == []
 
 

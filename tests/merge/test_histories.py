@@ -152,7 +152,7 @@ class History:
             compacted = compact_all(files, self.rule, self.columns, stable)
         else:
             compacted = compact_stable(files, self.rule, self.columns, [stamp(p) for p in pending])
-        rows, self.carried = pl.concat(compacted.rows), compacted.carry()
+        rows, self.carried = pl.concat(part() for part in compacted.parts), compacted.carry()
         if self.rule.kind != "latest" or self.stable_form:
             self.check_carry(len(pending))
         else:

@@ -102,7 +102,7 @@ def test_of_a_delete_and_a_row_of_one_time_the_row_stands(latest: str | None) ->
 def test_an_unstable_delete_still_beats_a_straggler_that_completes_after_compaction() -> None:
     before = Slice(None, None, (DataBlock(stamp(2), frame([(stamp(2), "a", 1)])), deletes(6, "a")))
     compacted = compact_all(before, MergeRule(), COLUMNS, stable_before=stamp(4))
-    rows, (carried,) = pl.concat(compacted.rows), compacted.carry()
+    rows, (carried,) = pl.concat(part() for part in compacted.parts), compacted.carry()
     assert rows.height == 0
     assert isinstance(carried, DeleteBlock)
     assert carried.keys.rows() == [("a", stamp(6))]
@@ -117,7 +117,7 @@ def test_a_delete_that_is_stable_or_lost_is_not_carried() -> None:
     blocks = (deletes(2, "a"), deletes(6, "b"), DataBlock(stamp(8), frame([(stamp(8), "b", 1)])))
     for stable_before in (stamp(4), None):
         compacted = compact_all(Slice(None, None, blocks), MergeRule(), COLUMNS, stable_before)
-        assert pl.concat(compacted.rows)["k"].to_list() == ["b"]
+        assert pl.concat(part() for part in compacted.parts)["k"].to_list() == ["b"]
         assert compacted.carry() == []
 
 

@@ -1,0 +1,164 @@
+"""Thrift's compact protocol, as far as the footers of Parquet files go: any struct, with no need to know its fields.
+
+    struct   (distance from the field before << 4 | kind) value ... 0
+    number   zigzag varint                         binary   length as a varint, bytes
+    list     (length << 4 | kind) items            bool     the kind of a field says it; one byte in a list
+
+What is decoded and encoded again has the same bytes: Parquet's writers number fields upwards, as we do.
+Source: Thrift's `doc/specs/thrift-compact-protocol.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from crdt_mor.errors import FormatError
+
+TRUE, FALSE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 3, 4, 5, 6, 8, 9, 12
+"""Kinds of values. What no footer has (maps, sets, floats) is not read."""
+
+_NUMBERS: Final = frozenset({I16, I32, I64})
+_LONG: Final = 15
+"""A list of so many items or more has its length apart; a field so far from the one before, its number."""
+
+
+@dataclass(slots=True)
+class Value:
+    """A value and its kind: bool, int, bytes, `Items` or `Struct`."""
+
+    kind: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list, whose items are all of one kind."""
+
+    kind: int
+    values: Sequence[Any]
+
+
+Struct = dict[int, Value]
+"""Values by field number, upwards."""
+
+
+def decode(data: bytes) -> Struct:
+    """A struct; raises `FormatError` if `data` is not exactly one."""
+    reader = _Reader(data)
+    try:
+        found = reader.struct()
+    except (IndexError, ValueError) as error:
+        raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.at} error={error}") from error
+    if reader.at != len(data):
+        raise FormatError(f"bytes after the end of a Thrift struct. byte={reader.at} length={len(data)}")
+    return found
+
+
+def encode(struct: Struct) -> bytes:
+    """The bytes of a struct."""
+    out = bytearray()
+    _put_struct(out, struct)
+    return bytes(out)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def struct(self) -> Struct:
+        found: Struct = {}
+        field = 0
+        while header := self._byte():
+            field = field + (header >> 4) if header >> 4 else self._number()
+            kind = header & 15
+            found[field] = Value(kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind))
+        return found
+
+    def _value(self, kind: int) -> Any:
+        if kind in _NUMBERS:
+            return self._number()
+        if kind == BINARY:
+            start = self._varint() + self.at
+            start, self.at = self.at, start
+            if self.at > len(self.data):
+                raise ValueError("text is cut short")
+            return self.data[start : self.at]
+        if kind == STRUCT:
+            return self.struct()
+        if kind == LIST:
+            header = self._byte()
+            length = header >> 4 if header >> 4 != _LONG else self._varint()
+            return Items(header & 15, [self._value(header & 15) for _ in range(length)])
+        if kind in (TRUE, FALSE):
+            return self._byte() == TRUE
+        if kind == BYTE:
+            return self._byte()
+        raise ValueError(f"no kind of value in a footer: {kind}")
+
+    def _number(self) -> int:
+        found = self._varint()
+        return (found >> 1) ^ -(found & 1)
+
+    def _varint(self) -> int:
+        found = self._byte()
+        if found < 0x80:
+            return found
+        found &= 0x7F
+        shift = 7
+        while (byte := self._byte()) >= 0x80:
+            found |= (byte & 0x7F) << shift
+            shift += 7
+        return found | byte << shift
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+
+def _put_struct(out: bytearray, struct: Struct) -> None:
+    before = 0
+    for field, found in struct.items():
+        kind = (TRUE if found.value else FALSE) if found.kind in (TRUE, FALSE) else found.kind
+        if 0 < field - before <= _LONG:
+            out.append((field - before) << 4 | kind)
+        else:
+            out.append(kind)
+            _put_number(out, field)
+        if kind not in (TRUE, FALSE):
+            _put(out, kind, found.value)
+        before = field
+    out.append(0)
+
+
+def _put(out: bytearray, kind: int, value: Any) -> None:
+    if kind in _NUMBERS:
+        _put_number(out, value)
+    elif kind == BINARY:
+        _put_varint(out, len(value))
+        out += value
+    elif kind == STRUCT:
+        _put_struct(out, value)
+    elif kind == LIST:
+        out.append(min(len(value.values), _LONG) << 4 | value.kind)
+        if len(value.values) >= _LONG:
+            _put_varint(out, len(value.values))
+        for item in value.values:
+            _put(out, value.kind, item)
+    elif kind in (TRUE, FALSE):
+        out.append(TRUE if value else FALSE)
+    else:
+        assert kind == BYTE
+        out.append(value)
+
+
+def _put_number(out: bytearray, number: int) -> None:
+    _put_varint(out, (number << 1) ^ (number >> 63))
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)

@@ -1,0 +1,96 @@
+"""Files joined without encoding anything again: byte for byte what one writer would have written."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format.base import write_parquet
+from crdt_mor.format.joined import joined
+from crdt_mor.format.thrift import BINARY, BYTE, I16, I32, I64, LIST, STRUCT, TRUE, Items, Struct, Value, decode, encode
+from tests.format.test_base import ROWS, STORED
+
+METADATA = {"hoodie_min_record_key": "ä", "parquet.avro.schema": "{}"}
+
+
+def rows_of_every_type(count: int) -> pa.Table:
+    """Values that differ, that repeat and that are null, and a column without statistics."""
+    rows = pa.Table.from_pylist([ROWS[i % 2] for i in range(count)], STORED)
+    for name in ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key"):
+        rows = rows.append_column(name, pa.array([str(i) for i in range(count)], pa.string()))
+    return rows
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 40),
+    st.sampled_from([(), ("s", "i", "_hoodie_commit_time")]),
+    st.booleans(),
+    st.sampled_from([{}, METADATA]),
+)
+def test_what_is_joined_is_what_one_writer_writes(
+    groups: int, height: int, repeating: tuple[str, ...], log_block: bool, metadata: dict[str, str]
+) -> None:
+    rows = rows_of_every_type(groups * height)
+    pieces = [
+        write_parquet(rows.slice(i * height, height), metadata={"a": "b"}, repeating=repeating, log_block=log_block)
+        for i in range(groups)
+    ]
+    one = write_parquet(rows, metadata=metadata, row_group_rows=height, repeating=repeating, log_block=log_block)
+    assert b"".join(joined(pieces, lambda: metadata)) == bytes(one)
+
+
+def test_row_groups_of_many_pages_keep_their_places() -> None:
+    height, groups = 70_000, 3
+    values = random.Random(1).choices(range(1 << 60), k=groups * height)
+    rows = pa.table({"id": pa.array(map(str, values)), "n": pa.array(values, pa.int64())})
+    pieces = [write_parquet(rows.slice(i * height, height), metadata={}, repeating=()) for i in range(groups)]
+    data = b"".join(joined(pieces, dict))
+    assert data == bytes(write_parquet(rows, metadata={}, row_group_rows=height, repeating=()))
+    assert pq.read_table(pa.BufferReader(data)).equals(rows)
+
+
+def test_one_file_without_rows_is_a_file_without_rows() -> None:
+    empty = write_parquet(rows_of_every_type(0), metadata={}, repeating=())
+    assert b"".join(joined([empty], dict)) == bytes(empty)
+
+
+structs = st.deferred(
+    lambda: st.dictionaries(st.integers(1, 300), values, max_size=6).map(lambda found: dict(sorted(found.items())))
+)
+numbers = st.integers(-(1 << 63), (1 << 63) - 1)
+values = st.one_of(
+    st.builds(Value, st.sampled_from([I16, I32, I64]), numbers),
+    st.builds(Value, st.just(BINARY), st.binary(max_size=200)),
+    st.builds(Value, st.just(STRUCT), structs),
+    st.builds(Value, st.just(LIST), st.builds(Items, st.just(STRUCT), st.lists(structs, max_size=20))),
+    st.builds(Value, st.just(LIST), st.builds(Items, st.just(I64), st.lists(numbers, max_size=200))),
+    st.builds(Value, st.just(LIST), st.builds(Items, st.just(TRUE), st.lists(st.booleans(), max_size=20))),
+    st.builds(Value, st.just(BYTE), st.integers(0, 255)),
+    st.booleans().map(lambda true: Value(TRUE if true else TRUE + 1, true)),
+)
+
+
+@given(structs)
+def test_a_thrift_struct_comes_back(struct: Struct) -> None:
+    assert decode(encode(struct)) == struct
+
+
+@given(structs, st.integers(0, 400), st.binary(min_size=1, max_size=3))
+def test_a_struct_that_is_cut_short_or_too_long_is_an_error(struct: Struct, at: int, more: bytes) -> None:
+    data = encode(struct)
+    for damaged in (data[: min(at, len(data) - 1)], data + more):
+        with pytest.raises(FormatError, match="Thrift"):
+            decode(damaged)
+
+
+def test_bytes_that_no_footer_has_are_an_error() -> None:
+    for data in (b"\x1b\x00\x00", b"\x17" + b"\0" * 9, b"\x18\x7fabc\0"):
+        with pytest.raises(FormatError, match="compact protocol"):
+            decode(data)
