@@ -24,7 +24,7 @@ from suite.timing import seconds
 
 import payloads
 from crdt_mor import Dot, Payload, check_laws
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format.base import repeating_columns, write_parquet
 from crdt_mor.merge.kernel import DataBlock, Slice, merge
 from crdt_mor.merge.resolve import reference
 from crdt_mor.merge.rule import Member, MergeRule
@@ -94,17 +94,23 @@ CASES = [
 ]
 
 
+def encoded(table: pa.Table, *, log_block: bool = False) -> memoryview:
+    """Parquet as tables have it."""
+    repeating = repeating_columns(pl.DataFrame(pl.from_arrow(table)))
+    return write_parquet(table, metadata={}, repeating=repeating, log_block=log_block)
+
+
 def slice_of(case: Case, how: Merging, keys: int, touched: int, folder: Path) -> Slice:
     """A base with each key and ten blocks, in which each of the touched ones stands once."""
     name = case.payload.name.replace("/", "_") + str(case.kind).replace("[", "_")[:8]
     base = folder / f"{name}_{keys}.parquet"
     table = rows(case, how, np.arange(keys), 0)
     stateless = [c for c in table.column_names if c.startswith("_crdt_") and table[c].null_count == keys]
-    base.write_bytes(write_parquet(table.drop_columns(stateless), metadata={}))
+    base.write_bytes(encoded(table.drop_columns(stateless)))
     shuffled = CHANCE.permutation(keys)[:touched]
     parts = [np.sort(shuffled[i::BLOCKS]) for i in range(BLOCKS)]
     blocks = [
-        DataBlock(instant(i), write_parquet(rows(case, how, part, i), metadata={}, log_block=True))
+        DataBlock(instant(i), encoded(rows(case, how, part, i), log_block=True))
         for i, part in enumerate(parts, 1)
     ]
     return Slice(str(base), instant(0), tuple(blocks))

@@ -30,7 +30,7 @@ from benches.suite.conftest import Scale
 from benches.suite.rounds import SLOW, Bar, Peer, measure, write_down
 from benches.suite.sources import Sources
 from benches.suite.worlds import World, create
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format.base import repeating_columns, write_parquet
 from crdt_mor.merge.kernel import to_arrow
 
 
@@ -121,7 +121,7 @@ def by_polars(frame: pl.DataFrame) -> bytes:
 
 def by_pyarrow(frame: pl.DataFrame) -> bytes:
     """A base file as tables have them."""
-    return write_parquet(to_arrow(frame), metadata={})
+    return write_parquet(to_arrow(frame), metadata={}, repeating=repeating_columns(frame))
 
 
 @pytest.mark.parametrize("case", COMPACTIONS, ids=lambda case: case.name)

@@ -35,7 +35,7 @@ _NOT_ASKED_FOR: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_pa
 """No reader skips rows by these, so their statistics are not worth the time."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 """Stored types of columns, and others that become the same bytes: what polars has, so that nothing is copied."""
-SAMPLE_ROWS: Final = 512
+_SAMPLE_ROWS: Final = 512
 _REPEATS_MIN: Final = 4
 """A sampled value must occur this often on average for a dictionary to pay."""
 
@@ -76,13 +76,13 @@ def write_parquet(
     *,
     metadata: Mapping[str, str],
     row_group_rows: int = ROW_GROUP_ROWS,
-    repeating: Sequence[str] | None = None,
+    repeating: Sequence[str] = (),
     log_block: bool = False,
 ) -> memoryview:
     """`rows`, of the stored types, as the bytes of a Parquet file, encoded by this thread.
 
     Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
-    `repeating`: what `repeating_columns` says, if it has been asked already.
+    `repeating`: the columns worth a dictionary (`repeating_columns`), beside the meta columns that always are.
     `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
     a third less work for the writer.
     """
@@ -96,7 +96,7 @@ def write_parquet(
         rows.schema,
         compression="snappy" if log_block else "zstd",
         compression_level=None if log_block else 1,
-        use_dictionary=list(repeating_columns(rows) if repeating is None else repeating),
+        use_dictionary=[name for name in rows.schema.names if name in _ALWAYS_REPEAT or name in repeating],
         write_statistics=[name for name in rows.schema.names if not log_block and name not in _NOT_ASKED_FOR],
         write_page_index=not log_block,
         store_schema=False,
@@ -162,15 +162,9 @@ _FLAT: Final = frozenset(
 )
 
 
-def repeating_columns(table: pa.Table) -> tuple[str, ...]:
-    """The columns worth a dictionary, judged by a sample taken evenly over the table."""
-    step = max(1, table.num_rows // SAMPLE_ROWS)
-    names = []
-    for item, column in zip(table.schema, table.columns, strict=True):
-        if item.name in _ALWAYS_REPEAT:
-            names.append(item.name)
-        elif item.name not in _NEVER_REPEAT and not (pa.types.is_nested(item.type) or pa.types.is_boolean(item.type)):
-            found = pl.Series(pl.from_arrow(column)).gather_every(step)
-            if found.n_unique() * _REPEATS_MIN <= len(found):
-                names.append(item.name)
-    return tuple(names)
+def repeating_columns(rows: pl.DataFrame) -> tuple[str, ...]:
+    """The columns worth a dictionary, judged by a sample taken evenly over the rows; meta columns are not asked."""
+    meta = _ALWAYS_REPEAT | _NEVER_REPEAT
+    asked = [n for n, kind in rows.schema.items() if n not in meta and not kind.is_nested() and kind != pl.Boolean]
+    sample = rows.select(asked).gather_every(max(1, rows.height // _SAMPLE_ROWS))
+    return tuple(name for name in asked if sample[name].n_unique() * _REPEATS_MIN <= sample.height)

@@ -214,6 +214,8 @@ def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) 
     """The bucket of every record key, as Hudi's simple bucket index computes it."""
     if count < 1:
         raise InvalidInputError(f"a table has at least one bucket. buckets={count}")
+    if count == 1:
+        return np.zeros(len(record_keys), dtype=np.int32)
     hashes = java_hash.key_hashes(_text(record_keys), spec.fields, composite=spec.composite)
     found: npt.NDArray[np.int32] = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
     return found

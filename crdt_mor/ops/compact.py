@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, write_parquet
+from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.format.joined import joined
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
@@ -201,7 +201,8 @@ def _put_base(
 
     def encode(frame: pl.DataFrame) -> memoryview:
         table = stored_table(frame.select(own), schema, same)
-        return write_parquet(table, metadata={}, row_group_rows=max(1, frame.height))
+        repeating = repeating_columns(frame)
+        return write_parquet(table, metadata={}, row_group_rows=max(1, frame.height), repeating=repeating)
 
     def metadata() -> dict[str, str]:
         return base_metadata(

@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import SAMPLE_ROWS, VIEWS, repeating_columns, write_parquet
+from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import Pieces, delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import EPOCH, Instant
+from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
@@ -50,7 +50,7 @@ class Deletes:
 class StoredRows:
     """Rows in stored types, meta columns included.
 
-    `cut(start, count)`: some of them. `repeating`: the columns worth a dictionary.
+    `cut(start, count)`: some of them. `repeating`: columns worth a dictionary.
     """
 
     height: int
@@ -61,13 +61,11 @@ class StoredRows:
     @classmethod
     def of(cls, frame: pl.DataFrame, schema: TableSchema) -> StoredRows:
         """All rows of a frame, in its order."""
-        sample = frame.gather_every(max(1, frame.height // SAMPLE_ROWS))
-        repeating = repeating_columns(stored_table(sample, schema, {}))
 
         def cut(start: int, count: int) -> pa.Table:
             return stored_table(frame.slice(start, count), schema, {})
 
-        return cls(frame.height, frame.columns, repeating, cut)
+        return cls(frame.height, frame.columns, repeating_columns(frame), cut)
 
     def encoded(self) -> Iterator[memoryview]:
         """Parquet files with all of the rows, in their order, at least one, encoded side by side."""
@@ -173,13 +171,6 @@ def group_rows(
         schema,
         {"_hoodie_commit_time": instant, PARTITION: group[0], "_hoodie_file_name": bucket_file_id(group[1])},
     )
-
-
-def worth_a_dictionary(frame: pl.DataFrame, schema: TableSchema) -> tuple[str, ...]:
-    """The columns of rows to be staged whose values repeat; judged once for all file groups."""
-    sample = frame.gather_every(max(1, frame.height // SAMPLE_ROWS))
-    rows = pl.int_range(sample.height, eager=True)
-    return repeating_columns(group_rows(sample, rows, ("", 0), EPOCH, 0, schema))
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema, same: Mapping[str, str]) -> pa.Table:

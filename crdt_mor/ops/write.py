@@ -27,6 +27,7 @@ from crdt_mor.errors import (
     StorageUnavailableError,
     UnsupportedFeatureError,
 )
+from crdt_mor.format.base import repeating_columns
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
@@ -54,7 +55,6 @@ from crdt_mor.ops.stage import (
     log_file,
     sorted_keys,
     stored_array,
-    worth_a_dictionary,
 )
 from crdt_mor.store.base import Content
 
@@ -285,7 +285,7 @@ class Write:
         for given, states in combined.rows:
             rows = rule.show(states)
             some = given is not None and not set(schema.declared.names) <= set(rows.columns)
-            repeating = worth_a_dictionary(rows, schema)
+            repeating = repeating_columns(rows)
             for group, found in by_group(rows):
                 parts.setdefault(group, []).append(partial(self._rows, rows, found, group, first, some, repeating))
                 first += len(found)
