@@ -69,15 +69,17 @@ def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: 
     """
     assert rule.kind == "latest"
     dead: list[pl.DataFrame] = []
+    parts = _fold(files, rule, columns, dead, timed=stable_before is not None)
 
     def carry() -> Carry:
+        assert len(dead) == len(parts), "all parts are merged first"
         if stable_before is None:
             return []
         lines = pl.concat(dead).filter(pl.col(TIME) >= stable_before)
         keys = lines.select(pl.col(KEY).alias(RECORD_KEY), TIME).sort(RECORD_KEY)
         return [DeleteBlock(str(keys[TIME].min()), keys)] if keys.height else []
 
-    return Compacted(_fold(files, rule, columns, dead, timed=stable_before is not None), carry)
+    return Compacted(parts, carry)
 
 
 def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Compacted:
@@ -90,13 +92,18 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
         )
     below = Slice(files.base, files.base_latest, stable)
     dead: list[pl.DataFrame] = []
+    columnwise = rule.kind == "columns"
+    parts = (
+        [partial(_settled, below, rule, columns, seen=not pending)]
+        if columnwise
+        else _fold(below, rule, columns, dead, timed=True)
+    )
 
     def carry() -> Carry:
+        assert columnwise or len(dead) == len(parts), "all parts are merged first"
         return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
 
-    if rule.kind == "columns":
-        return Compacted([partial(_settled, below, rule, columns, seen=not pending)], carry)
-    return Compacted(_fold(below, rule, columns, dead, timed=True), carry)
+    return Compacted(parts, carry)
 
 
 def _settled(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:

@@ -178,6 +178,8 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
             rows = iter(whole)
         held = schema.select(name for name in schema.declared.names if name not in spent)
         files = [_put_base(session, plan, group, rows, held)]
+        for _ in rows:
+            pass  # where another executor had put the base nobody took them, and what is carried is known from all
         carried = [part for block in compacted.carry() for part in _carried(block, config, schema)]
     if carried:
         files.append(_put_carry(session, plan, group, carried, schema))
@@ -212,9 +214,16 @@ def _put_base(
             latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
         )
 
-    data = list(joined(in_threads(encode, noted()), metadata))
-    if session.store.put(path, data):
-        return DataFile(path, sum(map(len, data)), seen.rows)
+    size = 0
+
+    def pieces() -> Iterator[bytes | memoryview]:
+        nonlocal size
+        for piece in joined(in_threads(encode, noted()), metadata):
+            size += len(piece)
+            yield piece
+
+    if session.store.put(path, pieces()):
+        return DataFile(path, size, seen.rows)
     stat = session.store.stat(path)
     if stat is None:
         raise missing(DataFile(path, 0, 0))

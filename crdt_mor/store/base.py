@@ -9,11 +9,13 @@ one creates it. Losing that race is a value (`False`), not an error. A store tha
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-Content: TypeAlias = bytes | memoryview | list[bytes | memoryview]
-"""What an object holds: its bytes, or pieces of them, one after another."""
+Content: TypeAlias = bytes | memoryview | Iterable[bytes | memoryview]
+"""What an object holds: its bytes, or pieces of them, one after another, which may be made while earlier ones are put.
+What goes wrong in making them is raised by the put as it is, and nothing is created."""
 
 
 @dataclass(frozen=True, slots=True)

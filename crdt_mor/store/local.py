@@ -21,7 +21,7 @@ import errno
 import mmap
 import os
 import stat as mode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -87,12 +87,14 @@ class LocalStore:
         target = self._at(path)
         if os.path.lexists(target):
             return False
-        with _answering("put", path):
-            try:
-                return self._put(path, target, data, durable)
-            except FileNotFoundError:  # a folder, or our temporary file, was removed under us: nothing was linked
-                self._durable_folders.clear()
-                return self._put(path, target, data, durable)
+        pieces = [data] if isinstance(data, (bytes, memoryview)) else data
+        try:
+            return self._put(path, target, pieces, durable)
+        except _RemovedError:
+            if iter(pieces) is pieces:  # they can be taken only once
+                raise
+            self._durable_folders.clear()
+            return self._put(path, target, pieces, durable)
 
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
@@ -177,23 +179,35 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, data: Content, durable: bool) -> bool:
-        """The steps of a put. An `OSError` says that nothing was published."""
+    def _put(self, path: str, target: str, pieces: Iterable[bytes | memoryview], durable: bool) -> bool:
+        """The steps of a put."""
         folder = path.rpartition("/")[0]
-        self._make_durable(TEMP_FOLDER)
-        self._make_durable(folder)
-        temp = self._write_temp(data)
+        once = iter(pieces) is pieces
+        with _answering("put", path):
+            self._make_durable(TEMP_FOLDER)
+            self._make_durable(folder)
+            temp, file = self._open_temp()
         try:
-            if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
-                return False
-            if durable:
-                _fsync_path(temp)
-            if not self._link(temp, target, path):
-                return False
-            if durable:
-                self._publish(folder, path)
-                self._note_durable(path)
-            return True
+            try:
+                for piece in pieces:  # an error in making one is not the disk's
+                    with _answering("put", path):
+                        _write_whole(file, piece)
+                        if durable and once:
+                            os.fsync(file)  # the rest is being made meanwhile, and then there is less left to do
+            finally:
+                with _answering("put", path):
+                    os.close(file)
+            with _answering("put", path):
+                if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
+                    return False
+                if durable:
+                    _fsync_path(temp)
+                if not self._link(temp, target, path):
+                    return False
+                if durable:
+                    self._publish(folder, path)
+                    self._note_durable(path)
+                return True
         finally:
             with suppress(OSError):
                 os.unlink(temp)
@@ -204,24 +218,8 @@ class LocalStore:
     def _folder(self, folder: str) -> str:
         return os.path.join(self.root, folder) if folder else str(self.root)
 
-    def _write_temp(self, data: Content) -> str:
-        """A new file with `data` under a name nobody else uses; on failure no file."""
-        temp, file = self._open_temp()
-        try:
-            try:
-                for piece in data if isinstance(data, list) else [data]:
-                    rest = memoryview(piece)
-                    while rest:
-                        rest = rest[os.write(file, rest) :]
-            finally:
-                os.close(file)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temp)
-            raise
-        return temp
-
     def _open_temp(self) -> tuple[str, int]:
+        """A new file under a name nobody else uses."""
         for _ in range(_NAMES_TRIED):
             temp = os.path.join(self.root, TEMP_FOLDER, TEMP_PREFIX + self._nonce())
             with suppress(FileExistsError):
@@ -323,6 +321,10 @@ class LocalStore:
         return files, folders
 
 
+class _RemovedError(StorageUnavailableError):
+    """A folder, or the temporary file, was removed under a put; nothing was published."""
+
+
 @contextmanager
 def _answering(what: str, path: str) -> Iterator[None]:
     """The operating system's errors, as what the caller would do about them."""
@@ -335,7 +337,8 @@ def _answering(what: str, path: str) -> Iterator[None]:
         what_now = "disk full; nothing was published. Free some space" if full else (
             "the disk refused; nothing was published. See the cause"
         )  # fmt: skip
-        raise StorageUnavailableError(f"{what_now} and try again. {what}={path} cause={_cause(error)}") from error
+        kind = _RemovedError if isinstance(error, FileNotFoundError) else StorageUnavailableError
+        raise kind(f"{what_now} and try again. {what}={path} cause={_cause(error)}") from error
 
 
 def _links(temp: str, path: str, error: OSError) -> int:
@@ -349,6 +352,12 @@ def _links(temp: str, path: str, error: OSError) -> int:
             "the disk failed while the file got its name, and cannot tell whether it did. Read it back before trying "
             f"again. path={path} cause={_cause(error)}"
         ) from error
+
+
+def _write_whole(file: int, piece: bytes | memoryview) -> None:
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[os.write(file, rest) :]
 
 
 def _fsync_path(path: str) -> None:

@@ -40,7 +40,7 @@ class MemoryStore:
 
     def put(self, path: str, data: Content, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
-        content = b"".join(data) if isinstance(data, list) else bytes(data)
+        content = bytes(data) if isinstance(data, (bytes, memoryview)) else b"".join(data)
         with self._lock:
             fresh = (content, self._clock())
             return self._objects.setdefault(object_path(path), fresh) is fresh

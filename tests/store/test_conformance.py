@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -53,6 +54,28 @@ def test_a_put_takes_any_bytes_and_keeps_its_own(store: Store) -> None:
     assert store.put("x", memoryview(content))  # type: ignore[arg-type]
     content[0] = 0
     assert store.read("x") == b"abc"
+
+
+def test_a_put_takes_pieces_while_they_are_made(store: Store) -> None:
+    assert store.put("x", (bytes([i]) * i for i in range(200)))
+    assert store.read("x") == b"".join(bytes([i]) * i for i in range(200))
+    assert store.put("x", iter([b"other"])) is False
+    assert store.put("none", iter([])) is True
+    assert store.read("none") == b""
+
+
+@pytest.mark.parametrize("error", [ValueError, FileNotFoundError, OSError, KeyboardInterrupt])
+def test_what_fails_in_making_a_piece_is_raised_as_it_is_and_nothing_is_created(
+    store: Store, error: type[BaseException]
+) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise error("the maker's")
+
+    with pytest.raises(error, match="the maker's"):
+        store.put("folder/x", pieces())
+    assert store.read("folder/x") is None
+    assert store.put("folder/x", b"whole")
 
 
 def test_a_copy_is_whole_put_once_and_outlives_its_source(store: Store) -> None:

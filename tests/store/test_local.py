@@ -147,6 +147,33 @@ def test_a_put_whose_temp_file_was_swept_starts_again(disk: LocalStore, monkeypa
     assert disk.read("a") == b"1"
 
 
+def test_pieces_that_cannot_be_taken_again_are_not_put_in_part(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def swept_first(source: str, target: str) -> None:
+        os.unlink(source)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", swept_first)
+    with pytest.raises(StorageUnavailableError, match="nothing was published"):
+        disk.put("a", (piece for piece in (b"1", b"2")))
+    monkeypatch.undo()
+    assert disk.read("a") is None
+    assert temp_files(disk) == []
+
+
+def test_a_maker_that_fails_leaves_no_temp_file(disk: LocalStore) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise ValueError("the maker's")
+
+    with pytest.raises(ValueError, match="the maker's"):
+        disk.put("a", pieces())
+    assert temp_files(disk) == []
+
+
 def test_a_table_removed_under_the_store_can_be_made_again(disk: LocalStore, tmp_path: Path) -> None:
     disk.put("a/b", b"1")
     disk.root.rename(tmp_path / "gone")

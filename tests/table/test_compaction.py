@@ -141,6 +141,25 @@ def test_several_executors_on_one_plan_write_the_same_files_and_the_first_comple
     close(straggler)
 
 
+def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_does(table: Table, path: str) -> None:
+    commits = [table.upsert(frame(("a", "x", 1), ("b", "x", 1)))]
+    straggler = open_write(table, ("a", "straggler", 0))
+    commits += [table.upsert(frame(("a", "y", 9))), remove(table, "b")]
+    before = every_answer(table, commits)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    outputs = compact.execute(table._session, plan)
+    carried = {Path(path, file.path): Path(path, file.path).read_bytes() for file in outputs if not file.is_base}
+    assert carried
+    for file in carried:
+        file.unlink()  # the first executor died before it wrote this
+    assert compact.execute(Table.open(path)._session, plan) == outputs
+    assert {file: file.read_bytes() for file in carried} == carried
+    table.maintenance.compact(plan)
+    assert every_answer(table, commits) == before
+    close(straggler)
+
+
 def test_a_file_group_is_in_one_open_plan_at_most_and_the_oldest_plan_goes_first(table: Table) -> None:
     table.upsert(frame(("a", "x", 1)))
     first = table.maintenance.plan_compaction()
