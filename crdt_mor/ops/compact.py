@@ -36,7 +36,7 @@ from crdt_mor.ops import lifecycle
 from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.merging import merging, require_payloads
 from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
-from crdt_mor.ops.read import in_threads, missing, open_slice
+from crdt_mor.ops.read import in_threads, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
     KEY,
@@ -45,6 +45,8 @@ from crdt_mor.ops.stage import (
     StoredRows,
     avro_with_meta,
     log_file,
+    put_log,
+    put_pieces,
     stored_array,
     stored_table,
 )
@@ -214,20 +216,8 @@ def _put_base(
             latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
         )
 
-    size = 0
-
-    def pieces() -> Iterator[bytes | memoryview]:
-        nonlocal size
-        for piece in joined(in_threads(encode, noted()), metadata):
-            size += len(piece)
-            yield piece
-
-    if session.store.put(path, pieces()):
-        return DataFile(path, size, seen.rows)
-    stat = session.store.stat(path)
-    if stat is None:
-        raise missing(DataFile(path, 0, 0))
-    return DataFile(path, stat.size, read_footer(session.store.url(path)).rows)
+    size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted()), metadata))
+    return DataFile(path, size, seen.rows if mine else read_footer(session.store.url(path)).rows)
 
 
 @dataclass(slots=True)
@@ -267,12 +257,7 @@ def _put_carry(
 ) -> DataFile:
     name = LogFileName(group.file_id, plan.barrier)
     data, file = log_file(session.config, schema, group.partition, name, carried)
-    if not session.store.put(file.path, data):
-        stat = session.store.stat(file.path)
-        if stat is None:
-            raise missing(file)
-        return DataFile(file.path, stat.size, file.rows, file.deletes)
-    return file
+    return put_log(session.store, file.path, data, file)
 
 
 def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:

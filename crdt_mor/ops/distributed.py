@@ -41,7 +41,7 @@ from crdt_mor.ops.heartbeat import beating
 from crdt_mor.ops.protocol import find_completion
 from crdt_mor.ops.read import in_threads, open_blocks
 from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import BUCKET, KEY, PARTITION
+from crdt_mor.ops.stage import BUCKET, KEY, PARTITION, put_log
 from crdt_mor.ops.write import (
     Operation,
     SchemaMode,
@@ -53,7 +53,7 @@ from crdt_mor.ops.write import (
     require_bucketed,
     require_writable,
 )
-from crdt_mor.store.base import Content
+from crdt_mor.store.base import Pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,10 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
             rows = read()
             write = Write(session, value, begun, columns=job.columns, task=task)
 
-            def put(file: DataFile, data: Content) -> StagedFile:
+            def put(file: DataFile, data: Pieces) -> StagedFile:
                 write.require_pending()
                 path = f"{lifecycle.STAGED}/{begun.requested}-{session.environment.nonce()}"
-                store.put(path, data, durable=False)  # copying makes what counts durable
-                return StagedFile(path, file)
+                return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
 
             statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
             files = tuple(write.stage(statements, put))

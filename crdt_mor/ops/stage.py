@@ -8,7 +8,7 @@ Files appear whole under their final names and are invisible until the instant c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
-from crdt_mor.format.log import Pieces, delete_block, parquet_block
+from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
@@ -25,8 +25,8 @@ from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
-from crdt_mor.ops.read import in_threads
-from crdt_mor.store.base import Store
+from crdt_mor.ops.read import in_threads, missing
+from crdt_mor.store.base import Pieces, Store
 
 KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
@@ -92,24 +92,52 @@ Group = tuple[str, int]
 """A file group of ours: partition path and bucket."""
 
 
+def put_log(store: Store, path: str, content: Pieces, file: DataFile, *, durable: bool = True) -> DataFile:
+    """Put a log file while it is made, unless it is there: `file` with its size."""
+    size, _ = put_pieces(store, path, content, durable=durable)
+    return replace(file, size=size)
+
+
+def put_pieces(store: Store, path: str, content: Pieces, *, durable: bool = True) -> tuple[int, bool]:
+    """Put an object while it is made: its size, and whether it is this one; else it was there before."""
+    size = 0
+
+    def measured() -> Pieces:
+        nonlocal size
+        for piece in content:
+            size += len(piece)
+            yield piece
+
+    if store.put(path, measured(), durable=durable):
+        return size, True
+    stat = store.stat(path)
+    if stat is None:
+        raise missing(path)
+    return stat.size, False
+
+
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
 ) -> tuple[Pieces, DataFile]:
-    """The bytes of a log file, and what the commit says of it."""
+    """The pieces of a log file, made as they are taken, and what the commit says of it but for its size."""
+    rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
+    deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
+    return _blocks(config, schema, partition, parts), DataFile(join_path(partition, str(name)), 0, rows, deletes)
+
+
+def _blocks(
+    config: TableConfig, schema: TableSchema, partition: str, parts: Sequence[Deletes | Rows]
+) -> Pieces:
     full = avro_with_meta(schema, config.name)
-    pieces: Pieces = []
     for part in parts:
         if isinstance(part, Deletes):
-            pieces += delete_block(part.instant, full, part.keys, partition, part.ordering)
+            yield from delete_block(part.instant, full, part.keys, partition, part.ordering)
             continue
         text = full
         if part.partial:
             text = avro_with_meta(schema.select(part.rows.columns), config.name)
         for parquet in part.rows.encoded():
-            pieces += parquet_block(part.instant, text, parquet, partial=part.partial)
-    rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
-    deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
-    return pieces, DataFile(join_path(partition, str(name)), sum(map(len, pieces)), rows, deletes)
+            yield from parquet_block(part.instant, text, parquet, partial=part.partial)
 
 
 @lru_cache(maxsize=256)

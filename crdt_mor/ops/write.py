@@ -53,10 +53,11 @@ from crdt_mor.ops.stage import (
     ensure_partition,
     group_rows,
     log_file,
+    put_log,
     sorted_keys,
     stored_array,
 )
-from crdt_mor.store.base import Content
+from crdt_mor.store.base import Pieces
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
@@ -271,7 +272,7 @@ class Write:
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, Content], F]) -> list[F]:
+    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, Pieces], F]) -> list[F]:
         """`put` one log file for each touched file group; what the statements say of a key is folded first."""
         if not statements:
             return []
@@ -314,18 +315,17 @@ class Write:
         return Rows(instant, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), some)
 
     def _stage(
-        self, put: Callable[[DataFile, Content], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
+        self, put: Callable[[DataFile, Pieces], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
     ) -> F:
         (partition, bucket), parts = item
         name = LogFileName(bucket_file_id(bucket), self.begun.requested)
         data, file = log_file(self.config, self._how.schema, partition, name, [part() for part in parts])
         return put(file, data)
 
-    def put(self, file: DataFile, data: Content) -> DataFile:
+    def put(self, file: DataFile, data: Pieces) -> DataFile:
         """Put a log file under its final name."""
         self.make_room(file)
-        self.session.store.put(file.path, data)
-        return file
+        return put_log(self.session.store, file.path, data, file)
 
     def make_room(self, file: DataFile) -> None:
         """Be ready to give a file its final name, and note that it has to go if the write is given up."""

@@ -13,9 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-Content: TypeAlias = bytes | memoryview | Iterable[bytes | memoryview]
-"""What an object holds: its bytes, or pieces of them, one after another, which may be made while earlier ones are put.
-What goes wrong in making them is raised by the put as it is, and nothing is created."""
+Pieces: TypeAlias = Iterable[bytes | memoryview]
+"""What an object holds, one piece after another; they may be made while earlier ones are put. What goes wrong in making
+them is raised by the put as it is, and nothing is created."""
+
+Content: TypeAlias = bytes | memoryview | Pieces
+"""What an object holds: its bytes, whole or in pieces."""
 
 
 @dataclass(frozen=True, slots=True)

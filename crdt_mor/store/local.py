@@ -21,13 +21,13 @@ import errno
 import mmap
 import os
 import stat as mode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.store.base import Content, Stat
+from crdt_mor.store.base import Content, Pieces, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
 TEMP_FOLDER = ".hoodie/.temp"
@@ -36,6 +36,9 @@ TEMP_PREFIX = "put-"
 
 TEMP_EXPIRY_MS = 24 * 3600 * 1000
 """A put takes seconds. Should one be frozen for a day, its link finds no file, and it starts again."""
+
+_SYNCED_AT_ONCE = 4 << 20
+"""Of pieces that are made while they are put, so many bytes are written before the disk is waited for."""
 
 _CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
@@ -179,7 +182,7 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, pieces: Iterable[bytes | memoryview], durable: bool) -> bool:
+    def _put(self, path: str, target: str, pieces: Pieces, durable: bool) -> bool:
         """The steps of a put."""
         folder = path.rpartition("/")[0]
         once = iter(pieces) is pieces
@@ -189,11 +192,14 @@ class LocalStore:
             temp, file = self._open_temp()
         try:
             try:
+                written = 0
                 for piece in pieces:  # an error in making one is not the disk's
                     with _answering("put", path):
                         _write_whole(file, piece)
-                        if durable and once:
-                            os.fsync(file)  # the rest is being made meanwhile, and then there is less left to do
+                        written += len(piece)
+                        if durable and once and written >= _SYNCED_AT_ONCE:
+                            os.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
+                            written = 0
             finally:
                 with _answering("put", path):
                     os.close(file)
