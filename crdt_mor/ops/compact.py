@@ -36,7 +36,7 @@ from crdt_mor.ops import lifecycle
 from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.merging import merging, require_payloads
 from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
-from crdt_mor.ops.read import in_threads, open_slice
+from crdt_mor.ops.read import THREADS, in_threads, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
     KEY,
@@ -104,7 +104,9 @@ def open_plans(session: Session) -> list[CompactionPlan]:
 
 def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
     """Write the plan's outputs, or find that another executor has."""
-    outputs = in_threads(lambda group: _execute_group(session, plan, group), plan.groups)
+    # Few file groups leave threads for the row groups of each; many would only hold more of them in memory.
+    beside = max(1, THREADS // max(1, len(plan.groups)))
+    outputs = in_threads(lambda group: _execute_group(session, plan, group, beside), plan.groups)
     return [file for files in outputs for file in files]
 
 
@@ -161,7 +163,8 @@ def cancel(session: Session, barrier: Instant) -> bool:
 # --- one file group ---------------------------------------------------------------------------------------------------
 
 
-def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) -> list[DataFile]:
+def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput, beside: int) -> list[DataFile]:
+    """`beside`: how many row groups are merged at a time, and how many encoded."""
     config, store = session.config, session.store
     how = merging(config, plan.schema)
     rule, columns, schema = how.rule, how.columns, how.schema
@@ -172,14 +175,14 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
             compacted = compact_all(opened, rule, columns, plan.stable_before)
         else:
             compacted = compact_stable(opened, rule, columns, plan.pending)
-        rows, spent = in_threads(lambda part: part(), compacted.parts), set[str]()
+        rows, spent = in_threads(lambda part: part(), compacted.parts, beside), set[str]()
         if hidden := {m.hidden for m in rule.members if m.hidden}:
             # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
             whole = list(rows)
             spent = {name for name in hidden if all(part[name].null_count() == part.height for part in whole)}
             rows = iter(whole)
         held = schema.select(name for name in schema.declared.names if name not in spent)
-        files = [_put_base(session, plan, group, rows, held)]
+        files = [_put_base(session, plan, group, rows, held, beside)]
         for _ in rows:
             pass  # where another executor had put the base nobody took them, and what is carried is known from all
         carried = [part for block in compacted.carry() for part in _carried(block, config, schema)]
@@ -189,7 +192,12 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput) ->
 
 
 def _put_base(
-    session: Session, plan: CompactionPlan, group: GroupInput, rows: Iterable[pl.DataFrame], schema: TableSchema
+    session: Session,
+    plan: CompactionPlan,
+    group: GroupInput,
+    rows: Iterable[pl.DataFrame],
+    schema: TableSchema,
+    beside: int,
 ) -> DataFile:
     name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
     path = join_path(group.partition, str(name))
@@ -216,7 +224,7 @@ def _put_base(
             latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
         )
 
-    size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted()), metadata))
+    size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted(), beside), metadata))
     return DataFile(path, size, seen.rows if mine else read_footer(session.store.url(path)).rows)
 
 

@@ -224,19 +224,19 @@ class Snapshot:
         return sum(in_threads(counted, self.slices))
 
 
-def in_threads(work: Callable[[S], R], items: Iterable[S]) -> Iterator[R]:
+def in_threads(work: Callable[[S], R], items: Iterable[S], threads: int = THREADS) -> Iterator[R]:
     """`work` of each item, in order, a few at a time, so that only a few results wait in memory."""
     rest = iter(items)
     first = list(islice(rest, 2))
     if len(first) < 2:
         yield from map(work, first)
         return
-    pool, left_early = ThreadPoolExecutor(THREADS, thread_name_prefix="file-slice"), False
+    pool, left_early = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False
     try:
         waiting: deque[Future[R]] = deque()
         for item in chain(first, rest):
             waiting.append(pool.submit(work, item))
-            if len(waiting) > THREADS:
+            if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
