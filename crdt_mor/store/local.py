@@ -21,14 +21,17 @@ import errno
 import mmap
 import os
 import stat as mode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store.base import Content, Pieces, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+
+R = TypeVar("R")
 
 TEMP_FOLDER = ".hoodie/.temp"
 TEMP_PREFIX = "put-"
@@ -96,18 +99,13 @@ class LocalStore:
         except _RemovedError:
             if iter(pieces) is pieces:  # they can be taken only once
                 raise
-            self._durable_folders.clear()
             return self._put(path, target, pieces, durable)
 
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
         folder = target.rpartition("/")[0]
         with _answering("copy", target):
-            try:
-                linked = self._link_again(source, target, folder)
-            except FileNotFoundError:  # the folder was removed under us, or there is no source
-                self._durable_folders.clear()
-                linked = self._link_again(source, target, folder)
+            linked = self._in_folders([folder], lambda: self._link_again(source, target))
             if linked:
                 self._publish(folder, target)
                 self._note_durable(target)
@@ -187,9 +185,7 @@ class LocalStore:
         folder = path.rpartition("/")[0]
         once = iter(pieces) is pieces
         with _answering("put", path):
-            self._make_durable(TEMP_FOLDER)
-            self._make_durable(folder)
-            temp, file = self._open_temp()
+            temp, file = self._in_folders([TEMP_FOLDER, folder], self._open_temp)
         try:
             try:
                 written = 0
@@ -208,7 +204,7 @@ class LocalStore:
                     return False
                 if durable:
                     _fsync_path(temp)
-                if not self._link(temp, target, path):
+                if not self._in_folders([folder], lambda: self._link(temp, target, path)):
                     return False
                 if durable:
                     self._publish(folder, path)
@@ -249,8 +245,7 @@ class LocalStore:
             raise
         return True
 
-    def _link_again(self, source: str, target: str, folder: str) -> bool:
-        self._make_durable(folder)
+    def _link_again(self, source: str, target: str) -> bool:
         _fsync_path(self._at(source))  # its own put may have left that out
         try:
             os.link(self._at(source), self._at(target))
@@ -266,6 +261,18 @@ class LocalStore:
                 "the file was linked but its folder could not be made durable, so it may be gone after a power cut. "
                 f"Read it back before trying again. path={path} cause={_cause(error)}"
             ) from error
+
+    def _in_folders(self, folders: Sequence[str], work: Callable[[], R]) -> R:
+        """`work`, when `folders` are there; once more if they were removed under us."""
+        try:
+            for folder in folders:
+                self._make_durable(folder)
+            return work()
+        except FileNotFoundError:
+            self._durable_folders.clear()
+            for folder in folders:
+                self._make_durable(folder)
+            return work()
 
     def _make_durable(self, folder: str) -> None:
         """Make `folder` and the ones above it, and fsync the folder that each stands in, unless this store has before.
@@ -328,7 +335,7 @@ class LocalStore:
 
 
 class _RemovedError(StorageUnavailableError):
-    """A folder, or the temporary file, was removed under a put; nothing was published."""
+    """The temporary file was removed under a put; nothing was published."""
 
 
 @contextmanager

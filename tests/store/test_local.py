@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -162,6 +163,26 @@ def test_pieces_that_cannot_be_taken_again_are_not_put_in_part(
     monkeypatch.undo()
     assert disk.read("a") is None
     assert temp_files(disk) == []
+
+
+@pytest.mark.parametrize("removed", [".", "a", TEMP_FOLDER])
+def test_pieces_are_put_in_a_folder_that_was_removed_before_or_while_they_are_made(
+    disk: LocalStore, removed: str
+) -> None:
+    disk.put("a/b", b"1")
+    shutil.rmtree(disk.root / removed)
+    assert disk.put("a/before", (piece for piece in (b"1", b"2")))
+    assert disk.read("a/before") == b"12"
+    if removed != "a":
+        return  # with the others the temporary file goes, too
+
+    def pieces() -> Iterator[bytes]:
+        yield b"1"
+        shutil.rmtree(disk.root / removed)
+        yield b"2"
+
+    assert disk.put("a/while", pieces())
+    assert disk.read("a/while") == b"12"
 
 
 def test_a_maker_that_fails_leaves_no_temp_file(disk: LocalStore) -> None:
