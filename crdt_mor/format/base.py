@@ -3,7 +3,7 @@
 - No Arrow schema in the footer: with large, view or dictionary types in it hudi-rs refuses a log block.
 - Lists and maps in three levels with the names of the Parquet specification, timestamps in microseconds of UTC,
   decimals in as few fixed bytes as hold their precision: what Spark and hudi-rs expect.
-- Row groups of at most 131,072 rows, so that readers decode them in parallel.
+- Row groups of about 131,072 rows, so that readers decode them in parallel.
 - A dictionary only where values repeat. That is most of the cost of writing: a dictionary of a column of keys is a
   hash table of every key, thrown away at the end.
 """

@@ -37,8 +37,7 @@ def joined(files: Iterable[memoryview], metadata: Callable[[], Mapping[str, str]
     """
     footer: Struct = {}
     groups: list[Struct] = []
-    column_indexes: list[tuple[Struct, bytes]] = []
-    offset_indexes: list[tuple[Struct, bytes]] = []
+    indexes: dict[tuple[int, int], list[tuple[Struct, bytes]]] = {_COLUMN_INDEX: [], _OFFSET_INDEX: []}
     rows, at = 0, len(_MAGIC)
     yield _MAGIC
     for file in files:
@@ -51,18 +50,18 @@ def joined(files: Iterable[memoryview], metadata: Callable[[], Mapping[str, str]
             for column in group[_GROUP_COLUMNS].value.values:
                 for pages in _META_PAGES:
                     _move(column[_COLUMN_META].value, pages, distance)
-                for place, indexes in ((_COLUMN_INDEX, column_indexes), (_OFFSET_INDEX, offset_indexes)):
+                for place, found in indexes.items():
                     if place[0] in column:
                         start, length = (column[number].value for number in place)
                         pages_end = min(pages_end, start)
                         index = bytes(file[start : start + length])
-                        indexes.append((column, index if indexes is column_indexes else _moved(index, distance)))
+                        found.append((column, index if place == _COLUMN_INDEX else _moved(index, distance)))
         rows += footer[_FILE_ROWS].value
         yield file[len(_MAGIC) : pages_end]
         at += pages_end - len(_MAGIC)
     assert footer, "one file at least"
-    for place, indexes in ((_COLUMN_INDEX, column_indexes), (_OFFSET_INDEX, offset_indexes)):
-        for column, index in indexes:
+    for place, found in indexes.items():
+        for column, index in found:
             column[place[0]].value, column[place[1]].value = at, len(index)
             yield index
             at += len(index)

@@ -44,7 +44,8 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import merge, promote, resolve
 
 PART_ROWS: Final = 98_304
-"""Of the base at a time, at least: what is taken for a row group of its own is not merged with its neighbour."""
+"""Of the base in a part, at least. Compactions write row groups of 3/4 to 3/2 of 131,072 rows, each a part of its own
+then."""
 
 Carry = list[DataBlock | DeleteBlock]
 

@@ -202,7 +202,6 @@ def _put_base(
     name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
     path = join_path(group.partition, str(name))
     seen = _Seen()
-
     same = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
     own = [*(column for column in META_COLUMNS if column not in same), *schema.stored.names]
 
@@ -247,7 +246,10 @@ class _Seen:
 
 
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, at least one, in frames of about `ROW_GROUP_ROWS` rows; without rows, one that is empty."""
+    """The rows of `frames`, at least one, in frames of about `ROW_GROUP_ROWS` rows; without rows, one that is empty.
+
+    A frame is cut evenly: one that is not much larger than a row group stays whole.
+    """
     empty, some = pl.DataFrame(), False
     for frame in frames:
         if not frame.height:

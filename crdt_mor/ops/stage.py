@@ -125,9 +125,7 @@ def log_file(
     return _blocks(config, schema, partition, parts), DataFile(join_path(partition, str(name)), 0, rows, deletes)
 
 
-def _blocks(
-    config: TableConfig, schema: TableSchema, partition: str, parts: Sequence[Deletes | Rows]
-) -> Pieces:
+def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Sequence[Deletes | Rows]) -> Pieces:
     full = avro_with_meta(schema, config.name)
     for part in parts:
         if isinstance(part, Deletes):
