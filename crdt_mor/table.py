@@ -101,7 +101,7 @@ class Table:
         key_spec = KeySpec(_names(key), _names(partition_by), hive_style and bool(partition_by))
         asked = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
         columns = TableSchema.of(schema)
-        wanted = asked.to_properties(columns)
+        wanted = asked.to_properties(columns, environment.nonce())
         check_columns(asked, columns)
         config = TableConfig.from_properties(wanted, str(uri))
         comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]

@@ -29,7 +29,8 @@ from crdt_mor.model.types import TIMESTAMP
 
 SUPPORTED_VERSIONS: Final = (8, 9)
 WRITTEN_VERSION: Final = 9
-ENGINE_VERSION: Final = "1"
+ENGINE_VERSION: Final = "2"
+_ENGINE_VERSIONS_READ: Final = ("1", ENGINE_VERSION)  # "1": tables whose properties have no id
 
 MERGE_STRATEGY_ID: Final = "6f7a3c52-9d1e-4b8a-8f60-2c5d71e0b943"
 """Our own merge strategy, for Hudi's CUSTOM mode: its readers refuse unmerged logs instead of merging them wrongly."""
@@ -91,6 +92,7 @@ _OUR_MERGE: Final = "crdt_mor.merge"
 _OUR_BUCKETS: Final = "crdt_mor.buckets"
 _OUR_SCHEMA: Final = "crdt_mor.schema"
 _OUR_VERSION: Final = "crdt_mor.version"
+_OUR_ID: Final = "crdt_mor.table.id"
 
 ORDERING_TYPES: Final = (
     pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), TIMESTAMP,
@@ -129,6 +131,11 @@ class TableConfig:
         return _OUR_VERSION in self.properties
 
     @property
+    def table_id(self) -> str | None:
+        """The id that the table was made with, which no other table has; None: it was made without one."""
+        return self.properties.get(_OUR_ID)
+
+    @property
     def database(self) -> str | None:
         """The database's name, part of the checksum."""
         return self.properties.get(DATABASE)
@@ -159,7 +166,7 @@ class TableConfig:
             return TableSchema.from_avro(text)
         return None
 
-    def to_properties(self, schema: TableSchema) -> dict[str, str]:
+    def to_properties(self, schema: TableSchema, table_id: str) -> dict[str, str]:
         """The properties of a new table of ours; whatever it could not keep is refused here."""
         self._check_new(schema)
         return {
@@ -184,6 +191,7 @@ class TableConfig:
             _BUCKETS: str(self.buckets),
             _CREATE_SCHEMA: schema.create_avro(self.name),
             _OUR_VERSION: ENGINE_VERSION,
+            _OUR_ID: table_id,
             _OUR_MERGE: str(self.merge),
             _OUR_BUCKETS: str(self.buckets),
             _OUR_SCHEMA: schema.to_json(),
@@ -278,7 +286,7 @@ def _check_members(config: TableConfig, schema: TableSchema) -> None:
 
 
 def _our_merge(props: Mapping[str, str], where: str) -> MergeSpec:
-    if props[_OUR_VERSION] != ENGINE_VERSION:
+    if props[_OUR_VERSION] not in _ENGINE_VERSIONS_READ:
         raise UnsupportedVersionError(
             "this table was made by a newer crdt_mor: upgrade. "
             f"found={props[_OUR_VERSION]} supported={ENGINE_VERSION} table={where}"

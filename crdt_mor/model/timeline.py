@@ -26,8 +26,10 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.instant import EPOCH, Instant, barrier_after, tick_after
 from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
 
-FORMAT = 1
-"""Version of the JSON that `Timeline.encode` writes."""
+FORMAT = 2
+"""Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default."""
+
+FORMATS_READ = (1, FORMAT)
 
 COMPLETIONS_MAX = 16
 """Completions that a value carries itself; from there on the older ones are sealed into a segment."""
@@ -169,18 +171,20 @@ class Timeline:
     tokens: tuple[Token, ...] = ()
     foreign_group: str | None = None
     """A file id of an adopted commit that the bucket index did not make: such a table must not be written."""
+    table_id: str | None = None
+    """No other table's; None before the first event of a table that was made without one."""
 
     @classmethod
-    def genesis(cls, schema: str) -> Timeline:
+    def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
         """The value before the first event; a function of the table's properties alone, so anyone may write it."""
-        return cls(0, "genesis", EPOCH, schema)
+        return cls(0, table_id or "genesis", EPOCH, schema, table_id=table_id)
 
     # --- what it says -------------------------------------------------------------------------------------------
 
     @property
     def bare(self) -> Timeline:
-        """Version, clock and schema alone: what reading needs, once the files are known."""
-        return Timeline(self.version, self.nonce, self.clock, self.schema)
+        """Version, clock, schema and the table's id alone: what reading needs, once the files are known."""
+        return Timeline(self.version, self.nonce, self.clock, self.schema, table_id=self.table_id)
 
     def find_pending(self, requested: Instant) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
@@ -342,6 +346,7 @@ class Timeline:
                 "format": FORMAT,
                 "version": self.version,
                 "nonce": self.nonce,
+                "table_id": self.table_id,
                 "clock": self.clock,
                 "swept": self.swept,
                 "schema": self.schema,
@@ -358,15 +363,15 @@ class Timeline:
 
     def is_in(self, data: bytes) -> bool:
         """Whether `data` is this very version: its number and nonce come first, so nothing needs to be decoded."""
-        head = {"format": FORMAT, "version": self.version, "nonce": self.nonce}
-        return data.startswith(json.dumps(head, separators=(",", ":")).encode()[:-1])
+        heads = ({"format": known, "version": self.version, "nonce": self.nonce} for known in FORMATS_READ)
+        return data.startswith(tuple(json.dumps(head, separators=(",", ":")).encode()[:-1] for head in heads))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:
         """The value in an object; raises `FormatError` naming `path`."""
         try:
             found = json.loads(data)
-            if found["format"] != FORMAT:
+            if found["format"] not in FORMATS_READ:
                 raise UnsupportedVersionError(
                     f"this table's timeline was written by a newer release; upgrade crdt-mor. "
                     f"file={path} format={found['format']} supported={FORMAT}"
@@ -384,6 +389,7 @@ class Timeline:
                 segments=tuple(Segment(*s) for s in found["segments"]),
                 tokens=tuple(Token(*t) for t in found["tokens"]),
                 foreign_group=found["foreign_group"],
+                table_id=found.get("table_id"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(f"not a timeline value: {error!r}. file={path}") from error

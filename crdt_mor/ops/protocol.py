@@ -13,6 +13,9 @@ The rules that make it correct. Leaving out any one of them makes `tests/simulat
      version n must still be there, else the object may be a ghost below the tail (deletion is oldest first).
   4. Acknowledge last, after one's own projection.
 
+The first event of a table that was made without an id gives it one, its nonce: whoever loses that race derives again
+from a value that has it.
+
 An event that finds itself settled in the tail derives nothing (`None`), so whoever is unsure just starts again.
 """
 
@@ -90,7 +93,9 @@ class Publisher:
                 yield from self.help_project(tail)
                 if value is None:
                     return tail
-                value = yield from seal(tail, replace(value, nonce=(yield Nonce())))  # an attempt lands at most once
+                nonce = yield Nonce()  # an attempt's own, so that it lands at most once
+                value = replace(value, nonce=nonce, table_id=tail.table_id or nonce)
+                value = yield from seal(tail, value)
                 owned = yield from claim(tail, value)
                 attempt += 1
                 if owned is not None:

@@ -103,7 +103,7 @@ class Session:
     def genesis(self) -> Timeline:
         """The value before the first event; adopting Hudi's commits brings their schema."""
         schema = self.config.created_schema()
-        return Timeline.genesis(schema.to_json() if schema else "[]")
+        return Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
 
     def known(self) -> Timeline:
         """The newest value that this session has seen."""

@@ -70,19 +70,19 @@ HUDI = {
 )
 def test_our_config_goes_through_properties(merge: MergeSpec, key: KeySpec) -> None:
     config = TableConfig("t", key, merge, 8)
-    text = properties.encode_table(config.to_properties(SCHEMA))
+    text = properties.encode_table(config.to_properties(SCHEMA, "an-id"))
     again = TableConfig.from_properties(properties.decode_table(text, "p"), "p")
     assert again == config
     assert again.ours
+    assert again.table_id == "an-id"
     assert again.created_schema() == SCHEMA
 
 
 def test_hudi_is_told_the_rule_that_gives_our_rows() -> None:
     def told(merge: MergeSpec) -> dict[str, str]:
         wanted = ("hoodie.record.merge.mode", "hoodie.table.ordering.fields", "hoodie.record.merge.strategy.id")
-        return {
-            key: value for key, value in TableConfig("t", KEY, merge, 8).to_properties(SCHEMA).items() if key in wanted
-        }
+        props = TableConfig("t", KEY, merge, 8).to_properties(SCHEMA, "an-id")
+        return {key: value for key, value in props.items() if key in wanted}
 
     mode = "hoodie.record.merge.mode"
     ordering = "hoodie.table.ordering.fields"
@@ -92,7 +92,7 @@ def test_hudi_is_told_the_rule_that_gives_our_rows() -> None:
 
 
 def test_properties_are_what_hudi_needs_and_nothing_about_a_metadata_table() -> None:
-    props = TableConfig("t", KEY, MergeSpec(), 8).to_properties(SCHEMA)
+    props = TableConfig("t", KEY, MergeSpec(), 8).to_properties(SCHEMA, "an-id")
     assert props["hoodie.table.version"] == "9"
     assert props["hoodie.timeline.layout.version"] == "2"
     assert props["hoodie.table.keygenerator.type"] == "SIMPLE"
@@ -100,9 +100,8 @@ def test_properties_are_what_hudi_needs_and_nothing_about_a_metadata_table() -> 
     assert props["hoodie.index.type"] == "BUCKET"
     assert props["hoodie.bucket.index.num.buckets"] == props["crdt_mor.buckets"] == "8"
     assert not [key for key in props if "metadata" in key or "index.defs" in key]
-    assert "hoodie.table.partition.fields" not in TableConfig("t", KeySpec(("id",)), MergeSpec(), 1).to_properties(
-        SCHEMA
-    )
+    plain = TableConfig("t", KeySpec(("id",)), MergeSpec(), 1).to_properties(SCHEMA, "an-id")
+    assert "hoodie.table.partition.fields" not in plain
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_properties_are_what_hudi_needs_and_nothing_about_a_metadata_table() -> 
 )
 def test_a_table_that_could_not_be_kept_is_not_made(config: TableConfig) -> None:
     with pytest.raises(InvalidInputError):
-        config.to_properties(SCHEMA)
+        config.to_properties(SCHEMA, "an-id")
 
 
 # --- the merge's text -----------------------------------------------------------------------------------------------
@@ -262,8 +261,15 @@ def test_other_versions_are_refused_with_what_is_supported() -> None:
     for version in ("6", "10"):
         with pytest.raises(UnsupportedVersionError, match=rf"found={version} supported=\[8, 9\]"):
             TableConfig.from_properties(HUDI | {"hoodie.table.version": version}, "here")
-    with pytest.raises(UnsupportedVersionError, match="found=2 supported=1"):
-        TableConfig.from_properties(HUDI | {"crdt_mor.version": "2"}, "here")
+    with pytest.raises(UnsupportedVersionError, match="found=3 supported=2"):
+        TableConfig.from_properties(HUDI | {"crdt_mor.version": "3"}, "here")
+
+
+def test_a_table_that_the_first_engine_made_is_read_and_has_no_id() -> None:
+    ours = {"crdt_mor.version": "1", "crdt_mor.merge": "latest", "crdt_mor.buckets": "4"}
+    config = TableConfig.from_properties(HUDI | ours, "here")
+    assert config.ours
+    assert config.table_id is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,12 +23,22 @@ from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, Pending, RolledBack, Timeline, superseded_at
+from crdt_mor.model.timeline import (
+    Completion,
+    DataFile,
+    Pending,
+    Plan,
+    RolledBack,
+    Segment,
+    Timeline,
+    Token,
+    superseded_at,
+)
 from crdt_mor.ops import lifecycle, protocol
 from crdt_mor.ops.adoption import foreign_completions
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import Publisher, find_completion, find_tail, read_segment, version_path
-from crdt_mor.ops.steps import Nonce, Steps, run
+from crdt_mor.ops.steps import Nonce, Put, Steps, run
 from crdt_mor.store.memory import MemoryStore
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
@@ -63,6 +74,11 @@ class Scene:
 
     def tail(self) -> Timeline:
         return self.run(find_tail(None))
+
+    def version(self, number: int) -> Timeline:
+        data = self.store.read(version_path(number))
+        assert data is not None
+        return Timeline.decode(data, "")
 
     def begin(self, expiry_ms: int = NEVER) -> tuple[Timeline, Pending]:
         return self.run(lifecycle.begin(PUBLISHER, self.tail(), expiry_ms))
@@ -188,9 +204,94 @@ def test_bytes_that_are_no_timeline_are_named(data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused_by_number() -> None:
-    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":1', b'"format":2')
-    with pytest.raises(UnsupportedVersionError, match="format=2"):
+    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":2', b'"format":3')
+    with pytest.raises(UnsupportedVersionError, match="format=3"):
         Timeline.decode(data, "x")
+
+
+FORMAT_1 = (
+    rb'{"format":1,"version":6,"nonce":"n6","clock":"20231114221320050","swept":"19700101000000000",'
+    rb'"schema":"[[\"id\",\"string\",false]]","pending":[["20231114221320030","n4",4]],'
+    rb'"plans":[["20231114221320041","n6",6,".hoodie/.crdt_mor/plans/b-n6.json",'
+    rb'[["","00000000-0000-0000-0000-000000000000-0"]]]],"rolled_back":[["20231114221320020","n3",5,false]],'
+    rb'"completions":[["20231114221320000","20231114221320010",2,"n2","deltacommit","UPSERT",'
+    rb'[[".00000000-0000-0000-0000-000000000000-0_20231114221320000.log.1_0-0-0",904,3,1]],[],0]],'
+    rb'"segments":[["00000000000000000016-n0-0-live",0,"20231114221320000","20231114221320000",1,null]],'
+    rb'"foreign_group":"abc-0","tokens":[["app",7,"20231114221320000","20231114221320010",2]]}'
+)
+"""What the release wrote that knew of no ids."""
+
+
+def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() -> None:
+    value = Timeline.decode(FORMAT_1, "x")
+    requested = Instant("20231114221320000")
+    assert value == Timeline(
+        version=6,
+        nonce="n6",
+        clock=Instant("20231114221320050"),
+        schema='[["id","string",false]]',
+        pending=(Pending(Instant("20231114221320030"), "n4", 4),),
+        plans=(
+            Plan(
+                Instant("20231114221320041"),
+                "n6",
+                6,
+                ".hoodie/.crdt_mor/plans/b-n6.json",
+                (("", bucket_file_id(0)),),
+            ),
+        ),
+        rolled_back=(RolledBack(Instant("20231114221320020"), "n3", 5),),
+        completions=(
+            Completion(
+                requested,
+                Instant("20231114221320010"),
+                2,
+                "n2",
+                "deltacommit",
+                "UPSERT",
+                (DataFile(str(LogFileName(bucket_file_id(0), requested)), 904, 3, 1),),
+            ),
+        ),
+        segments=(Segment("00000000000000000016-n0-0-live", 0, requested, requested, 1),),
+        tokens=(Token("app", 7, requested, Instant("20231114221320010"), 2),),
+        foreign_group="abc-0",
+        table_id=None,
+    )
+    assert value.is_in(FORMAT_1), "it still stands, so who remembers it may climb from it"
+    assert not replace(value, nonce="n7").is_in(FORMAT_1)
+    assert Timeline.decode(value.encode(), "x") == value
+
+
+def test_the_first_event_gives_a_table_without_an_id_one_that_stays() -> None:
+    scene = Scene()
+    assert scene.tail().table_id is None
+    value, begun = scene.begin()
+    first = scene.version(1)
+    assert first.table_id == first.nonce == value.table_id
+    done = scene.run(lifecycle.complete(PUBLISHER, value, begun, "UPSERT", [], None)).value
+    assert done.table_id == first.table_id
+
+
+def test_two_that_race_to_give_a_table_its_id_hold_that_of_the_winner() -> None:
+    scene = Scene()
+    won: list[Timeline] = []
+
+    def overtaken(steps: Steps[T]) -> Steps[T]:
+        """Somebody else's begin comes just before the first put of a version."""
+        reply = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(step, Put) and step.path == version_path(1) and not won:
+                won.append(scene.begin()[0])
+            reply = yield step
+
+    lost, _ = scene.run(overtaken(lifecycle.begin(PUBLISHER, scene.tail(), NEVER)))
+    assert lost.table_id == won[0].table_id == scene.version(1).nonce
+    assert len(lost.pending) == 2
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_a_table_of_an_unsupported_version(make: Make, path: str, version: str) 
 
 def test_a_table_of_a_newer_engine(make: Make, path: str) -> None:
     make()
-    edit_properties(path, r"^crdt_mor\.version=1$", "crdt_mor.version=2")
+    edit_properties(path, r"^crdt_mor\.version=2$", "crdt_mor.version=3")
     with pytest.raises(UnsupportedVersionError, match="made by a newer crdt_mor: upgrade"):
         Table.open(path)
 
@@ -282,7 +282,7 @@ def test_a_timeline_of_a_newer_release_or_of_rubbish_is_named(make: Make, path: 
     make().upsert(GOOD)
     newest = max((Path(path) / ".hoodie/.crdt_mor/timeline").iterdir())
     data = newest.read_bytes()
-    for bad in (data.replace(b'"format":1', b'"format":2'), data[:50], b""):
+    for bad in (data.replace(b'"format":2', b'"format":3'), data[:50], b""):
         newest.write_bytes(bad)
         with pytest.raises(FormatError, match=re.escape(newest.name)):
             Table.open(path)
