@@ -81,6 +81,12 @@ class LogFileName:
         return cls(match["file_id"], Instant(match["instant"]), int(match["version"]), match["token"] or "")
 
 
+def data_file_name(path: str) -> BaseFileName | LogFileName | None:
+    """The parsed name of a data file; None for other files."""
+    name = path.rpartition("/")[2]
+    return LogFileName.parse(name) if name.startswith(".") else BaseFileName.parse(name)
+
+
 TimelineState = Literal["requested", "inflight", "completed"]
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import InvalidInputError
 from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.format.joined import joined
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock
@@ -31,11 +30,10 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_pa
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
-from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
-from crdt_mor.ops import lifecycle
+from crdt_mor.model.timeline import Completion, DataFile, Timeline
+from crdt_mor.ops import lifecycle, plans
 from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.merging import merging, require_payloads
-from crdt_mor.ops.protocol import OWN_FOLDER, find_completion, put_surely
 from crdt_mor.ops.read import THREADS, in_threads, open_slice
 from crdt_mor.ops.session import Session
 from crdt_mor.ops.stage import (
@@ -50,10 +48,7 @@ from crdt_mor.ops.stage import (
     stored_array,
     stored_table,
 )
-from crdt_mor.ops.steps import Nonce, Put, Read, Steps
 from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
-
-PLANS = f"{OWN_FOLDER}/plans"
 
 
 def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
@@ -66,44 +61,29 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     tail = session.run(lifecycle.tend(publisher, session.known(), session.expiry_ms))
     # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
     tail = session.run(lifecycle.adopt(publisher, tail))
-    nonce = session.environment.nonce()
-    written: list[str] = []
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        if any(plan.nonce == nonce for plan in tail.plans):
-            return None  # a put whose reply was lost had landed: the plan of that attempt stands
+    def plan_from(tail: Timeline) -> CompactionPlan | None:
         # The session keeps the segments it has read, so that planning again after a lost race is quick.
         plan = plan_compaction(tail, fold_slices(session.snapshot_completions(tail, None)), merge, log_files_min)
-        if plan is None or (merge.hudi_commit_time and plan.pending):
-            return None
-        path = f"{PLANS}/{plan.barrier}-{nonce}.json"
-        yield from put_surely(Put(path, plan.encode()))
-        written.append(path)
-        return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
+        return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
 
-    value = session.remember(session.run(publisher.publish(derive, tail)))
-    mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
-    for path in written:
-        if mine is None or path != mine.path:
-            session.store.delete(path)
-    return session.run(read_plan(mine)) if mine is not None else None
-
-
-def read_plan(plan: Plan) -> Steps[CompactionPlan]:
-    """The frozen plan of an open compaction."""
-    data = yield Read(plan.path)
-    if data is None:
-        raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
-    return CompactionPlan.decode(data, plan.path)
+    value, plan = session.run(plans.schedule(publisher, tail, plan_from))
+    session.remember(value)
+    return plan
 
 
 def open_plans(session: Session) -> list[CompactionPlan]:
     """The scheduled plans, oldest first: the order in which to execute them."""
-    return [session.run(read_plan(plan)) for plan in sorted(session.tail().plans, key=lambda p: p.barrier)]
+    tail = session.tail()
+    if not tail.plans:
+        return []
+    tail, found = session.run(plans.open_plans(session.publisher, tail))
+    session.remember(tail)
+    return found
 
 
 def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
-    """Write the plan's outputs, or find that another executor has."""
+    """Write the plan's outputs, or find that another executor has; nothing stays if the plan was cancelled."""
     # Few file groups leave threads for the row groups of each; many would only hold more of them in memory.
     beside = max(1, THREADS // max(1, len(plan.groups)))
     outputs = in_threads(lambda group: _execute_group(session, plan, group, beside), plan.groups)
@@ -112,51 +92,14 @@ def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
 
 def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> Completion | None:
     """Publish the compaction, unless somebody has; None if it was cancelled."""
-    publisher = session.publisher
-
-    def steps() -> Steps[tuple[Timeline, Completion | None]]:
-        nonce = yield Nonce()
-
-        def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-            plan = tail.find_plan(barrier)
-            if plan is None:
-                return None
-            _require_whole(plan, files)
-            return tail.complete_plan(nonce, wall_ms, barrier, files)
-            yield
-
-        value = yield from publisher.publish(derive, session.known())
-        return value, (yield from find_completion(barrier, value))
-
-    value, done = session.run(steps())
+    value, done = session.run(plans.complete(session.publisher, session.known(), barrier, files))
     session.remember(value)
     return done
 
 
-def _require_whole(plan: Plan, files: Sequence[DataFile]) -> None:
-    """Each file group of a plan has one new base file: what lacks one would lose its rows."""
-    bases = sorted(file.group for file in files if file.is_base)
-    if bases != sorted(plan.groups):
-        raise InvalidInputError(
-            "a compaction is completed with the files of all the plan's file groups, each once. "
-            f"barrier={plan.barrier} planned={len(plan.groups)} executed={len(set(bases))}"
-        )
-
-
 def cancel(session: Session, barrier: Instant) -> bool:
     """Give an open plan up, by name; whether it was open."""
-    publisher = session.publisher
-
-    def steps() -> Steps[Timeline]:
-        nonce = yield Nonce()
-
-        def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-            return tail.cancel_plan(nonce, wall_ms, barrier) if tail.find_plan(barrier) else None
-            yield
-
-        return (yield from publisher.publish(derive, session.known()))
-
-    value = session.remember(session.run(steps()))
+    value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
     return value.find_rolled_back(barrier) is not None
 
 
@@ -166,6 +109,8 @@ def cancel(session: Session, barrier: Instant) -> bool:
 def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput, beside: int) -> list[DataFile]:
     """`beside`: how many row groups are merged at a time, and how many encoded."""
     config, store = session.config, session.store
+    if not session.run(plans.keep_outputs(session.known(), plan.barrier, [])):
+        return []
     how = merging(config, plan.schema)
     rule, columns, schema = how.rule, how.columns, how.schema
     found = FileSlice(group.partition, group.file_id, group.base, group.logs)
@@ -188,7 +133,8 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput, be
         carried = [part for block in compacted.carry() for part in _carried(block, config, schema)]
     if carried:
         files.append(_put_carry(session, plan, group, carried, schema))
-    return files
+    kept = session.run(plans.keep_outputs(session.known(), plan.barrier, [file.path for file in files]))
+    return files if kept else []
 
 
 def _put_base(

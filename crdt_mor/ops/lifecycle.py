@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from crdt_mor.errors import TokenOrderError, WriterExpiredError
+from crdt_mor.errors import FormatError, TokenOrderError, WriterExpiredError
 from crdt_mor.format.commit import decode_commit, decode_compaction_plan
 from crdt_mor.model.instant import EPOCH, Instant, to_ms
-from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, BaseFileName, LogFileName, TimelineFileName, bucket_of_file_id
+from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, TimelineFileName, bucket_of_file_id, data_file_name
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
 from crdt_mor.ops.adoption import foreign_completions, known_instants
+from crdt_mor.ops.projection import PENDING_ACTIONS, when_put
 from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, version_path
 from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Walk
 from crdt_mor.store.base import Stat
@@ -171,8 +172,8 @@ def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: I
             yield from clear_staged(requested, gone.nonce)
         for path in staged:
             yield Delete(path)
-        for state in ("requested", "inflight"):
-            yield Delete(publisher.projector.path(TimelineFileName(requested, "deltacommit", state)))
+        for path in reversed(publisher.projector.pending_paths(requested, "deltacommit")):
+            yield Delete(path)
         yield Delete(heartbeat_path(requested))
     return value
 
@@ -196,12 +197,6 @@ def grow(publisher: Publisher, known: Timeline, batch: pa.Schema) -> Steps[Timel
         yield
 
     return (yield from publisher.publish(derive, known))
-
-
-def data_file_name(path: str) -> BaseFileName | LogFileName | None:
-    """The parsed name of a data file; None for other files."""
-    name = path.rpartition("/")[2]
-    return LogFileName.parse(name) if name.startswith(".") else BaseFileName.parse(name)
 
 
 # --- upkeep that writers and planners do in passing -------------------------------------------------------------------
@@ -279,8 +274,7 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
             and (instant in given_up or (yield from _is_stale(publisher, names)))
         ):
             garbage.add(instant)
-            for name in sorted(names, key=str, reverse=True):
-                yield Delete(publisher.projector.path(name))
+    over = sorted(garbage)
     for file in files:
         found = data_file_name(file.path)
         if found is None or found.instant in alive or found.instant >= known.clock:
@@ -291,6 +285,10 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
         if found.instant in given_up or found.instant in garbage or orphan:
             garbage.add(found.instant)
             yield Delete(file.path)
+    # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
+    for instant in over:
+        for name in sorted(named[instant], key=when_put, reverse=True):
+            yield Delete(publisher.projector.path(name))
     return garbage
 
 
@@ -308,18 +306,27 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
 
 
 def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
-    """Whether a pending instant in Hudi's directory that the value does not know was once projected by us."""
+    """Whether a pending instant in Hudi's directory that the value does not know was once projected by us.
+
+    Each file that we put there says so. One of Hudi's own, or of another's, never does, so its writer is not hurt.
+    """
     if any(name.state == "completed" for name in names):
         return False
     for name in names:
         path = publisher.projector.path(name)
-        if name.action == "compaction" and name.state == "requested":
-            data = yield Read(path)
-            return bool(data) and OWN_KEY in (decode_compaction_plan(data, path).extra or {})
-        if name.action == "deltacommit" and name.state == "inflight":
-            data = yield Read(path)
-            return bool(data) and OWN_KEY in decode_commit(data, path).extra
+        data = (yield Read(path)) if name.action in PENDING_ACTIONS else None
+        if data and _bears_our_key(name, data, path):
+            return True
     return False
+
+
+def _bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
+    try:
+        if name.action == "compaction" and name.state == "requested":
+            return OWN_KEY in (decode_compaction_plan(data, path).extra or {})
+        return OWN_KEY in decode_commit(data, path).extra
+    except FormatError:  # we put files whole, so a damaged one is not ours
+        return False
 
 
 def expired(requested: Instant | None) -> WriterExpiredError:

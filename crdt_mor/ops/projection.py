@@ -1,7 +1,10 @@
 """What Hudi's own readers are told: the files of Hudi's timeline directory, as a function of one value.
 
     write    T.deltacommit.inflight, T.deltacommit.requested   ...   T_C.deltacommit
-    plan     b.compaction.requested, b.compaction.inflight     ...   b_C.commit
+    plan     b.compaction.requested, b.compaction.inflight     ...   b_C.commit     a cancelled plan's files are removed
+
+Every file bears our key, so a sweep knows it for ours, be it all that is left of an instant. (Hudi leaves
+`deltacommit.requested` and `compaction.inflight` empty, and none of its readers looks into them.)
 
 The completion in the value says everything that a completed file holds, so any helper can project any event, and the
 bytes are the same whoever does. Every completed file carries the value's joined schema, since Hudi's readers take the
@@ -16,14 +19,25 @@ from functools import lru_cache
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import OWN_KEY, TimelineFileName, join_path
+from crdt_mor.model.names import OWN_KEY, TimelineFileName, TimelineState, join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.plan_record import encode_plan_record
 from crdt_mor.ops.steps import Read, Steps
 
-_INFLIGHT = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
+_PENDING = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
+"""What the files of a pending instant hold, all but a plan's own record."""
+
+PENDING_ACTIONS: dict[str, tuple[TimelineState, TimelineState]] = {
+    "deltacommit": ("inflight", "requested"),
+    "compaction": ("requested", "inflight"),
+}
+"""The files of a pending instant, in the order in which they are put; they are removed in the reverse order.
+
+Hudi's readers open the record of every compaction of which they see a file, so it comes first and goes last. Tables
+have `.deltacommit.requested` files of ours without our key, made before they had one: those do not stand alone.
+"""
 
 
 @lru_cache(maxsize=64)
@@ -51,11 +65,12 @@ class Projector:
     def path(self, name: TimelineFileName) -> str:
         return f"{self.folder}/{name}"
 
-    def files(self, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
-        """The files of the events that `value.version` published, in the order in which to put them.
+    def pending_paths(self, instant: Instant, action: str) -> list[str]:
+        """The files of a pending instant, in the order in which to put them."""
+        return [self.path(TimelineFileName(instant, action, state)) for state in PENDING_ACTIONS[action]]
 
-        `.inflight` comes before `.requested`: the former can be told from Hudi's own, a `.requested` file alone cannot.
-        """
+    def files(self, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
+        """The files of the events that `value.version` published, in the order in which to put them."""
         found: list[tuple[str, bytes]] = []
         for pending in value.pending:
             if pending.version == value.version:
@@ -65,8 +80,8 @@ class Projector:
                 data = yield Read(plan.path)
                 if data is not None:
                     record = encode_plan_record(CompactionPlan.decode(data, plan.path))
-                    found.append((self.path(TimelineFileName(plan.barrier, "compaction", "requested")), record))
-                    found.append((self.path(TimelineFileName(plan.barrier, "compaction", "inflight")), b""))
+                    paths = self.pending_paths(plan.barrier, "compaction")
+                    found += zip(paths, (record, _PENDING), strict=True)
         for completion in value.completions:
             if completion.version == value.version and not completion.adopted:
                 if not completion.files and completion.action == "deltacommit":
@@ -75,10 +90,7 @@ class Projector:
         return found
 
     def _begun(self, requested: Instant) -> list[tuple[str, bytes]]:
-        return [
-            (self.path(TimelineFileName(requested, "deltacommit", "inflight")), _INFLIGHT),
-            (self.path(TimelineFileName(requested, "deltacommit", "requested")), b""),
-        ]
+        return [(path, _PENDING) for path in self.pending_paths(requested, "deltacommit")]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
         stats: dict[str, list[WriteStat]] = {}
@@ -89,6 +101,12 @@ class Projector:
         return encode_commit(
             CommitMetadata(stats=stats, operation=completion.operation, extra=extra, compacted=compacted)
         )
+
+
+def when_put(name: TimelineFileName) -> int:
+    """Which of an instant's files it is, in the order in which they are put."""
+    pending = PENDING_ACTIONS.get(name.action, ("requested", "inflight"))
+    return [*pending, "completed"].index(name.state)
 
 
 def completed_name(completion: Completion) -> TimelineFileName:

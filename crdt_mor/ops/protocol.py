@@ -3,7 +3,7 @@
     find_tail    remembered value ─ gallop upward ─ look again that it still stands;  else list, take the highest
     publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
                         lost or unsure: pause, look at the new tail, derive again
-    project      the event's files in Hudi's own timeline directory, put-if-absent
+    project      the event's files in Hudi's own timeline directory, put-if-absent; a cancelled plan's are removed
 
 The rules that make it correct. Leaving out any one of them makes `tests/simulation/test_small_world.py` fail:
 
@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from crdt_mor.errors import ClockError, CommitUnknownError, FormatError, StorageUnavailableError, TableNotFoundError
 from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.model.names import data_file_name
 from crdt_mor.model.timeline import (
     COMPLETIONS_MAX,
     SEGMENTS_MAX,
@@ -37,7 +38,7 @@ from crdt_mor.model.timeline import (
     superseded_at,
 )
 from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow
+from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow, Walk
 
 OWN_FOLDER = ".hoodie/.crdt_mor"
 VERSIONS = f"{OWN_FOLDER}/timeline"
@@ -114,7 +115,10 @@ class Publisher:
         yield from self.project(tail)
 
     def project(self, value: Timeline) -> Steps[None]:
-        """Put the files of the value's own events into Hudi's timeline directory, unless they are there."""
+        """Put the files of the value's own events into Hudi's timeline directory, unless they are there.
+
+        Of a plan that it cancelled, they are removed.
+        """
         files = yield from self.projector.files(value)
         placed = []
         for path, data in files:
@@ -129,6 +133,18 @@ class Publisher:
         if placed and begun is not None and (yield from is_given_up(begun, value)):
             for path in reversed(placed):
                 yield Delete(path)
+        for plan in value.rolled_back:
+            if plan.plan and plan.version == value.version:
+                yield from self._withdraw(plan.requested)
+
+    def _withdraw(self, barrier: Instant) -> Steps[None]:
+        """Remove what a cancelled plan left: its outputs first (`ops.plans` says why), then its files in Hudi's."""
+        for file in (yield Walk()):
+            name = data_file_name(file.path)
+            if name is not None and name.instant == barrier:
+                yield Delete(file.path)
+        for path in reversed(self.projector.pending_paths(barrier, "compaction")):
+            yield Delete(path)
 
 
 def wall_clock(tail: Timeline) -> Steps[int]:

@@ -338,6 +338,20 @@ def plan_cancelled(make: Maker) -> Table:
 
 
 @shape()
+def cancelled_and_planned_again(make: Maker) -> Table:
+    """default, a compaction executed in part and cancelled, written after, scheduled again and written after."""
+    table = log_only(make)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    table.maintenance.execute(plan.parts()[0])
+    table.maintenance.cancel(plan.barrier)
+    table.upsert(rows(range(4), 7))
+    assert table.maintenance.plan_compaction() is not None
+    table.upsert(rows([2], 8))
+    return table
+
+
+@shape()
 def some_groups_compacted(make: Maker) -> Table:
     """default, only the file groups with enough log files compacted."""
     table = make.create(buckets=4)

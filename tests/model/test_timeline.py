@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import (
     Completion,
@@ -34,11 +36,11 @@ from crdt_mor.model.timeline import (
     Token,
     superseded_at,
 )
-from crdt_mor.ops import lifecycle, protocol
+from crdt_mor.ops import lifecycle, plans, protocol
 from crdt_mor.ops.adoption import foreign_completions
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import Publisher, find_completion, find_tail, read_segment, version_path
-from crdt_mor.ops.steps import Nonce, Put, Steps, run
+from crdt_mor.ops.steps import Nonce, Put, Steps, perform, run
 from crdt_mor.store.memory import MemoryStore
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
@@ -120,6 +122,51 @@ class Scene:
             return (yield from PUBLISHER.publish(complete, value))
 
         return self.run(steps())
+
+    def scheduling(self, bucket: int = 0) -> Steps[tuple[Timeline, CompactionPlan | None]]:
+        """Schedule a plan of one bucket."""
+        group = GroupInput("", bucket_file_id(bucket), None, (log(EPOCH, bucket),))
+
+        def plan_from(tail: Timeline) -> CompactionPlan:
+            return CompactionPlan(tail.next_barrier, (), SCHEMA, "latest", (group,))
+
+        return plans.schedule(PUBLISHER, self.tail(), plan_from)
+
+    def schedule(self, bucket: int = 0, watch: Callable[[], bool] = lambda: True) -> Timeline:
+        """A plan of one bucket is open; `watch` holds all the time."""
+        steps, step = self.scheduling(bucket), None
+        reply: object = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                value: Timeline = end.value[0]
+                return value
+            reply = perform(step, self.store, self)
+            assert watch(), step
+
+    def run_until_put(self, steps: Steps[object], path: str) -> None:
+        """Run a protocol whose process dies right after it has put an object."""
+        step = next(steps)
+        while not (isinstance(step, Put) and step.path == path):
+            step = steps.send(perform(step, self.store, self))
+        assert perform(step, self.store, self)
+        steps.close()
+
+    def deletions(self, steps: Steps[object]) -> list[str]:
+        """Run a protocol: the objects that it removed, in order."""
+        deleted: list[str] = []
+        delete = self.store.delete
+
+        def noted(path: str) -> None:
+            if self.store.stat(path) is not None:
+                deleted.append(path)
+            delete(path)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.store, "delete", noted)
+            self.run(steps)
+        return deleted
 
     def completions(self, value: Timeline) -> list[Completion]:
         found = [c for segment in value.segments for c in self.run(read_segment(segment))]
@@ -437,6 +484,35 @@ def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() ->
     assert scene.hudi() == []
 
 
+@pytest.mark.parametrize("file", range(4), ids=["inflight", "requested", "compaction-requested", "compaction-inflight"])
+def test_each_file_that_a_stalled_helper_puts_is_swept_though_it_is_alone(file: int) -> None:
+    """The helper looked for the first file, stalled until the instant was forgotten, put one file, and died."""
+    scene = Scene()
+    value, begun = scene.begin()
+    planned = scene.schedule()
+    scene.run(lifecycle.give_up(PUBLISHER, value, begun.requested, None))
+    scene.run(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier))
+    for _ in range(2):
+        scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    assert scene.tail().rolled_back == ()
+    files = [*scene.run(PUBLISHER.projector.files(value)), *scene.run(PUBLISHER.projector.files(planned))]
+    assert len(files) == 4
+    scene.store.put(*files[file])
+    scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    assert scene.hudi() == []
+
+
+@pytest.mark.parametrize("name", ["deltacommit.requested", "deltacommit.inflight", "compaction.inflight"])
+def test_a_single_file_of_hudis_is_never_swept(name: str) -> None:
+    scene = Scene()
+    scene.commit()
+    path = f"{PUBLISHER.projector.folder}/{from_ms(scene.ms - 1_001)}.{name}"
+    scene.store.put(path, b"")
+    scene.ms += 70_000
+    scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
+    assert scene.store.read(path) == b""
+
+
 @pytest.mark.parametrize("sealed", [False, True])
 def test_nothing_of_a_commit_a_pending_write_or_hudi_is_swept(sealed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if sealed:
@@ -453,6 +529,86 @@ def test_nothing_of_a_commit_a_pending_write_or_hudi_is_swept(sealed: bool, monk
         scene.ms += 70_000
         scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
     assert ({s.path for s in scene.store.walk("")}, scene.hudi()) == before
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def output(planned: Timeline, bucket: int = 0) -> DataFile:
+    """The base file of the newest plan."""
+    return DataFile(str(BaseFileName(bucket_file_id(bucket), WRITE_TOKEN, planned.plans[-1].barrier)), 1, 1)
+
+
+def test_a_cancelled_plan_leaves_nothing_in_hudis_timeline_and_its_outputs_go_first() -> None:
+    scene = Scene()
+    planned = scene.schedule()
+    scene.store.put(output(planned).path, b"base")
+    barrier = planned.plans[0].barrier
+    assert scene.hudi() == [f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"]
+    deleted = scene.deletions(plans.cancel(PUBLISHER, planned, barrier))
+    assert [path.rpartition("/")[2] for path in deleted] == [
+        output(planned).path, f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"
+    ]  # fmt: skip
+    assert (scene.hudi(), scene.store.walk("")) == ([], [])
+
+
+def test_a_plan_on_the_same_group_removes_first_what_a_dead_canceller_left() -> None:
+    """Hudi's readers refuse a table with two pending compactions of one file group."""
+    scene = Scene()
+    planned = scene.schedule()
+    scene.store.put(output(planned).path, b"base")
+    scene.run_until_put(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier), version_path(2))
+    assert len(scene.hudi()) == 2, "it died before it could remove anything"
+    again = scene.schedule(watch=lambda: sum(name.endswith("compaction.requested") for name in scene.hudi()) < 2)
+    (plan,) = again.plans
+    assert scene.hudi() == [f"{plan.barrier}.compaction.inflight", f"{plan.barrier}.compaction.requested"]
+    assert scene.store.walk("") == []
+
+
+def test_an_output_that_came_after_the_cancel_is_removed_by_its_executor() -> None:
+    """Beside a base file whose instant Hudi's timeline does not have, its readers would miss later commits."""
+    scene = Scene()
+    planned = scene.schedule()
+    file, barrier = output(planned), planned.plans[0].barrier
+    scene.run(plans.cancel(PUBLISHER, planned, barrier))
+    scene.store.put(file.path, b"base")
+    assert not scene.run(plans.keep_outputs(planned, barrier, [file.path]))
+    assert scene.store.walk("") == []
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_an_output_of_an_open_or_a_completed_plan_stays(done: bool) -> None:
+    scene = Scene()
+    planned = scene.schedule()
+    file, barrier = output(planned), planned.plans[0].barrier
+    scene.store.put(file.path, b"base")
+    if done:
+        scene.run(plans.complete(PUBLISHER, planned, barrier, [file]))
+    assert scene.run(plans.keep_outputs(planned, barrier, [file.path]))
+    assert [stat.path for stat in scene.store.walk("")] == [file.path]
+
+
+def test_a_sweep_removes_the_outputs_of_a_plan_before_the_plan() -> None:
+    scene = Scene()
+    planned = scene.schedule()
+    scene.run(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier))
+    for path, data in scene.run(PUBLISHER.projector.files(planned)):
+        scene.store.put(path, data)
+    scene.store.put(output(planned).path, b"late")
+    deleted = [path.rpartition("/")[2] for path in scene.deletions(lifecycle.sweep(PUBLISHER, scene.tail()))]
+    barrier = planned.plans[0].barrier
+    assert deleted == [output(planned).path, f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"]
+
+
+def test_who_executes_open_plans_first_tells_hudi_of_them() -> None:
+    scene = Scene()
+    value = scene.commit().value
+    scene.run_until_put(scene.scheduling(), version_path(value.version + 1))
+    assert not any("compaction" in name for name in scene.hudi()), "it died before it could tell"
+    _, (plan,) = scene.run(plans.open_plans(PUBLISHER, value))
+    assert [name for name in scene.hudi() if "compaction" in name] == [
+        f"{plan.barrier}.compaction.inflight", f"{plan.barrier}.compaction.requested"
+    ]  # fmt: skip
 
 
 # --- adoption ---------------------------------------------------------------------------------------------------------

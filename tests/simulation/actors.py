@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, cast
+from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
-from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import Publisher, find_tail, version_path
 from crdt_mor.ops.steps import Put
-from tests.simulation.small_world import FakeProjector, Pick, Saw, begun_paths
+from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths
 
-PUBLISHER = Publisher(cast(Projector, FakeProjector()))
+PUBLISHER = Publisher(PROJECTOR)
 GENESIS = Timeline.genesis("")
 
 Run = Generator[Any, Any, Any]

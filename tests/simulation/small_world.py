@@ -39,9 +39,11 @@ from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from typing import Any
 
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.timeline import Completion, Timeline
+from crdt_mor.ops.projection import Projector, completed_name
 from crdt_mor.ops.protocol import VERSIONS, version_path
 from crdt_mor.ops.steps import (
     Delete,
@@ -54,13 +56,11 @@ from crdt_mor.ops.steps import (
     Read,
     Settle,
     Step,
-    Steps,
     StoreNow,
     Walk,
 )  # fmt: skip
 from crdt_mor.store.base import Stat
 
-HUDI = ".hoodie/timeline"
 Objects = tuple[tuple[str, Hashable], ...]
 """A store as a value: (path, content), sorted. Paths that begin with `!` are the search's own notes."""
 
@@ -84,32 +84,27 @@ class Saw:
     after: Timeline
 
 
-class FakeProjector:
-    """Projects like `ops.projection.Projector`, without Avro: the names are what matters here."""
+class FakeProjector(Projector):
+    """The real one, but that completed files are empty: their names are what matters here."""
 
-    folder = HUDI
+    def __init__(self) -> None:
+        super().__init__(TableConfig("t", KeySpec(("id",)), buckets=1))
 
-    def path(self, name: TimelineFileName) -> str:
-        return f"{HUDI}/{name}"
+    def _completed(self, completion: Completion, schema: str) -> bytes:
+        return b""
 
-    def files(self, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
-        found: list[tuple[str, bytes]] = []
-        for pending in value.pending:
-            if pending.version == value.version:
-                found += [(path, b"") for path in begun_paths(pending.requested)]
-        for completion in value.completions:
-            if completion.version == value.version and not completion.adopted:
-                found.append((completed_path(completion), b""))
-        return found
-        yield
+
+PROJECTOR = FakeProjector()
+HUDI = PROJECTOR.folder
 
 
 def begun_paths(requested: Instant) -> tuple[str, str]:
-    return f"{HUDI}/{requested}.deltacommit.inflight", f"{HUDI}/{requested}.deltacommit.requested"
+    inflight, asked = PROJECTOR.pending_paths(requested, "deltacommit")
+    return inflight, asked
 
 
 def completed_path(completion: Completion) -> str:
-    return f"{HUDI}/{TimelineFileName(completion.requested, completion.action, 'completed', completion.completed)}"
+    return PROJECTOR.path(completed_name(completion))
 
 
 # --- local states -----------------------------------------------------------------------------------------------------

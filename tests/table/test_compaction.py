@@ -12,7 +12,7 @@ from crdt_mor import Commit, InvalidInputError, Table, Transaction
 from crdt_mor.ops import compact
 from payloads import PartialUpdate
 from tests.table.conftest import Make
-from tests.table.helpers import Row, data_files, frame, rows
+from tests.table.helpers import Row, data_files, files, frame, rows
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},
@@ -113,11 +113,11 @@ def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, p
     before = every_answer(table, commits)
     other = Table.open(path)
     assert other.maintenance.open_plans() == [plan]
-    files = compact.execute(other._session, plan)
+    outputs = compact.execute(other._session, plan)
     assert every_answer(table, commits) == before, "outputs are invisible until the plan completes"
     assert table.maintenance.compact(plan)[0].barrier == plan.barrier
     assert every_answer(table, commits) == before
-    assert {file.path for file in files} <= data_files(path)
+    assert {file.path for file in outputs} <= data_files(path)
     assert every_answer(other, commits) == before
 
 
@@ -198,6 +198,31 @@ def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table
     assert table.maintenance.open_plans() == []
     assert table.maintenance.compact()[0].rows == 1
     assert every_answer(table, commits) == before
+
+
+def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
+    table: Table, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straggler = open_write(table, ("a", "straggler", 0))
+    table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
+    table.delete(keys=["k1"], plain=True)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    logs = data_files(path)
+    put_pieces = compact.put_pieces
+
+    def put_after_the_cancel(*args: Any) -> Any:
+        Table.open(path).maintenance.cancel(plan.barrier)
+        return put_pieces(*args)
+
+    monkeypatch.setattr(compact, "put_pieces", put_after_the_cancel)
+    assert compact.execute(table._session, plan) == []
+    assert compact.execute(table._session, plan) == [], "a late executor does not even begin"
+    monkeypatch.undo()
+    assert data_files(path) == logs
+    pending = [name for name in files(path) if ".compaction." in name]
+    assert pending == []
+    close(straggler)
 
 
 def test_a_fold_that_leaves_no_row_still_opens_a_slice(table: Table) -> None:

@@ -1,0 +1,123 @@
+"""The life of a compaction plan, as protocol steps: schedule, complete, cancel; and what an executor owes to a cancel.
+
+    schedule ──► open ──► complete     the outputs are visible
+                   │
+                   └────► cancel ───► the outputs go, then the plan goes from Hudi's timeline
+
+Hudi's readers put a log file into the slice of the newest base file before its completion, and they leave out a slice
+whose base file belongs to no instant of their timeline. So a plan stands in Hudi's timeline before its first output is
+put and until its last output is removed. They also refuse a table with two pending compactions of one file group. So a
+cancelled plan has left Hudi's timeline before anything is published after its cancel, be it by the one who cancelled
+or by a helper (`Publisher.project`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
+from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, is_given_up, put_surely
+from crdt_mor.ops.steps import Delete, Nonce, Put, Read, Steps
+
+PLANS = f"{OWN_FOLDER}/plans"
+
+
+def schedule(
+    publisher: Publisher, known: Timeline, plan_from: Callable[[Timeline], CompactionPlan | None]
+) -> Steps[tuple[Timeline, CompactionPlan | None]]:
+    """Schedule the plan that follows from the tail; None if there is nothing to do. Plan and event are one transition.
+
+    plan_from: a pure function of the value that the event is derived from.
+    """
+    nonce = yield Nonce()
+    written: list[str] = []
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        if any(plan.nonce == nonce for plan in tail.plans):
+            return None  # a put whose reply was lost had landed: the plan of that attempt stands
+        plan = plan_from(tail)
+        if plan is None:
+            return None
+        path = f"{PLANS}/{plan.barrier}-{nonce}.json"
+        yield from put_surely(Put(path, plan.encode()))
+        written.append(path)
+        return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
+
+    value = yield from publisher.publish(derive, known)
+    mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
+    for path in written:
+        if mine is None or path != mine.path:
+            yield Delete(path)
+    return value, (yield from read_plan(mine)) if mine is not None else None
+
+
+def read_plan(plan: Plan) -> Steps[CompactionPlan]:
+    """The frozen plan of an open compaction."""
+    data = yield Read(plan.path)
+    if data is None:
+        raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
+    return CompactionPlan.decode(data, plan.path)
+
+
+def open_plans(publisher: Publisher, known: Timeline) -> Steps[tuple[Timeline, list[CompactionPlan]]]:
+    """The scheduled plans, oldest first: the order in which to execute them. Hudi's timeline has all of them."""
+    tail = yield from find_tail(known)
+    yield from publisher.help_project(tail)  # who scheduled the newest may have died before he could
+    found: dict[Instant, CompactionPlan] = {}
+    for plan in sorted(tail.plans, key=lambda plan: plan.barrier):
+        found[plan.barrier] = yield from read_plan(plan)
+    return tail, list(found.values())
+
+
+def keep_outputs(known: Timeline, barrier: Instant, outputs: Iterable[str]) -> Steps[bool]:
+    """Whether an executor's outputs may stay. Those of a plan that was cancelled meanwhile are removed.
+
+    Who cancelled has removed what was there, and the executor asks after its puts: one of the two sees the other.
+    """
+    if not (yield from is_given_up(barrier, known)):
+        return True
+    for path in outputs:
+        yield Delete(path)
+    return False
+
+
+def complete(
+    publisher: Publisher, known: Timeline, barrier: Instant, files: Sequence[DataFile]
+) -> Steps[tuple[Timeline, Completion | None]]:
+    """Publish the compaction, unless somebody has; None if it was cancelled."""
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        plan = tail.find_plan(barrier)
+        if plan is None:
+            return None
+        _require_whole(plan, files)
+        return tail.complete_plan(nonce, wall_ms, barrier, files)
+        yield
+
+    value = yield from publisher.publish(derive, known)
+    return value, (yield from find_completion(barrier, value))
+
+
+def cancel(publisher: Publisher, known: Timeline, barrier: Instant) -> Steps[Timeline]:
+    """Give an open plan up, by name. What it left is removed as part of projecting this event."""
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        return tail.cancel_plan(nonce, wall_ms, barrier) if tail.find_plan(barrier) else None
+        yield
+
+    return (yield from publisher.publish(derive, known))
+
+
+def _require_whole(plan: Plan, files: Sequence[DataFile]) -> None:
+    """Each file group of a plan has one new base file: what lacks one would lose its rows."""
+    bases = sorted(file.group for file in files if file.is_base)
+    if bases != sorted(plan.groups):
+        raise InvalidInputError(
+            "a compaction is completed with the files of all the plan's file groups, each once. "
+            f"barrier={plan.barrier} planned={len(plan.groups)} executed={len(set(bases))}"
+        )
