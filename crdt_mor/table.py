@@ -175,7 +175,9 @@ class Table:
         """Insert or update rows by key.
 
         data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, a scan of another table.
-        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact.
+            Columns that were added after the table was made may be left out: null, or as it was under `PartialUpdate`.
+        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
+            refused adds none.
         token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
         """
         return self._once(token, lambda tx: tx.upsert(data, schema_mode=schema_mode))
@@ -214,8 +216,9 @@ class Table:
     ) -> WriteJob:
         """A write whose rows many processes will stage: `WriteJob.stage`, then `complete_write`.
 
-        What can be wrong about the columns is refused here, before anything runs. Nothing begins before the first
-        process stages, and nothing is visible before `complete_write`.
+        What can be wrong about the columns is refused here, before anything runs; then `schema_mode="merge"` adds
+        columns, which stay whatever becomes of the write. Nothing begins before the first process stages, and nothing
+        is visible before `complete_write`.
 
         schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
         """

@@ -54,12 +54,10 @@ class TableSchema:
     @classmethod
     def of(cls, schema: pa.Schema) -> TableSchema:
         """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
-        for name in schema.names:
-            if name.startswith(RESERVED_PREFIXES):
-                raise InvalidInputError(
-                    f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
-                )
-        return cls._of(schema)
+        _refuse_reserved(schema.names)
+        found = cls._of(schema)
+        _refuse_names_that_differ_in_case(found.declared)
+        return found
 
     @classmethod
     def _of(cls, schema: pa.Schema) -> TableSchema:
@@ -142,7 +140,8 @@ class TableSchema:
         type null say nothing and add nothing.
         """
         typed = [column for column in batch if not pa.types.is_null(column.type)]
-        new = TableSchema.of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
+        _refuse_reserved(column.name for column in typed)
+        new = TableSchema._of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
         grown = []
         for mine in self.declared:
             theirs = _column(new.declared, mine.name)
@@ -150,8 +149,9 @@ class TableSchema:
                 grown.append(mine)
             else:
                 grown.append(mine.with_type(join_types(mine.type, theirs.type, mine.name)))
-        grown += [column.with_nullable(True) for column in new.declared if column.name not in self.declared.names]
-        return TableSchema(pa.schema(grown))
+        added = [column.with_nullable(True) for column in new.declared if column.name not in self.declared.names]
+        _refuse_names_that_differ_in_case(added, self.declared.names)
+        return TableSchema(pa.schema([*grown, *added]))
 
     # --- data in, data out ----------------------------------------------------------------------------------------
 
@@ -182,6 +182,12 @@ class TableSchema:
         reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
         if reserved:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
+        known = {name.lower(): name for name in self.declared.names}
+        misspelt = {name: known[name.lower()] for name in unknown if name.lower() in known}
+        if misspelt:
+            raise SchemaMismatchError(
+                f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
+            )
         if unknown:
             raise SchemaMismatchError(
                 'the table has no such columns: drop them, or add them with schema_mode="merge". '
@@ -214,6 +220,28 @@ def _taken(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType
             f"the column is written in another type: cast it. column={column.name} type={written} accepted={known}"
         )
     return column.with_type(kind)
+
+
+def _refuse_reserved(names: Iterable[str]) -> None:
+    for name in names:
+        if name.lower().startswith(RESERVED_PREFIXES):
+            raise InvalidInputError(
+                f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
+            )
+
+
+def _refuse_names_that_differ_in_case(columns: Iterable[pa.Field], known: Iterable[str] = (), above: str = "") -> None:
+    """Refuse columns, and fields inside them, whose names are one name to Spark, which does not look at case."""
+    seen = {name.lower(): name for name in known}
+    for column in columns:
+        other = seen.setdefault(column.name.lower(), column.name)
+        if other != column.name:
+            raise InvalidInputError(
+                "names that differ only in case are one name to Spark: rename one. "
+                f"column={above}{column.name} other={above}{other}"
+            )
+        inner = [column.type.field(index) for index in range(column.type.num_fields)]
+        _refuse_names_that_differ_in_case(inner, above=f"{above}{column.name}.")
 
 
 def _column(schema: pa.Schema, name: str) -> pa.Field | None:

@@ -173,6 +173,8 @@ class Timeline:
     """A file id of an adopted commit that the bucket index did not make: such a table must not be written."""
     table_id: str | None = None
     """No other table's; None before the first event of a table that was made without one."""
+    added: tuple[str, ...] = ()
+    """Columns that the schema has gained since there is one."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -264,7 +266,13 @@ class Timeline:
         requested = tick_after(self.clock, wall_ms)
         completed = tick_after(requested, wall_ms)
         done = Completion(requested, completed, self.version + 1, nonce, "deltacommit", "ALTER_SCHEMA")
-        return self._next(nonce, completed, schema=schema, completions=(*self.completions, done))
+        added = self._with_added(schema)
+        return self._next(nonce, completed, schema=schema, added=added, completions=(*self.completions, done))
+
+    def _with_added(self, schema: str) -> tuple[str, ...]:
+        """The columns that have been added once the schema is `schema`; the first schema there is adds none."""
+        before, after = ([name for name, *_ in json.loads(text)] for text in (self.schema, schema))
+        return (*self.added, *(name for name in after if before and name not in before))
 
     @property
     def next_barrier(self) -> Instant:
@@ -321,6 +329,7 @@ class Timeline:
             nonce,
             tick_after(clock, wall_ms),
             schema=schema,
+            added=self._with_added(schema),
             completions=(*self.completions, *adopted),
             foreign_group=next((i for i in file_ids if bucket_of_file_id(i) is None), self.foreign_group),
         )
@@ -356,6 +365,7 @@ class Timeline:
                 "completions": [_completion_json(c) for c in self.completions],
                 "segments": [[s.name, s.level, s.first, s.last, s.count, s.superseded] for s in self.segments],
                 "foreign_group": self.foreign_group,
+                "added": self.added,
                 "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
             },
             separators=(",", ":"),
@@ -374,7 +384,7 @@ class Timeline:
             if found["format"] not in FORMATS_READ:
                 raise UnsupportedVersionError(
                     f"this table's timeline was written by a newer release; upgrade crdt-mor. "
-                    f"file={path} format={found['format']} supported={FORMAT}"
+                    f"file={path} format={found['format']} supported={list(FORMATS_READ)}"
                 )
             return cls(
                 version=found["version"],
@@ -390,6 +400,7 @@ class Timeline:
                 tokens=tuple(Token(*t) for t in found["tokens"]),
                 foreign_group=found["foreign_group"],
                 table_id=found.get("table_id"),
+                added=tuple(found.get("added", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(f"not a timeline value: {error!r}. file={path}") from error

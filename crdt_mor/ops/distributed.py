@@ -51,6 +51,7 @@ from crdt_mor.ops.write import (
     keyed,
     refuse_repeats,
     require_bucketed,
+    require_own_groups,
     require_writable,
 )
 from crdt_mor.store.base import Pieces
@@ -60,12 +61,11 @@ from crdt_mor.store.base import Pieces
 class Job:
     """What all processes of a distributed write know. `name`: nobody else's, and the nonce of its begin.
 
-    columns: the table's as the driver knew them. repeated: the token was used before, so that nothing is written.
+    repeated: the token was used before, so that nothing is written.
     """
 
     name: str
     operation: Operation
-    columns: tuple[str, ...]
     plain: bool = False
     token: tuple[str, int] | None = None
     repeated: bool = False
@@ -97,17 +97,22 @@ def plan(
     plain: bool,
     token: tuple[str, int] | None,
 ) -> Job:
-    """Check what can be checked without rows; `mode="merge"` grows the table's schema."""
+    """Check what can be checked without rows; then `mode="merge"` grows the table's schema.
+
+    The columns stay if the rows are refused later: growth that waited for them might meet another writer's by then.
+    """
     require_writable(session)
-    session.start()
+    session.adopt()
     tail = session.tail()
+    require_own_groups(tail)
     name = session.environment.nonce()
     if lifecycle.used_token(tail, token) is not None:
         lifecycle.check_token(tail, token)
-        return Job(name, operation, (), plain, token, repeated=True)
+        return Job(name, operation, plain, token, repeated=True)
     rehearsal = Write(session, tail, Pending(EPOCH, name, tail.version))
     _state(rehearsal, schema.empty_table(), operation, mode, plain)
-    return Job(name, operation, rehearsal.column_names, plain, token)
+    rehearsal.publish_growth()
+    return Job(name, operation, plain, token)
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
@@ -120,7 +125,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     try:
         with beating(store, begun.requested, session.expiry_ms):
             rows = read()
-            write = Write(session, value, begun, columns=job.columns, task=task)
+            write = Write(session, value, begun, task=task)
 
             def put(file: DataFile, data: Pieces) -> StagedFile:
                 write.require_pending()
@@ -159,7 +164,7 @@ def complete(
         if ticket is None or ticket[1].requested != requested:
             raise lifecycle.expired(requested)
         value, begun = ticket
-    write = Write(session, value, begun, token, job.columns)
+    write = Write(session, value, begun, token)
     write.keep_alive()
     try:
         return write.commit(partial(_place, write, job, receipts), job.operation)

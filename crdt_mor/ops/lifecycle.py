@@ -7,7 +7,7 @@ Files are deleted only once the rollback is known to be genuine (rule 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -186,13 +186,19 @@ def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
             yield Delete(stat.path)
 
 
-def grow(publisher: Publisher, known: Timeline, batch: pa.Schema) -> Steps[Timeline]:
-    """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join."""
+def grow(
+    publisher: Publisher, known: Timeline, batch: pa.Schema, check: Callable[[TableSchema], None]
+) -> Steps[Timeline]:
+    """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join.
+
+    check: raises for a schema that the table must not have; what others have added meanwhile is in the one it is given.
+    """
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         before = TableSchema.from_json(tail.schema)
         joined = before.grow(batch)
+        check(joined)
         return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json())
         yield
 

@@ -160,12 +160,16 @@ class Session:
                 self._segments.popitem(last=False)
         return found
 
-    def begin(self, nonce: str | None = None) -> tuple[Timeline, Pending]:
-        """A new pending write, or that of `nonce`; first, what Hudi wrote becomes part of the value for good."""
+    def adopt(self) -> None:
+        """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
         self.start()
         if self._foreign:
             self.remember(self.run(lifecycle.adopt(self.publisher, self.known())))
             self._foreign = False
+
+    def begin(self, nonce: str | None = None) -> tuple[Timeline, Pending]:
+        """A new pending write, or that of `nonce`; first, what Hudi wrote becomes part of the value for good."""
+        self.adopt()
         if nonce is None:
             value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
         else:

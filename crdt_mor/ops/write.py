@@ -72,7 +72,6 @@ _PLACES = 1 << 30
 class Write:
     """One write under way. Not thread-safe; the session below it is.
 
-    columns: the table's columns as this writer knows them; None: those of `value`.
     task: which part of a distributed write this is; None: all of it.
     """
 
@@ -80,8 +79,8 @@ class Write:
     value: Timeline
     begun: Pending
     token: tuple[str, int] | None = None
-    columns: tuple[str, ...] | None = None
     task: int | None = None
+    _began: TableSchema = field(init=False)
     _schema: TableSchema = field(init=False)
     _how: Merging = field(init=False)
     _operations: set[Operation] = field(default_factory=set)
@@ -90,9 +89,7 @@ class Write:
     _alive: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        # Columns that others have added meanwhile are not asked for: nobody aborts because of others.
-        schema = TableSchema.from_json(self.value.schema)
-        self._schema = schema if self.columns is None else schema.select(self.columns)
+        self._began = self._schema = TableSchema.from_json(self.value.schema)
         self._how = merging(self.config, self._schema.to_json())
 
     @classmethod
@@ -118,11 +115,6 @@ class Write:
         return self._statements
 
     @property
-    def column_names(self) -> tuple[str, ...]:
-        """The table's columns as this writer knows them."""
-        return tuple(self._schema.declared.names)
-
-    @property
     def dotted(self) -> bool:
         """Whether some payload keeps a state, in which it may tell writes of one commit apart by their places."""
         return any(member.hidden is not None for member in self._how.rule.members)
@@ -134,19 +126,23 @@ class Write:
     # --- statements ---------------------------------------------------------------------------------------------
 
     def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode) -> None:
-        """Add rows. `mode="merge"` grows the table's schema first, in an event of its own."""
+        """Add rows. What `mode="merge"` adds to the schema is published by `publish_growth`, if nothing is refused."""
+        schema, how = self._schema, self._how
         if mode == "merge":
-            self._grow(data.schema)
-        rows = self._schema.normalise(data, self._how.accepts)
-        self._check_columns(rows)
+            schema = self._grown(data.schema)
+            how = merging(self.config, schema.to_json())
+        rows = self._filled(schema.normalise(data, how.accepts), schema)
+        self._check_columns(rows, how)
         keys = keyed(self.config, rows)
         if operation == "INSERT":
             refuse_repeats(keys)
         frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
         given = None
         if self.config.merge.custom:
-            lifted = lift(frame.select(rows.column_names), self._how, self._dot(rows.num_rows))
+            lifted = lift(frame.select(rows.column_names), how, self._dot(rows.num_rows))
             given, frame = tuple(lifted.columns), lifted.with_columns(keys)
+        if schema != self._schema:
+            self._know(schema)
         self._operations.add(operation)
         self._statements.append(RowsWrite(frame, given))
 
@@ -175,44 +171,77 @@ class Write:
         unseen = ",".join(p.requested for p in self.value.pending if p.requested < self.begun.requested)
         return Dot(pl.lit(int(self.begun.requested), pl.Int64), place, pl.lit(unseen))
 
-    def _grow(self, written: pa.Schema) -> None:
-        # What a payload takes in another type than its column's says nothing about the column.
-        schema = pa.schema([column for column in written if not self._how.takes(column)])
-        grown_schema = self._schema.grow(schema)
-        if grown_schema == self._schema:
+    # --- columns ------------------------------------------------------------------------------------------------
+
+    def publish_growth(self) -> None:
+        """Give the table the columns and types that the statements brought, in an event of its own.
+
+        Called when nothing about the statements can be refused any more, and before anything is staged.
+        """
+        if self._schema is self._began:
             return
-        check_columns(self.config, grown_schema)
+        grown = [column for column in self._schema.declared if _lacks(self._began.declared, column)]
+        for _, states in precombine(self._statements, self._how.rule).rows if self._statements else ():
+            self._how.rule.show(states)  # a payload that fails on these rows must fail before the table grows
+        value = self.session.remember(
+            self.session.run(lifecycle.grow(self.session.publisher, self.value, pa.schema(grown), self._check_growth))
+        )
+        # Columns that others have added since this write began are none of its own.
+        self._know(TableSchema.from_json(value.schema).select(self._schema.declared.names))
+
+    def _grown(self, written: pa.Schema) -> TableSchema:
+        """The schema with what `written` brings."""
+        # What a payload takes in another type than its column's says nothing about the column.
+        grown = self._schema.grow(pa.schema([column for column in written if not self._how.takes(column)]))
+        if grown != self._schema:
+            self._check_growth(grown)
+        return grown
+
+    def _check_growth(self, grown: TableSchema) -> None:
+        """Raise where payloads or the ordering do not allow that the table's schema becomes `grown`."""
+        check_columns(self.config, grown)
         ordering = self.config.merge.ordering
-        if ordering and self._schema.grow(schema).select([ordering]).stored != self._schema.select([ordering]).stored:
+        if ordering and grown.select([ordering]).stored != self._schema.select([ordering]).stored:
             raise SchemaMismatchError(
                 "an ordering column keeps its type: Hudi's readers compare values of older deletes with newer rows, "
                 f"and only values of one type: cast the data. column={ordering!r}"
             )
-        grown = self.session.remember(self.session.run(lifecycle.grow(self.session.publisher, self.value, schema)))
-        # Columns that others have added since this write began are not asked for: nobody aborts because of others.
-        known = dict.fromkeys([*self._schema.declared.names, *schema.names])
-        self._schema = TableSchema.from_json(grown.schema).select(known)
-        self._how = merging(self.config, self._schema.to_json())
+
+    def _know(self, schema: TableSchema) -> None:
+        """The columns and types are those of `schema` from now on, also those of earlier statements."""
+        self._schema = schema
+        self._how = merging(self.config, schema.to_json())
         types = self._how.columns.stored
         self._statements = [_widened(statement, types, self.config.merge.ordering) for statement in self._statements]
 
-    def _check_columns(self, rows: pa.Table) -> None:
+    def _filled(self, rows: pa.Table, schema: TableSchema) -> pa.Table:
+        """The rows with all columns of the table: null in those that came after its creation and were left out.
+
+        Raises for a column of creation that was left out. A partial update is left as it is.
+        """
+        absent = [name for name in schema.declared.names if name not in rows.column_names]
+        if not absent or self.config.merge.partial:
+            return rows
+        created = columns_of_creation(self.config, self.value)
+        required = [name for name in absent if name in created or not schema.declared.field(name).nullable]
+        if required:
+            raise SchemaMismatchError(
+                "every column must be given, but for those that came after the table was made: two jobs that read, "
+                "change and rewrite whole rows silently undo one another. To write some columns only, create the table "
+                "with merge=PartialUpdate(), or PartialUpdate(columns={...}) where columns have payloads. "
+                f"missing={required}"
+            )
+        for name in absent:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.stored.field(name).type))
+        return rows.select(schema.declared.names)
+
+    def _check_columns(self, rows: pa.Table, how: Merging) -> None:
         key = self.config.key
         ordering = self.config.merge.ordering if self.config.merge.kind == "ordering" else None
-        required = [*key.fields, *key.partition_fields]
-        if not self.config.merge.partial:
-            required = self._schema.declared.names
-        absent = [name for name in required if name not in rows.column_names]
+        absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
         if absent:
-            raise SchemaMismatchError(
-                "every column must be given: two jobs that read, change and rewrite whole rows silently undo one "
-                "another. To write some columns only, create the table with merge=PartialUpdate(), or "
-                "PartialUpdate(columns={...}) where columns have payloads. "
-                f"missing={absent}"
-                if not self.config.merge.partial
-                else f"a partial update still needs the key and partition columns. missing={absent}"
-            )
-        for member in self._how.rule.members:
+            raise SchemaMismatchError(f"a partial update still needs the key and partition columns. missing={absent}")
+        for member in how.rule.members:
             missing = [name for name in member.columns if name not in rows.column_names]
             if missing and len(missing) < len(member.columns):
                 raise SchemaMismatchError(
@@ -229,6 +258,7 @@ class Write:
     ) -> lifecycle.Committed:
         """Stage everything, or do what `stage` says, and make it visible; on any failure nothing is left."""
         try:
+            self.publish_growth()
             files = stage() if stage is not None else self.stage(self._statements, self.put)
             done = operation or self._operation()
             committed = self.session.run(
@@ -352,9 +382,11 @@ def begin(session: Session, nonce: str | None = None) -> tuple[Timeline, Pending
         raise StorageUnavailableError(
             f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
         ) from error
-    if value.foreign_group is not None:
+    try:
+        require_own_groups(value)
+    except InvalidInputError:
         Write(session, value, begun).roll_back()
-        raise foreign_group(value.foreign_group)
+        raise
     return value, begun
 
 
@@ -373,6 +405,21 @@ def require_writable(session: Session) -> None:
     require_bucketed(session.settings())
     require_payloads(session.config)
     require_no_archive(session)
+
+
+def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
+    """The columns that every row must be given; those that came later may be left out, so growth stops nobody.
+
+    Where the properties do not say, as in some tables of Hudi's, they are the columns at the time of adoption.
+    """
+    created = config.created_schema()
+    if created is not None:
+        return list(created.declared.names)
+    return [name for name in TableSchema.from_json(value.schema).declared.names if name not in value.added]
+
+
+def _lacks(schema: pa.Schema, column: pa.Field) -> bool:
+    return schema.get_field_index(column.name) < 0 or str(schema.field(column.name)) != str(column)
 
 
 def _widened(
@@ -446,10 +493,12 @@ def require_no_metadata_table(config: TableConfig) -> None:
         )
 
 
-def foreign_group(file_id: str) -> InvalidInputError:
-    """The refusal to write a table in which keys may live outside the bucket index."""
-    return InvalidInputError(
-        "another engine wrote to file groups that this table's bucket index did not make, so a key could live twice. "
-        "Tell that writer hoodie.index.type=BUCKET with this table's bucket count, and copy the rows to a new table: "
-        f"Table.create(...).append(Table.open(...).scan()). file_id={file_id}"
-    )
+def require_own_groups(value: Timeline) -> None:
+    """Raise for a table in which keys may live outside of the bucket index."""
+    if value.foreign_group is not None:
+        raise InvalidInputError(
+            "another engine wrote to file groups that this table's bucket index did not make, so a key could live "
+            "twice. Tell that writer hoodie.index.type=BUCKET with this table's bucket count, and copy the rows to a "
+            "new table: Table.create(...).append(Table.open(...).scan()). "
+            f"file_id={value.foreign_group}"
+        )

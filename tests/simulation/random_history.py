@@ -74,6 +74,7 @@ class Open:
     before: list[Done]
     token: tuple[str, int] | None = None
     said: list[Statement] = field(default_factory=list)
+    brings: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -89,6 +90,7 @@ class History:
     open: list[Open] = field(default_factory=list)
     plans: list[CompactionPlan] = field(default_factory=list)
     columns: dict[str, pa.DataType] = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
     trials: list[str | tuple[str, ...]] = field(default_factory=list)
     numbers: int = 0
     log: list[str] = field(default_factory=list)
@@ -101,6 +103,7 @@ class History:
         if "payloads" in self.rule:
             self.trials = self.random.sample(list(COLUMNS), TRIALS_MAX)
             self.columns |= types(self.trials)
+        self.created = set(self.columns)
         members = {names(trial): COLUMNS[trial].payload for trial in self.trials}
         merge = {
             "partial": PartialUpdate(),
@@ -182,12 +185,13 @@ class History:
             together = {c: r.random() < 0.5 for trial in self.trials for c in names(trial)}
             together |= {c: all(together[n] for n in names(t)) for t in self.trials for c in names(t)}
             given = [c for c in given if c in ("k", "p", *grown) or together.get(c, r.random() < 0.5)]
+        elif r.random() < 0.5:  # columns that came after the table's creation may be left out
+            given = [c for c in given if c in self.created or c in grown or r.random() < 0.5]
         rows = [self.row(found, given) for _ in range(r.randint(1, 4))]
         written = found.columns | types(self.trials, written=True)
         frame = pa.Table.from_pylist(rows, pa.schema([(c, written[c]) for c in given]))
         found.tx.upsert(frame, schema_mode="merge" if grows else "strict")
-        if grows:
-            self.learn({c: found.columns[c] for c in given})  # an event of its own, whatever becomes of the write
+        found.brings.update(grown)
         found.said += [(self.key(row), "row", tuple(row.items())) for row in rows]
         self.note("upsert", found, frame.to_pylist())
 
@@ -249,6 +253,7 @@ class History:
         commit = found.tx.commit
         assert commit is not None
         assert not commit.repeated
+        self.learn({c: found.columns[c] for c in found.brings})
         writes = [
             Write(f"{commit.requested_at}.{i:03d}", key, kind, row, commit.completed_at)
             for i, (key, kind, row) in enumerate(found.said)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
@@ -105,6 +106,22 @@ def test_a_batch_that_fails_leaves_nothing_visible(spark: Any, tmp_path: Path) -
     (home / "in" / "000001.json").write_text('{"id": 1, "n": 1}\n')
     run(spark, home, table.uri)
     assert total(table) == 11
+
+
+def test_a_running_stream_goes_on_when_another_writer_adds_a_column(spark: Any, tmp_path: Path) -> None:
+    table, home = counters(tmp_path / "t"), tmp_path / "q"
+    feed(home, 0)
+    stream = spark.readStream.schema("id long, n long").json(str(home / "in")).writeStream.format("crdt_mor")
+    query = stream.option("checkpointLocation", str(home / "checkpoint")).start(table.uri)
+    try:
+        query.processAllAvailable()
+        table.upsert(pa.table({"id": [99], "n": [5], "colour": ["red"]}), schema_mode="merge")
+        feed(home, 1)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert total(table) == 25
+    assert table.scan(filter="colour IS NOT NULL").to_arrow()["id"].to_pylist() == [99]
 
 
 def driver(home: Path, path: str, *queries: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from crdt_mor import InvalidInputError, Table, TableNotFoundError, UnsupportedVersionError
-from readers.spark import register_path, require_java
+from readers.spark import register_path, require_java, upsert
 from tests.spark.helpers import listed
 
 if TYPE_CHECKING:
@@ -67,6 +67,17 @@ def test_options_of_a_query_travel_in_time(sql: SparkSession, table: Table) -> N
     table.upsert(pa.table({"id": ["a"], "n": [10]}))
     assert listed(sql.sql(f"SELECT * FROM events WITH (asOf = '{before}')")) == [("a", 1), ("b", 2)]
     assert listed(sql.sql("SELECT * FROM events WITH (filter = 'n > 5')")) == [("a", 10)]
+
+
+def test_a_table_of_the_catalog_goes_on_when_another_writer_adds_a_column(sql: SparkSession, table: Table) -> None:
+    table.upsert(pa.table({"id": ["b"], "n": [2], "colour": ["red"]}), schema_mode="merge")
+    sql.sql("INSERT INTO events SELECT 'b', 20L UNION ALL SELECT 'c', 3L")
+    assert listed(sql.table("events")) == [("a", 1), ("b", 20), ("c", 3)]
+    assert listed(table.scan()) == [("a", 1, None), ("b", 20, None), ("c", 3, None)]
+    frame = sql.createDataFrame([("d", 4)], "id string, n long")
+    frame.write.format("crdt_mor").mode("append").save(table.uri)
+    upsert(frame.replace("d", "e"), table.uri)
+    assert listed(table.scan(filter="n = 4")) == [("d", 4, None), ("e", 4, None)]
 
 
 def test_insert_into_a_registered_path_upserts(sql: SparkSession, table: Table) -> None:

@@ -666,7 +666,7 @@ def test_two_writers_at_once_add_columns_beside_payloads(make: Make) -> None:
     two.upsert(extra(table, "right", {"id": "a", "n": 4, "tags": removes("x"), "right": "r"}), schema_mode="merge")
     end(two)
     end(one)
-    assert table.schema.names == [*SCHEMA.names, "left", "right"]
+    assert table.schema.names == [*SCHEMA.names, "right", "left"], "a column comes with the commit that brings it"
     wanted = ["n", "tags", "left", "right"]
     assert everywhere(table, columns=wanted) == [{"n": 7, "tags": ["y"], "left": None, "right": "r"}]
     table.upsert(batch(table, {"id": "a", "n": 1, "left": 8}))

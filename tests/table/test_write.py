@@ -437,7 +437,7 @@ def test_a_new_column_comes_with_schema_mode_merge_as_an_event_of_its_own(make: 
         table.upsert(grown)
     with table.transaction() as tx:
         tx.upsert(grown, schema_mode="merge")
-        assert Table.open(path).schema.names == [*SCHEMA.names, "new"], "before the write commits"
+        assert Table.open(path).schema == SCHEMA, "a later statement may be refused yet"
     assert table.schema.field("new").type == pa.int16()
     assert rows(table, "id", "new") == [("a", 7), ("b", 8)]
     operations = table.inspect.timeline()["operation"].to_pylist()
@@ -447,12 +447,12 @@ def test_a_new_column_comes_with_schema_mode_merge_as_an_event_of_its_own(make: 
     assert table.inspect.timeline()["operation"].to_pylist().count("ALTER_SCHEMA") == 1
 
 
-def test_a_growth_stays_when_its_write_is_rolled_back(make: Make) -> None:
+def test_a_transaction_that_is_rolled_back_leaves_no_growth(make: Make) -> None:
     table = make()
     with pytest.raises(ZeroDivisionError), table.transaction() as tx:  # noqa: PT012
         tx.upsert(DATA.append_column("new", pa.array([7, 8])), schema_mode="merge")
         raise ZeroDivisionError
-    assert "new" in table.schema.names
+    assert table.schema == SCHEMA
     assert rows(table) == []
 
 
