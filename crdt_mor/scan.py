@@ -18,9 +18,11 @@ from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import shared_out
+from crdt_mor.ops.conditions import checked
 from crdt_mor.ops.explain import Explanation, explain
+from crdt_mor.ops.expressions import conjuncts, together
 from crdt_mor.ops.merging import merging
-from crdt_mor.ops.prune import Pruning, conjuncts, parquet_form, prune, together
+from crdt_mor.ops.prune import Pruning, parquet_form, prune
 from crdt_mor.ops.read import Snapshot
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
@@ -41,7 +43,7 @@ class Scan(ArrowRows):
         self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared)
         if meta and not any(name in META_COLUMNS for name in self._columns):
             self._columns = [*META_COLUMNS, *self._columns]
-        self._filter = None if filter is None else _condition(filter, snapshot.schema)
+        self._filter = None if filter is None else checked(filter, snapshot.schema)
         self._limit = _row_count(limit)
 
     @property
@@ -89,7 +91,7 @@ class Scan(ArrowRows):
         names = chosen(columns, self._columns)
         conditions = [] if self._filter is None else [self._filter]
         if filter is not None:
-            conditions.append(_condition(filter, self._snapshot.schema))
+            conditions.append(checked(filter, self._snapshot.schema))
         meta = any(name in META_COLUMNS for name in names)
         return Scan(self._snapshot, names, together(conditions), meta, limit)
 
@@ -212,30 +214,6 @@ def _first(frames: Iterator[pl.DataFrame], limit: int) -> Iterator[pl.DataFrame]
         left -= frame.height
         if left <= 0:
             return
-
-
-def _condition(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
-    """A filter that can be applied to the table's rows; tried on none of them, before any file is read."""
-    try:
-        condition = pl.sql_expr(filter) if isinstance(filter, str) else filter
-        if not isinstance(condition, pl.Expr):
-            raise InvalidInputError(f"a filter is a polars expression or SQL text. filter={filter!r}")
-        if condition.meta.has_multiple_outputs():
-            raise InvalidInputError(f"a filter names each of its columns: write pl.col for each. filter={filter}")
-        known = schema.declared.names
-        unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
-        if unknown:
-            raise InvalidInputError(
-                f"the filter names columns that the table has not; it has {known}. unknown={unknown}"
-            )
-        meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
-        empty = pl.DataFrame(pl.from_arrow(pa.schema([*meta, *schema.declared]).empty_table()))
-        kind = empty.select(condition.alias("keep")).schema["keep"]
-    except pl.exceptions.PolarsError as error:
-        raise InvalidInputError(f"the filter cannot be applied to this table: {error}. filter={filter}") from error
-    if kind != pl.Boolean:
-        raise InvalidInputError(f"a filter is a condition, true or false for each row. filter={filter} type={kind}")
-    return condition
 
 
 @lru_cache(maxsize=4096)

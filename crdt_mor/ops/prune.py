@@ -5,14 +5,13 @@
       those that pin down the key columns     `=`, IN, and `or` of them: few values ─► keys ─► buckets  ─► file groups
       all of them                             against the statistics of row groups, by polars           ─► rows
 
-The last step is the Parquet scan's own. Nothing here interprets operators:
-an expression is taken for `a & b` if `a & b`, built again from its two parts, is that very expression. What is not
-understood rules out nothing, since a wrong answer here is a lost row.
+The last step is the Parquet scan's own. What is not understood rules out nothing, since a wrong answer here is a lost
+row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -31,6 +30,7 @@ from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice
+from crdt_mor.ops.expressions import conjuncts, literal, operands
 
 KEYS_MAX = 100_000
 """More keys than this touch every bucket anyway."""
@@ -55,9 +55,7 @@ class Pruning:
     by_bucket: tuple[FileSlice, ...] = ()
 
 
-def prune(
-    slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableConfig, schema: TableSchema
-) -> Pruning:
+def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> Pruning:
     """Tell file slices apart by their partition and their bucket. `condition` speaks of declared types."""
     if condition is None:
         return Pruning(tuple(slices))
@@ -77,24 +75,6 @@ def prune(
     return Pruning(tuple(kept), tuple(by_partition), tuple(by_bucket))
 
 
-def conjuncts(condition: pl.Expr) -> list[pl.Expr]:
-    """The conditions that must all hold, in their order; one alone where it is no `and`."""
-    todo, found = [condition], []
-    while todo:
-        last = todo.pop()
-        parts = _operands(last, and_)
-        if parts is None:
-            found.append(last)
-        else:
-            todo += parts
-    return found[::-1]
-
-
-def together(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
-    """The condition that all of these hold; None where there are none."""
-    return reduce(and_, conditions) if conditions else None
-
-
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
@@ -111,9 +91,7 @@ def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema:
     }
 
 
-def _partition_rows(
-    paths: Sequence[str], key: KeySpec, schema: TableSchema
-) -> Iterator[tuple[str, pl.DataFrame]]:
+def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> Iterator[tuple[str, pl.DataFrame]]:
     """What each path says for certain of all rows below it: a row in declared types."""
     alike: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
     for path in paths:
@@ -176,13 +154,13 @@ def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
 
 def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
     """Columns that a condition pins to some values: whatever makes it true has one of them."""
-    if (both := _operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
+    if (both := operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
         return _both(*(_pins(one, schema, depth + 1) for one in both))
-    if (either := _operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
+    if (either := operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
         left, right = (_pins(one, schema, depth + 1) for one in either)
         return {name: left[name] | right[name] for name in left.keys() & right.keys()}
     for build in (eq, _is_in, _sql_in):
-        if (sides := _operands(part, build)) is not None:
+        if (sides := operands(part, build)) is not None:
             return _pinned(*sides, schema) or _pinned(*sides[::-1], schema)
     return {}
 
@@ -195,21 +173,13 @@ def _both(left: Pins, right: Pins) -> Pins:
 
 def _pinned(column: pl.Expr, value: pl.Expr, schema: TableSchema) -> Pins:
     """`value` as the values of `column`, if they are a literal and a column, of types whose equality is exact."""
-    if not column.meta.is_column() or (values := _literal(value)) is None:
+    if not column.meta.is_column() or (values := literal(value)) is None:
         return {}
     name = column.meta.output_name()
     kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
     numbers = values.dtype in _INTEGERS and kind in _INTEGERS
     return {name: frozenset(values.drop_nulls())} if texts or numbers or values.dtype == pl.Null else {}
-
-
-def _literal(value: pl.Expr) -> pl.Series | None:
-    """The values of a literal, be it one, a series or a list."""
-    if not value.meta.is_literal(allow_aliasing=True):
-        return None
-    found = pl.select(value).to_series()
-    return found.explode() if isinstance(found.dtype, pl.List) else found
 
 
 def _type_of(name: str, schema: TableSchema) -> pl.DataType | None:
@@ -225,31 +195,16 @@ def parquet_form(part: pl.Expr, schema: TableSchema) -> pl.Expr:
 
     A null in a list that is meant to equal nulls makes polars 2.1 panic there, so it is asked for by itself.
     """
-    sides = _operands(part, _is_in_with_nulls)
-    if sides is not None and (found := _literal(sides[1])) is not None and 0 < found.null_count() < found.len():
+    sides = operands(part, _is_in_with_nulls)
+    if sides is not None and (found := literal(sides[1])) is not None and 0 < found.null_count() < found.len():
         return sides[0].is_in(found.drop_nulls().implode()) | sides[0].is_null()
-    sides = _operands(part, _is_in) or _operands(part, _sql_in)
+    sides = operands(part, _is_in) or operands(part, _sql_in)
     if sides is None or not _pinned(*sides, schema):
         return part
     column, values = sides
-    found = _literal(values)
+    found = literal(values)
     assert found is not None
     return column.is_in(found.drop_nulls().to_list())
-
-
-# --- expressions ----------------------------------------------------------------------------------------------------
-
-
-def _operands(whole: pl.Expr, build: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> tuple[pl.Expr, pl.Expr] | None:
-    """The two expressions from which `build` makes this very one, if there are such."""
-    parts = whole.meta.pop()
-    if len(parts) != 2:
-        return None
-    right, left = parts
-    try:
-        return (left, right) if build(left, right).meta.eq(whole) else None
-    except (pl.exceptions.PolarsError, TypeError, ValueError):
-        return None
 
 
 def _is_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
@@ -262,7 +217,7 @@ def _is_in_with_nulls(column: pl.Expr, values: pl.Expr) -> pl.Expr:
 
 def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
     """The IN of an SQL text, an expression of its own kind that only a text makes."""
-    found = _literal(values)
+    found = literal(values)
     if found is None or not column.meta.is_column() or not 0 < found.len() <= KEYS_MAX:
         raise ValueError
     return pl.sql_expr(f'"{column.meta.output_name()}" IN ({", ".join(map(_sql_literal, found))})')

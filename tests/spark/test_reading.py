@@ -169,6 +169,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "no such kind": ({"changes": "all"}, None, "changes is one of merged, images, raw"),
     "no such consistency": ({"consistency": "eventual"}, None, "consistency is one of"),
     "a filter of changes": ({"changes": "raw", "filter": "n > 1"}, None, "filter belongs to a snapshot"),
+    "a filter of other rows": ({"filter": "n = MAX(n)"}, None, "this one looks at other rows"),
     "a wrong filter": ({"filter": "m > 1"}, None, r"the filter names columns that the table has not"),
     "a wrong column": ({"columns": "id,m"}, None, r"no such columns.*unknown=\['m'\]"),
     "a word for a flag": ({"meta": "yes"}, None, "meta is one of true, false"),

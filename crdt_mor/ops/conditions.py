@@ -1,0 +1,113 @@
+"""Conditions: which may be asked of a table's rows at all.
+
+A table's rows lie in file slices, and a condition is asked of each slice by itself, of some rows in Parquet and of
+others after they are merged. So it must be element-wise: what it says of a row depends on that row alone. An aggregate,
+a window or an order would mean something else in each slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from operator import and_, eq, ge, gt, invert, le, lt, ne, or_, xor
+
+import polars as pl
+import pyarrow as pa
+from polars.io.plugins import register_io_source
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.ops.expressions import literal, operands
+
+_COMPARISONS = (eq, ne, lt, le, gt, ge, pl.Expr.eq_missing, pl.Expr.ne_missing)
+_OF_TWO = (and_, or_, xor)
+_OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
+"""The second is part of the NOT of an SQL text."""
+
+
+def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
+    """A filter as an expression that decides each of the table's rows by itself; tried on none of them."""
+    try:
+        condition = pl.sql_expr(filter) if isinstance(filter, str) else filter
+        if not isinstance(condition, pl.Expr):
+            raise InvalidInputError(f"a filter is a polars expression or SQL text. filter={filter!r}")
+        if condition.meta.has_multiple_outputs():
+            raise InvalidInputError(f"a filter names each of its columns: write pl.col for each. filter={filter}")
+        known = schema.declared.names
+        unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
+        if unknown:
+            raise InvalidInputError(
+                f"the filter names columns that the table has not; it has {known}. unknown={unknown}"
+            )
+        columns = _columns(schema)
+        kind = pl.LazyFrame(schema=columns).select(condition.alias("keep")).collect_schema()["keep"]
+        if kind != pl.Boolean:
+            raise InvalidInputError(f"a filter is a condition, true or false for each row. filter={filter} type={kind}")
+        if not _is_element_wise(condition, columns):
+            raise InvalidInputError(
+                "a filter decides each row by itself, and this one looks at other rows as well (an aggregate, a "
+                "window, an order, a function of a whole column): read the rows and filter those, "
+                f"scan().to_polars().filter(...); what that leaves can be given to delete(...). filter={filter}"
+            )
+        pl.DataFrame(schema=columns).filter(condition)
+    except pl.exceptions.PolarsError as error:
+        raise InvalidInputError(f"the filter cannot be applied to this table: {error}. filter={filter}") from error
+    return condition
+
+
+@lru_cache(maxsize=256)
+def _columns(schema: TableSchema) -> pl.Schema:
+    """The columns that a condition may name, in declared types, as polars has them."""
+    meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
+    return pl.DataFrame(pl.from_arrow(pa.schema([*meta, *schema.declared]).empty_table())).schema
+
+
+def _is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
+    """Whether a condition decides each row by itself.
+
+    polars' optimizer knows: it pushes a filter into a source, which gives its rows in pieces, only where the pieces do
+    not matter. A function in Python is pushed where it is said to be row by row, by `map_elements` or
+    `map_batches(is_elementwise=True)`. Comparisons with a literal are told here: of some that are decided already, like
+    `= NULL`, polars makes a column as long as all others, which it does not push.
+    """
+    todo = [condition]
+    while todo:
+        part = todo.pop()
+        if (inner := _combined(part)) is not None:
+            todo += inner
+        elif not (_is_comparison(part) or _is_pushed(part, columns)):
+            return False
+    return True
+
+
+def _combined(condition: pl.Expr) -> Sequence[pl.Expr] | None:
+    """The conditions that this one combines, row by row; None where it is none of such."""
+    parts = condition.meta.pop()
+    if len(parts) == 1 and any(build(parts[0]).meta.eq(condition) for build in _OF_ONE):
+        return parts
+    return next((sides for build in _OF_TWO if (sides := operands(condition, build)) is not None), None)
+
+
+def _is_comparison(condition: pl.Expr) -> bool:
+    """Whether a condition compares a column with one literal, as most do."""
+    for compare in _COMPARISONS:
+        if (sides := operands(condition, compare)) is not None:
+            column, value = sides if sides[0].meta.is_column() else sides[::-1]
+            found = literal(value) if column.meta.is_column() else None
+            return found is not None and found.len() == 1
+    return False
+
+
+def _is_pushed(condition: pl.Expr, columns: pl.Schema) -> bool:
+    """Whether polars leaves the filter of a source to the source: then its plan begins as that of the source alone."""
+    rows = register_io_source(_no_rows, schema=columns, is_pure=True)
+    source = rows.explain(optimizations=_PUSHDOWN).partition("\n")[0]
+    return rows.filter(condition).explain(optimizations=_PUSHDOWN).startswith(source)
+
+
+_PUSHDOWN = pl.QueryOptFlags(predicate_pushdown=True)
+"""Asked for by name, whatever a program has made the default."""
+
+
+def _no_rows(*_: object) -> Iterator[pl.DataFrame]:
+    yield from ()
