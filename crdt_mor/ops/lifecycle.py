@@ -3,21 +3,27 @@
 A pending write is invisible, so nobody *needs* to roll it back. Whoever begins, or plans a compaction, gives up the
 writes whose heartbeat has expired; the race with a writer that was merely slow is decided by one put (rule 1).
 Files are deleted only once the rollback is known to be genuine (rule 3).
+
+Rubbish that a process may not delete, because it is another user's, stops nobody. It stays invisible, and it stays for
+a sweep by somebody who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
+timeline as long as a data file of it is left. (Hudi's readers take a log file whose instant is older than all that they
+know for one of an archived commit, and would show it.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from crdt_mor.errors import FormatError, TokenOrderError, WriterExpiredError
+from crdt_mor.errors import FormatError, StorageUnavailableError, TokenOrderError, WriterExpiredError
 from crdt_mor.format.commit import decode_commit, decode_compaction_plan
 from crdt_mor.model.instant import EPOCH, Instant, to_ms
 from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, TimelineFileName, bucket_of_file_id, data_file_name
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
+from crdt_mor.model.timeline import Completion, DataFile, Pending, RolledBack, Timeline, Token
 from crdt_mor.ops.adoption import foreign_completions, known_instants
 from crdt_mor.ops.projection import PENDING_ACTIONS, when_put
 from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, version_path
@@ -47,7 +53,7 @@ def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
     """The write that has begun with `nonce` and the value that it began from, if its ticket is there."""
     path = ticket_path(nonce)
     data = yield Read(path)
-    if data is None:
+    if not data:  # not there, or emptied by a power cut
         return None
     value = Timeline.decode(data, path)
     begun = value.find_begun(nonce)
@@ -166,16 +172,25 @@ def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: I
     value = yield from publisher.publish(derive, known)
     gone = value.find_rolled_back(requested)
     if gone is not None:
-        if staged is None:
-            found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
-            staged = [path for path, name in found if name is not None and name.instant == requested]
-            yield from clear_staged(requested, gone.nonce)
-        for path in staged:
-            yield Delete(path)
+        with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
+            yield from _remove_files(publisher, gone, staged)
+    return value
+
+
+def _remove_files(publisher: Publisher, gone: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
+    """Remove the files of a rolled-back write: the data files first, and only once all of them are gone the others."""
+    requested = gone.requested
+    if staged is None:
+        found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
+        staged = [path for path, name in found if name is not None and name.instant == requested]
+        yield from clear_staged(requested, gone.nonce)
+    yield Delete(heartbeat_path(requested))
+    left = False
+    for path in staged:
+        left |= not (yield Delete(path))
+    if not left:
         for path in reversed(publisher.projector.pending_paths(requested, "deltacommit")):
             yield Delete(path)
-        yield Delete(heartbeat_path(requested))
-    return value
 
 
 def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
@@ -246,7 +261,24 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
 
     A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
     still later leaves files of an instant that nobody knows; those are recognised by that and deleted as well.
+
+    Where a folder cannot be looked into, as it may be another user's, nothing is forgotten, and the next sweep is due
+    when it would be anyway: nobody looks again at every commit.
     """
+    clean: set[Instant] = set()
+    with suppress(StorageUnavailableError):
+        clean = yield from _remove_garbage(publisher, known)
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        return tail.sweep(nonce, wall_ms, clean) if tail.swept == known.swept else None
+        yield
+
+    return (yield from publisher.publish(derive, known))
+
+
+def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[Instant]]:
+    """Delete whatever is certainly garbage; the rolled-back instants of which there was none."""
     given_up = {r.requested for r in known.rolled_back}
     garbage: set[Instant] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
@@ -254,17 +286,11 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
         requested = Instant(beat.path.rpartition("/")[2])
         if known.find_pending(requested) is None and requested < known.clock:
             yield Delete(beat.path)
-    nonce = yield Nonce()
-
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        return tail.sweep(nonce, wall_ms, given_up - garbage) if tail.swept == known.swept else None
-        yield
-
-    return (yield from publisher.publish(derive, known))
+    return given_up - garbage
 
 
 def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) -> Steps[set[Instant]]:
-    """Delete data and timeline files that are certainly garbage; the instants that had any."""
+    """Delete data files that are certainly garbage, and then the timeline files of their instants; which had any."""
     files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
     named: dict[Instant, list[TimelineFileName]] = {}
     for stat in (yield List(publisher.projector.folder)):
@@ -280,7 +306,7 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
             and (instant in given_up or (yield from _is_stale(publisher, names)))
         ):
             garbage.add(instant)
-    over = sorted(garbage)
+    left: set[Instant] = set()
     for file in files:
         found = data_file_name(file.path)
         if found is None or found.instant in alive or found.instant >= known.clock:
@@ -290,9 +316,10 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
         )
         if found.instant in given_up or found.instant in garbage or orphan:
             garbage.add(found.instant)
-            yield Delete(file.path)
+            if not (yield Delete(file.path)):
+                left.add(found.instant)
     # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
-    for instant in over:
+    for instant in sorted(named.keys() & garbage - left):
         for name in sorted(named[instant], key=when_put, reverse=True):
             yield Delete(publisher.projector.path(name))
     return garbage

@@ -22,6 +22,7 @@ An event that finds itself settled in the tail derives nothing (`None`), so whoe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from crdt_mor.errors import ClockError, CommitUnknownError, FormatError, StorageUnavailableError, TableNotFoundError
@@ -39,6 +40,7 @@ from crdt_mor.model.timeline import (
 )
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow, Walk
+from crdt_mor.store.base import Stat
 
 OWN_FOLDER = ".hoodie/.crdt_mor"
 VERSIONS = f"{OWN_FOLDER}/timeline"
@@ -48,8 +50,7 @@ KEPT_VERSIONS = 512
 """Versions behind the tail that are kept, so that who remembers one of them finds the tail without a listing."""
 
 EXPIRE_EVERY = 64
-"""Who publishes a multiple of this version deletes the ones that are too old."""
-
+"""Who publishes a multiple of this version deletes the ones that are too old. Readers delete nothing."""
 
 CLOCK_AHEAD_MAX_MS = 60_000
 """How far a writer's wall clock may be ahead of the store's. Ones that are behind do no harm."""
@@ -101,6 +102,8 @@ class Publisher:
                 attempt += 1
                 if owned is not None:
                     yield from self.project(owned)
+                    if owned.version % EXPIRE_EVERY == 0:
+                        yield from expire_versions(owned)
                     return owned
                 yield Pause(attempt - 1)
                 tail = yield from find_tail(tail)
@@ -138,13 +141,22 @@ class Publisher:
                 yield from self._withdraw(plan.requested)
 
     def _withdraw(self, barrier: Instant) -> Steps[None]:
-        """Remove what a cancelled plan left: its outputs first (`ops.plans` says why), then its files in Hudi's."""
-        for file in (yield Walk()):
+        """Remove what a cancelled plan left: its outputs first (`ops.plans` says why), then its files in Hudi's.
+
+        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
+        """
+        try:
+            files: list[Stat] = yield Walk()
+        except StorageUnavailableError:
+            return
+        gone = True
+        for file in files:
             name = data_file_name(file.path)
             if name is not None and name.instant == barrier:
-                yield Delete(file.path)
-        for path in reversed(self.projector.pending_paths(barrier, "compaction")):
-            yield Delete(path)
+                gone &= yield Delete(file.path)
+        if gone:
+            for path in reversed(self.projector.pending_paths(barrier, "compaction")):
+                yield Delete(path)
 
 
 def wall_clock(tail: Timeline) -> Steps[int]:
@@ -303,12 +315,15 @@ def _still_stands(value: Timeline) -> Steps[bool]:
 
 
 def expire_versions(tail: Timeline) -> Steps[None]:
-    """Delete the versions that are too old, strictly oldest first and one at a time. Safety rests on that order."""
-    names = yield List(VERSIONS)
-    for name in names:
-        if name.path >= version_path(tail.version - KEPT_VERSIONS):
-            return
-        yield Delete(name.path)
+    """Delete the versions that are too old, strictly oldest first and one at a time. Safety rests on that order.
+
+    So the first version that cannot be deleted ends it: the next publisher whose turn it is tries again.
+    """
+    with suppress(StorageUnavailableError):  # the event is published, and old versions do no harm
+        names = yield List(VERSIONS)
+        for name in names:
+            if name.path >= version_path(tail.version - KEPT_VERSIONS) or not (yield Delete(name.path)):
+                return
 
 
 # --- segments -------------------------------------------------------------------------------------------------------

@@ -21,15 +21,12 @@ from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.adoption import Seen, foreign_completions
 from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.protocol import VERSIONS, Publisher, expire_versions, find_tail, read_segment, version_path
+from crdt_mor.ops.protocol import VERSIONS, Publisher, find_tail, read_segment, version_path
 from crdt_mor.ops.steps import Steps, run
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
 
 T = TypeVar("T")
-
-EXPIRE_EVERY = 64
-"""Old versions are deleted after this many new ones have been seen."""
 
 PROPERTIES = ".hoodie/hoodie.properties"
 
@@ -58,7 +55,6 @@ class Session:
         self.publisher = Publisher(Projector(config))
         self._lock = threading.Lock()
         self._known: Timeline | None = None
-        self._expired_at = 0
         self._looked_at_ms = 0
         self._foreign = False
         self._seen: Seen = {}
@@ -89,15 +85,10 @@ class Session:
         return config
 
     def remember(self, value: Timeline) -> Timeline:
-        """Note a genuine value; deletes old versions now and then."""
+        """Note a genuine value."""
         with self._lock:
             if self._known is None or value.version > self._known.version:
                 self._known = value
-            due = value.version - self._expired_at >= EXPIRE_EVERY
-            if due:
-                self._expired_at = value.version
-        if due:
-            self.run(expire_versions(value))
         return value
 
     def genesis(self) -> Timeline:

@@ -54,7 +54,11 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """-> None; removing what is not there is fine."""
+    """-> bool, whether the object is gone; removing what is not there is fine.
+
+    Only what nobody needs is ever deleted. So a process that may not delete it, or whose store does not answer, goes
+    on: the object stays for a process that may.
+    """
 
     path: str
 
@@ -124,7 +128,11 @@ def perform(step: Step, store: Store, environment: Environment) -> object:
             except CommitUnknownError:
                 return None
         case Delete(path):
-            store.delete(path)
+            try:
+                store.delete(path)
+            except StorageUnavailableError:
+                return False
+            return True
         case Settle(path):
             store.settle(path)
         case Pause(attempt):

@@ -157,21 +157,31 @@ class LocalStore:
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""
         with _answering("now", _CLOCK):
-            return _stat(_CLOCK, self._touch(_CLOCK)).modified_ms
+            try:
+                found = self._touch(_CLOCK)
+            except PermissionError:  # it is another user's file, which is no reason not to know the time
+                temp, file = self._open_temp()
+                found = os.fstat(file)
+                os.close(file)
+                os.unlink(temp)
+            return _stat(_CLOCK, found).modified_ms
 
     def url(self, path: str) -> str:
         """The file's absolute path. Escape nothing, but open it without glob patterns: partitions may hold `[`."""
         return self._at(path)
 
     def sweep_temp(self, older_than_ms: int = TEMP_EXPIRY_MS) -> builtins.list[str]:
-        """Remove temporary files of puts that died, at least this old; their paths."""
+        """Remove temporary files of puts that died, at least this old; their paths. Other users' may have to stay."""
         files = [stat for stat in self.list(TEMP_FOLDER) if stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}")]
         if not files:
             return []
         newest = self.now_ms() - older_than_ms
-        dead = [stat.path for stat in files if stat.modified_ms <= newest]
-        for path in dead:
-            self.delete(path)
+        dead = []
+        for stat in files:
+            if stat.modified_ms <= newest:
+                with suppress(StorageUnavailableError):
+                    self.delete(stat.path)
+                    dead.append(stat.path)
         return dead
 
     def _note_durable(self, path: str) -> None:

@@ -334,7 +334,7 @@ class World:
             case Walk():
                 return [(_walked(objects), None)]
             case Delete(path):
-                return [(None, {p: data for p, data in objects.items() if p != path} if path in objects else None)]
+                return [(True, {p: data for p, data in objects.items() if p != path} if path in objects else None)]
             case Saw():
                 return [(None, None)]
             case Pick():

@@ -366,3 +366,19 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
 def test_an_address_opens_as_a_plain_file(disk: LocalStore) -> None:
     disk.put("day=[2025] 100%/x", b"1")
     assert Path(disk.url("day=[2025] 100%/x")).read_bytes() == b"1"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+def test_the_time_is_known_where_the_file_of_the_clock_is_another_users(fast_path: Path) -> None:
+    os.chmod(fast_path, 0o755)
+    store = LocalStore(fast_path / "t")
+    store.put("x", b"")
+    before = store.now_ms()
+    os.chmod(fast_path / "t" / TEMP_FOLDER, 0o777)
+    os.seteuid(1001)
+    try:
+        now = store.now_ms()
+    finally:
+        os.seteuid(0)
+    assert before <= now <= before + 60_000
+    assert [p.name for p in (fast_path / "t" / TEMP_FOLDER).iterdir()] == ["clock"]
