@@ -61,6 +61,7 @@ class Transaction:
         if self._token is not None:
             tail = self._session.tail()
             if lifecycle.used_token(tail, self._token) is not None:
+                tail = self._session.settled()
                 self.commit = commit_of(self._session, lifecycle.check_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self

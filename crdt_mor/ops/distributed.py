@@ -150,13 +150,13 @@ def complete(
     token = token or job.token
     _refuse_tasks_twice(receipts)
     if job.repeated:
-        tail = session.tail()
+        tail = session.settled()
         assert token is not None
         return lifecycle.Committed(lifecycle.check_token(tail, token), tail, repeated=True)
     requested = _requested(receipts)
     done = session.run(find_completion(requested, session.tail())) if requested else None
     if done is not None:  # this very call was made before, and its reply was lost
-        return lifecycle.Committed(done, session.tail(), repeated=True)
+        return lifecycle.Committed(done, session.settled(), repeated=True)
     if requested is None:
         value, begun = begin(session, job.name)
     else:
@@ -249,7 +249,8 @@ def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile
         staged = parts[0][1]
         write.make_room(staged.file)
         try:
-            write.session.store.copy(staged.path, staged.file.path)
+            if not write.session.store.copy(staged.path, staged.file.path):
+                write.session.store.settle(staged.file.path)
         except StorageUnavailableError:
             write.require_pending()  # given up a moment ago, it has lost what its tasks staged
             raise

@@ -10,7 +10,8 @@ The rules that make it correct. Leaving out any one of them makes `tests/simulat
   1. One terminal event per instant: `complete` and `roll_back` derive only from a value in which it is pending.
   2. Help before you publish: version n is projected before n+1 is put, so Hudi's directory never has a hole.
   3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded,
-     version n must still be there, else the object may be a ghost below the tail (deletion is oldest first).
+     version n must still be there, else the object may be a ghost below the tail (deletion is oldest first). What was
+     read back, or put by somebody else, is settled (made to last) before it is acknowledged or built upon.
   4. Acknowledge last, after one's own projection.
 
 The first event of a table that was made without an id gives it one, its nonce: whoever loses that race derives again
@@ -189,6 +190,7 @@ def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
             if found.nonce != value.nonce:
                 return None
             value = found
+            yield Settle(path)  # what was read back may not last yet
         return value if (yield from is_genuine(tail)) else None
     except StorageUnavailableError as error:
         raise _unknown(error) from error
@@ -211,10 +213,14 @@ def is_genuine(tail: Timeline) -> Steps[bool]:
 
 
 def put_surely(put: Put) -> Steps[None]:
-    """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again."""
+    """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again.
+
+    It lasts, also where it was there: who put it may have died before it did.
+    """
     for attempt in range(PUTS_MAX):
-        if (yield put) is not None:
-            if attempt:
+        created = yield put
+        if created is not None:
+            if put.durable and not created:
                 yield Settle(put.path)
             return
         yield Pause(attempt)

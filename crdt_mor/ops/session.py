@@ -106,6 +106,12 @@ class Session:
             return self.genesis()
         return self.remember(self.run(find_tail(self._known)))
 
+    def settled(self) -> Timeline:
+        """The newest value, made to last and projected: what a caller is told out of it stays so."""
+        tail = self.tail()
+        self.run(self.publisher.help_project(tail))
+        return tail
+
     def sealed(self, *, look: bool = False) -> Timeline:
         """The newest value, with what Hudi wrote beside it adopted in memory.
 

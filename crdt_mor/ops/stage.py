@@ -99,7 +99,7 @@ def put_log(store: Store, path: str, content: Pieces, file: DataFile, *, durable
 
 
 def put_pieces(store: Store, path: str, content: Pieces, *, durable: bool = True) -> tuple[int, bool]:
-    """Put an object while it is made: its size, and whether it is this one; else it was there before."""
+    """Put an object while it is made: its size, and whether it is this one; else it was there before, and lasts now."""
     size = 0
 
     def measured() -> Pieces:
@@ -113,6 +113,8 @@ def put_pieces(store: Store, path: str, content: Pieces, *, durable: bool = True
     stat = store.stat(path)
     if stat is None:
         raise missing(path)
+    if durable:
+        store.settle(path)
     return stat.size, False
 
 

@@ -78,8 +78,8 @@ class Store(Protocol):
     def settle(self, path: str) -> None:
         """Make an object that another process put last through a power cut, if it is there.
 
-        `put` does this for its own object, but its process may have died before it could: whoever acts on an object
-        that it did not put itself settles it first.
+        `put` does this for its own object, but its process may have died before it could, or the put failed half way:
+        whoever builds on an object that was there already, or was read back, settles it first.
         """
         ...
 

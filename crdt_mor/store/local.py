@@ -8,8 +8,11 @@ many callers win. (`O_EXCL` and then writing would show readers half a file; ren
     \_____________ nothing was published ______________/ \__ unknown __/
 
 What fails before the link left nothing behind and raises `StorageUnavailableError`. If the folder cannot be fsynced
-after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. A reply that got lost
-(network disks repeat a link that had worked) shows in the link count of the temporary file.
+after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. Whoever then finds the
+name settles it, which fsyncs the folder again. That second answer can be believed: names are metadata, and a journal
+that could not be written fails every later fsync too, unlike the pages of a file, which are dropped after a failed one;
+therefore what failed before the link is written anew. A reply that got lost (network disks repeat a link that had
+worked) shows in the link count of the temporary file.
 
 A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
 """
@@ -150,9 +153,16 @@ class LocalStore:
         """Make an object last through a power cut; nothing to do for one that this store made durable itself."""
         if path in self._durable_files:
             return
-        with _answering("settle", path), suppress(*_NOT_THERE):
-            _fsync_path(os.path.dirname(self._at(path)))
-            self._note_durable(path)
+        try:
+            _fsync_path(os.path.dirname(self._at(path)))  # which lasts itself since before its first link
+        except _NOT_THERE:
+            return
+        except OSError as error:
+            raise StorageUnavailableError(
+                "the disk could not make an object durable, which may be gone after a power cut: nothing was built on "
+                f"it. See the cause and try again. path={path} cause={_cause(error)}"
+            ) from error
+        self._note_durable(path)
 
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""
