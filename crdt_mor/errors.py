@@ -2,6 +2,7 @@
 
     CrdtMorError
     ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
+    ├── TableReplacedError                       -> the table was made anew, or its settings changed: open it anew
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
     ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
@@ -59,6 +60,10 @@ class CheckpointExpiredError(CrdtMorError):
 
 class FutureSnapshotError(CrdtMorError, ValueError):
     """`as_of` lies after the table's clock: what it will show is not decided yet."""
+
+
+class TableReplacedError(CrdtMorError):
+    """The table here is not the one that was opened, or its settings are others now. Open it anew."""
 
 
 class WriterExpiredError(CrdtMorError):

@@ -64,6 +64,7 @@ class Maintenance:
         For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
         as it takes. Whoever holds the files of all parts calls `complete`.
         """
+        self._session.require_table(plan.table_id)
         try:
             return compact.execute(self._session, plan)
         except PayloadError as error:
@@ -74,6 +75,7 @@ class Maintenance:
 
     def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
         """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
+        self._session.require_table(plan.table_id)
         done = compact.complete(self._session, plan.barrier, files)
         if done is None:
             return None

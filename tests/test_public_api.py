@@ -17,7 +17,8 @@ PUBLIC = [
     "CrdtMorError",
     "Dot", "Explanation", "FormatError", "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate",
     "Payload", "PayloadError", "Receipt", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError",
-    "StorageUnavailableError", "Table", "TableExistsError", "TableNotFoundError", "TokenOrderError", "Transaction",
+    "StorageUnavailableError", "Table", "TableExistsError", "TableNotFoundError",
+    "TableReplacedError", "TokenOrderError", "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError",
     "check_laws",
 ]  # fmt: skip

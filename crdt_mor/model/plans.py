@@ -41,13 +41,17 @@ class GroupInput:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Everything that an executor needs. `pending` is P, all of it, in order; `schema` the value's."""
+    """Everything that an executor needs. `pending` is P, all of it, in order; `schema` the value's.
+
+    table_id: the table's; None where it had none yet.
+    """
 
     barrier: Instant
     pending: tuple[Instant, ...]
     schema: str
     merge: str
     groups: tuple[GroupInput, ...]
+    table_id: str | None = None
 
     @property
     def stable_before(self) -> Instant | None:
@@ -74,6 +78,7 @@ class CompactionPlan:
                 "pending": self.pending,
                 "schema": self.schema,
                 "merge": self.merge,
+                "table_id": self.table_id,
                 "groups": groups,
             },
             separators=(",", ":"),
@@ -90,7 +95,14 @@ class CompactionPlan:
                 GroupInput(partition, file_id, DataFile(*base) if base else None, tuple(DataFile(*f) for f in logs))
                 for partition, file_id, base, logs in found["groups"]
             )
-            return cls(found["barrier"], tuple(found["pending"]), found["schema"], found["merge"], groups)
+            return cls(
+                found["barrier"],
+                tuple(found["pending"]),
+                found["schema"],
+                found["merge"],
+                groups,
+                found.get("table_id"),  # the first release knew of none
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise FormatError(f"not a compaction plan: {error!r}. file={path}") from error
 
@@ -117,7 +129,7 @@ def plan_compaction(
     ]
     if not chosen:
         return None
-    return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen))
+    return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
 
 
 def _can_rest(found: FileSlice, merge: MergeSpec) -> bool:

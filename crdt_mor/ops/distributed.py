@@ -61,7 +61,7 @@ from crdt_mor.store.base import Pieces
 class Job:
     """What all processes of a distributed write know. `name`: nobody else's, and the nonce of its begin.
 
-    repeated: the token was used before, so that nothing is written.
+    repeated: the token was used before, so that nothing is written. table_id: the table's; None where it had none yet.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Job:
     plain: bool = False
     token: tuple[str, int] | None = None
     repeated: bool = False
+    table_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +109,16 @@ def plan(
     name = session.environment.nonce()
     if lifecycle.used_token(tail, token) is not None:
         lifecycle.check_token(tail, token)
-        return Job(name, operation, plain, token, repeated=True)
+        return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
     rehearsal = Write(session, tail, Pending(EPOCH, name, tail.version))
     _state(rehearsal, schema.empty_table(), operation, mode, plain)
     rehearsal.publish_growth()
-    return Job(name, operation, plain, token)
+    return Job(name, operation, plain, token, table_id=tail.table_id)
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
     """Stage the rows that `read()` gives as log files that nobody sees yet."""
+    session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
     value, begun = begin(session, job.name)
@@ -147,6 +149,7 @@ def complete(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None
 ) -> lifecycle.Committed:
     """Publish what the receipts name as one commit; whatever else was staged of this write is removed."""
+    session.require_table(job.table_id)
     token = token or job.token
     _refuse_tasks_twice(receipts)
     if job.repeated:

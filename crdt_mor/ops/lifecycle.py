@@ -297,6 +297,7 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
         name = TimelineFileName.parse(stat.path.rpartition("/")[2])
         if name is not None:
             named.setdefault(name.requested, []).append(name)
+    yield from find_tail(known)  # raises where the listings are of another table, which was made here since
     alive: set[Instant] = yield from known_instants(known)
     garbage: set[Instant] = set()
     for instant, names in named.items():

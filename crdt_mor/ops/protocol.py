@@ -26,7 +26,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from crdt_mor.errors import ClockError, CommitUnknownError, FormatError, StorageUnavailableError, TableNotFoundError
+from crdt_mor.errors import (
+    ClockError,
+    CommitUnknownError,
+    FormatError,
+    StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
+)
 from crdt_mor.model.instant import Instant, from_ms, to_ms
 from crdt_mor.model.names import data_file_name
 from crdt_mor.model.timeline import (
@@ -107,11 +114,23 @@ class Publisher:
                         yield from expire_versions(owned)
                     return owned
                 yield Pause(attempt - 1)
-                tail = yield from find_tail(tail)
+                tail = yield from self._next_tail(tail, value)
         except StorageUnavailableError as error:
             if attempt == 0:
                 raise
             raise _unknown(error) from error
+
+    def _next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
+        """The tail after a put that did not succeed. If the table is another one by now, or gone, `lost` is taken back:
+        it may stand in that table's folder, above its tail."""
+        try:
+            return (yield from find_tail(tail))
+        except (TableReplacedError, TableNotFoundError):
+            path = version_path(lost.version)
+            data = yield Read(path)
+            if data is not None and lost.is_in(data):
+                yield Delete(path)
+            raise
 
     def help_project(self, tail: Timeline) -> Steps[None]:
         """Rule 2: whoever follows a version makes sure that its events are projected."""
@@ -266,7 +285,10 @@ def find_completion(requested: Instant, tail: Timeline) -> Steps[Completion | No
 
 
 def find_tail(known: Timeline | None) -> Steps[Timeline]:
-    """The newest value; `known` is one that was genuine once, and makes it cheap."""
+    """The newest value; `known` is one that was genuine once, and makes it cheap.
+
+    Raises `TableReplacedError` where the table is no longer the one that `known` is of.
+    """
     if known is not None:
         tail = yield from _climb(known)
         if tail is not None:
@@ -280,6 +302,8 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         if data is None:
             continue  # deleted since: the tail has moved on
         found = Timeline.decode(data, path)
+        if known is not None and (_is_foreign(found, known) or is_kept(known, found)):
+            raise replaced(known.table_id, found.table_id)
         # Between listing and reading it may have been deleted and put again by somebody who was late: a ghost. But then
         # more than KEPT_VERSIONS newer ones had been published by the time it was read, and a listing shows the newest.
         names = yield List(VERSIONS)
@@ -287,6 +311,24 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
             tail = yield from _climb(found)
             if tail is not None:
                 return tail
+
+
+def is_kept(known: Timeline, tail: Timeline) -> bool:
+    """Whether `known` still has to stand where `tail` is the newest version, so that who misses it is elsewhere."""
+    return tail.version < known.version + KEPT_VERSIONS
+
+
+def _is_foreign(found: Timeline, known: Timeline) -> bool:
+    """Whether a value is certainly of another table. A table that was made without an id may have one by now."""
+    return known.table_id is not None and found.table_id != known.table_id
+
+
+def replaced(opened: str | None, found: str | None) -> TableReplacedError:
+    """The refusal to go on in a table with what belongs to another one."""
+    return TableReplacedError(
+        "the table here is another one than the one that was opened: it was removed and made again, or restored from a "
+        f"copy. Nothing was written; open it anew. opened={opened} found={found}"
+    )
 
 
 def _climb(start: Timeline) -> Steps[Timeline | None]:
@@ -312,7 +354,11 @@ def _climb(start: Timeline) -> Steps[Timeline | None]:
         if data is None:
             return None
         tail = Timeline.decode(data, version_path(low))
-    return tail if (yield from _still_stands(start)) else None
+    if not (yield from _still_stands(start)):
+        return None
+    if _is_foreign(tail, start):
+        raise replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
+    return tail
 
 
 def _still_stands(value: Timeline) -> Steps[bool]:
@@ -327,6 +373,8 @@ def expire_versions(tail: Timeline) -> Steps[None]:
     """
     with suppress(StorageUnavailableError):  # the event is published, and old versions do no harm
         names = yield List(VERSIONS)
+        if not (yield from _still_stands(tail)):
+            return  # the listing may be of another table, which was made here since
         for name in names:
             if name.path >= version_path(tail.version - KEPT_VERSIONS) or not (yield Delete(name.path)):
                 return

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.errors import TableNotFoundError
+from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -21,7 +21,7 @@ from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.adoption import Seen, foreign_completions
 from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.protocol import VERSIONS, Publisher, find_tail, read_segment, version_path
+from crdt_mor.ops.protocol import VERSIONS, Publisher, find_tail, read_segment, replaced, version_path
 from crdt_mor.ops.steps import Steps, run
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
@@ -76,20 +76,45 @@ class Session:
         return run(steps, self.store, self.environment)
 
     def settings(self) -> TableConfig:
-        """The table's properties as they are now, which Hudi's writers change; read again only when the file is new."""
+        """The table's properties as they are now, which Hudi's writers change; read again only when the file is new.
+
+        Raises `TableReplacedError` where they are those of another table, or no longer what this session goes by.
+        """
         stat = self.store.stat(PROPERTIES)
         seen, config = self._settings
         if stat is not None and stat != seen and (data := self.store.read(PROPERTIES)) is not None:
             config = TableConfig.from_properties(decode_table(data, PROPERTIES), PROPERTIES)
+            _require_same(self.config, config)
             self._settings = (stat, config)
         return config
 
     def remember(self, value: Timeline) -> Timeline:
         """Note a genuine value."""
+        self._require_own(value)
         with self._lock:
             if self._known is None or value.version > self._known.version:
                 self._known = value
         return value
+
+    def require_table(self, table_id: str | None) -> None:
+        """Raise `TableReplacedError` where this is not the table of that id; None: of one that had none yet."""
+        if table_id is not None and (found := self.tail().table_id) != table_id:
+            raise replaced(table_id, found)
+
+    def _require_own(self, value: Timeline) -> None:
+        """What is first seen of the timeline has to be of the table that the properties are of."""
+        if self._known is not None and self._known.table_id is not None:
+            return  # from there on each value is compared with the one before
+        if self.config.table_id is None:
+            if value.table_id is not None:
+                self.settings()  # a table that was made without an id keeps properties without one
+        elif value.table_id != self.config.table_id:
+            raise TableReplacedError(
+                "the properties here are of one table and the timeline is of another. If the table is being made anew, "
+                "open it again. If this stays so, something of an earlier table was left behind, or a process that had "
+                f"it open wrote here: remove the folder and make the table again. file={PROPERTIES} "
+                f"properties={self.config.table_id} timeline={value.table_id}"
+            )
 
     def genesis(self) -> Timeline:
         """The value before the first event; adopting Hudi's commits brings their schema."""
@@ -133,7 +158,17 @@ class Session:
         if self._known is None and not self.store.list(VERSIONS):
             # Hudi's Spark reader lists its timeline's folder even where nothing was ever written.
             self.store.put(f"{self.publisher.projector.folder}/.crdt_mor", b"", durable=False)
-            self.store.put(version_path(0), self.genesis().encode())
+            if self.store.put(version_path(0), self.genesis().encode()):
+                self._require_still_there()
+
+    def _require_still_there(self) -> None:
+        """The table may have been made anew while this process put a first version, which is then taken back."""
+        try:
+            found = read_config(self.store, PROPERTIES)
+            _require_same(self.config, found)
+        except (TableNotFoundError, TableReplacedError):
+            self.store.delete(version_path(0))
+            raise
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
         """The completions of a value, those of the `needed` segments included, in completion order."""
@@ -172,6 +207,24 @@ class Session:
         else:
             value, begun = self.run(lifecycle.join(self.publisher, self.known(), self.expiry_ms, nonce))
         return self.remember(value), begun
+
+
+def _require_same(opened: TableConfig, found: TableConfig) -> None:
+    """Raise where a session that was opened with one must not write to the table of the other."""
+    if found.table_id is not None and found.table_id != opened.table_id:
+        raise replaced(opened.table_id, found.table_id)
+    settings = {
+        "key": (opened.key, found.key),
+        "buckets": (opened.buckets, found.buckets),
+        "merge": (opened.merge, found.merge),
+    }
+    for name, (mine, theirs) in settings.items():
+        if mine != theirs:
+            raise TableReplacedError(
+                "the table has other settings than when it was opened: it was removed and made again, or its "
+                "properties were edited. Nothing was written; open it anew. "
+                f"setting={name} opened={mine} found={theirs}"
+            )
 
 
 def _elsewhere(store: Store, config: TableConfig, expiry_ms: int) -> Session:

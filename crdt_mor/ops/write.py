@@ -25,6 +25,8 @@ from crdt_mor.errors import (
     InvalidInputError,
     SchemaMismatchError,
     StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
     UnsupportedFeatureError,
 )
 from crdt_mor.format.base import repeating_columns
@@ -282,7 +284,7 @@ class Write:
 
     def abandon(self) -> None:
         """Roll back as far as the store lets us: nobody can see this write, and others clean up after its expiry."""
-        with suppress(StorageUnavailableError, CommitUnknownError):
+        with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             self.roll_back()
 
     def _find_out(self, unknown: CommitUnknownError) -> lifecycle.Committed:

@@ -15,7 +15,7 @@ from crdt_mor.ops.steps import Put
 from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths
 
 PUBLISHER = Publisher(PROJECTOR)
-GENESIS = Timeline.genesis("")
+GENESIS = Timeline.genesis("", "the-table")
 
 Run = Generator[Any, Any, Any]
 

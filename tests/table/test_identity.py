@@ -1,0 +1,462 @@
+"""A table is itself for ever: a handle, a job or a plan of one that was removed is of no use for its successor."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import SnapshotExpiredError, Table, TableNotFoundError, TableReplacedError, Transaction
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.format.properties import decode_table, encode_table
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.ops import lifecycle, protocol
+from crdt_mor.ops.protocol import version_path
+from crdt_mor.ops.session import PROPERTIES, Session
+from crdt_mor.store.base import Stat
+from crdt_mor.store.local import LocalStore
+from tests.table.conftest import SCHEMA, Make
+from tests.table.helpers import files, frame, rows
+
+OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))
+NEW = frame(*((f"k{i}", "us", 10 + i) for i in range(3)))
+WIDER = NEW.append_column("more", pa.array([1, 2, 3]))
+
+
+def table_id(table: Table) -> str:
+    found = table._session.tail().table_id
+    assert found is not None
+    return found
+
+
+def replaced(path: str, commits: int = 1) -> Table:
+    """The table that comes in the place of the one at `path`."""
+    shutil.rmtree(path)
+    table = Table.create(path, SCHEMA, key="id", buckets=7)
+    for _ in range(commits):
+        table.upsert(NEW)
+    return table
+
+
+def of_the_first_release(path: str) -> None:
+    """A table that was just made becomes one of the release that knew of no ids."""
+    file = Path(path) / PROPERTIES
+    props = decode_table(file.read_bytes(), "")
+    del props["crdt_mor.table.id"]
+    file.write_bytes(encode_table(props | {"crdt_mor.version": "1"}))
+    first = Path(path) / version_path(0)
+    value = Timeline.genesis(Timeline.decode(first.read_bytes(), "").schema)
+    data = value.encode().replace(b'"format":2', b'"format":1').replace(b'"table_id":null,', b"")
+    first.write_bytes(data)
+
+
+# --- a handle of a table that is gone ---------------------------------------------------------------------------------
+
+DOORS: dict[str, Callable[[Table], object]] = {
+    "upsert": lambda table: table.upsert(OLD),
+    "append": lambda table: table.append(OLD),
+    "upsert, merge": lambda table: table.upsert(WIDER, schema_mode="merge"),
+    "upsert, token": lambda table: table.upsert(OLD, token=("app", 1)),
+    "delete": lambda table: table.delete(keys=["k0"]),
+    "delete, filter": lambda table: table.delete(filter=pl.col("n") > 1),
+    "plan_write": lambda table: table.plan_write("upsert", SCHEMA),
+    "scan": lambda table: table.scan(),
+    "scan, stable": lambda table: table.scan(consistency="stable"),
+    "scan, as_of": lambda table: table.scan(as_of=1),
+    "changes": lambda table: table.changes(),
+    "diff": lambda table: table.diff(0, 1),
+    "refresh": lambda table: table.refresh(),
+    "schema": lambda table: table.schema,
+    "version": lambda table: table.version,
+    "timeline": lambda table: table.inspect.timeline(),
+    "files": lambda table: table.inspect.files(),
+    "plan": lambda table: table.maintenance.plan_compaction(),
+    "compact": lambda table: table.maintenance.compact(),
+    "open_plans": lambda table: table.maintenance.open_plans(),
+    "cancel": lambda table: table.maintenance.cancel("20260101000000001"),
+}
+
+
+@pytest.mark.parametrize("commits", [0, 1, 5])
+def test_a_handle_of_a_table_that_was_made_anew_is_refused_with_both_ids(make: Make, path: str, commits: int) -> None:
+    first = make(buckets=4)
+    first.upsert(OLD)
+    first_id = table_id(first)
+    old = {door: Table.open(path) for door in DOORS}
+    new = replaced(path, commits)
+    before = files(path)
+    told = f"open it anew. opened={first_id} found={table_id(new)}"
+    for door, use in DOORS.items():
+        with pytest.raises(TableReplacedError, match=told):
+            use(old[door])
+        assert files(path) == before, door
+    assert len(rows(Table.open(path))) == (3 if commits else 0)
+
+
+def test_a_handle_that_has_seen_nothing_but_the_empty_table_is_refused_too(make: Make, path: str) -> None:
+    old = make()
+    new = replaced(path, 0)
+    with pytest.raises(TableReplacedError):
+        old.upsert(OLD)
+    new.upsert(NEW)
+    assert len(rows(new)) == 3
+
+
+def test_a_table_that_is_gone_is_not_found_and_nothing_is_made_in_its_place(make: Make, path: str) -> None:
+    old = make()
+    old.upsert(OLD)
+    shutil.rmtree(path)
+    for use in (lambda: old.upsert(OLD), old.scan, old.maintenance.compact):
+        with pytest.raises(TableNotFoundError):
+            use()
+    assert not Path(path).exists()
+
+
+def test_a_transaction_that_spans_the_removal_is_not_acknowledged(make: Make, path: str) -> None:
+    old = make(buckets=1)
+    old.upsert(OLD)
+    tx = old.transaction().__enter__()
+    tx.upsert(OLD)
+    new = replaced(path)
+    with pytest.raises(TableReplacedError):
+        tx.__exit__(None, None, None)
+    assert tx.commit is None
+    assert len(rows(new)) == len(rows(Table.open(path))) == 3
+
+
+def test_what_a_block_raises_is_not_hidden_by_the_removal_of_its_table(make: Make, path: str) -> None:
+    for again in (lambda: replaced(path), lambda: shutil.rmtree(path)):
+        tx = make().transaction().__enter__()
+        tx.upsert(OLD)
+        again()
+        tx.__exit__(ZeroDivisionError, ZeroDivisionError(), None)  # raises nothing, so the block's own error goes on
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def test_a_scan_that_was_sealed_before_shows_its_own_rows_or_says_that_they_are_gone(make: Make, path: str) -> None:
+    old = make()
+    old.upsert(OLD)
+    scan = old.scan()
+    replaced(path)
+    with pytest.raises(SnapshotExpiredError):
+        scan.to_arrow()
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def edit(path: str, **changes: str | None) -> None:
+    """Rewrite the properties, as Hudi's own writers do."""
+    file = Path(path) / PROPERTIES
+    props: dict[str, str | None] = {**decode_table(file.read_bytes(), ""), **changes}
+    file.write_bytes(encode_table({key: value for key, value in props.items() if value is not None}, ["rewritten"]))
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("key", {"hoodie.table.recordkey.fields": "region"}),
+        ("key", {"hoodie.table.partition.fields": "region", "hoodie.table.keygenerator.type": "SIMPLE"}),
+        ("buckets", {"crdt_mor.buckets": "5", "hoodie.bucket.index.num.buckets": "5"}),
+        ("merge", {"crdt_mor.merge": "ordering:n"}),
+    ],
+    ids=str,
+)
+def test_a_writer_whose_settings_are_no_longer_the_tables_is_refused(
+    make: Make, path: str, what: str, changes: dict[str, str]
+) -> None:
+    table = make()
+    table.upsert(OLD)
+    edit(path, **changes)
+    before = files(path)
+    with pytest.raises(TableReplacedError, match=f"open it anew. setting={what} "):
+        table.upsert(NEW)
+    with pytest.raises(TableReplacedError, match=f"open it anew. setting={what} "):
+        table.maintenance.compact()
+    assert files(path) == before
+
+
+def test_properties_that_are_written_anew_as_they_were_change_nothing(make: Make, path: str) -> None:
+    table = make()
+    table.upsert(OLD)
+    edit(path, **{"hoodie.a.setting": "of Hudi's"})
+    table.upsert(NEW)
+    assert len(rows(table)) == 8
+
+
+def test_where_the_properties_have_lost_the_id_the_timeline_has_it(make: Make, path: str) -> None:
+    table = make()
+    table.upsert(OLD)
+    first = table_id(table)
+    edit(path, **{"crdt_mor.table.id": None})
+    table.upsert(NEW)
+    again = Table.open(path)
+    again.upsert(NEW)
+    assert table_id(table) == table_id(again) == first
+    replaced(path)
+    for handle in (table, again):
+        with pytest.raises(TableReplacedError):
+            handle.upsert(OLD)
+
+
+def test_commits_look_at_the_properties_and_read_them_once(
+    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    table = Table.open(path)
+    read: list[str] = []
+    original = LocalStore.read
+
+    def noted(store: LocalStore, name: str) -> bytes | None:
+        read.append(name)
+        return original(store, name)
+
+    monkeypatch.setattr(LocalStore, "read", noted)
+    for _ in range(3):
+        table.upsert(OLD)
+    assert read.count(PROPERTIES) == 1
+
+
+# --- what travels: jobs and plans -------------------------------------------------------------------------------------
+
+
+def test_tasks_and_driver_of_a_job_refuse_the_next_table(make: Make, path: str) -> None:
+    old = make()
+    first = table_id(old)
+    job = old.plan_write("upsert", SCHEMA)
+    receipt = job.stage(OLD, task=0)
+    new = replaced(path)
+    before = files(path)
+    told = f"opened={first} found={table_id(new)}"
+    with pytest.raises(TableReplacedError, match=told):
+        pickle.loads(pickle.dumps(job)).stage(OLD, task=1)
+    for handle in (new, Table.open(path)):
+        with pytest.raises(TableReplacedError, match=told):
+            handle.complete_write(job, [receipt])
+        with pytest.raises(TableReplacedError, match=told):
+            handle.complete_write(job, [])
+        handle.abandon_write(job)
+    assert files(path) == before
+    assert len(rows(new)) == 3
+
+
+def test_a_plan_is_executed_and_completed_in_its_own_table_alone(make: Make, path: str) -> None:
+    old = make(buckets=1)
+    old.upsert(OLD)
+    plan = old.maintenance.plan_compaction()
+    assert plan is not None
+    done = old.maintenance.execute(plan)
+    new = replaced(path)
+    before = files(path)
+    for handle in (old, new, Table.open(path)):
+        with pytest.raises(TableReplacedError):
+            handle.maintenance.execute(pickle.loads(pickle.dumps(plan)))
+        with pytest.raises(TableReplacedError):
+            handle.maintenance.complete(plan, done)
+    assert files(path) == before
+
+
+# --- tables without an id ---------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_the_first_release_is_read_and_given_an_id_by_the_next_write(make: Make, path: str) -> None:
+    make()
+    of_the_first_release(path)
+    reader, writer = Table.open(path), Table.open(path)
+    before = files(path)
+    assert rows(reader) == []
+    assert files(path) == before, "looking gives no id"
+    writer.upsert(OLD)
+    other = Table.open(path)
+    other.upsert(NEW)
+    assert table_id(reader) == table_id(writer) == table_id(other)
+    assert len(rows(reader)) == len(rows(writer)) == 8
+    assert b"crdt_mor.table.id" not in (Path(path) / PROPERTIES).read_bytes()
+    replaced(path)
+    for handle in (reader, writer, other):
+        with pytest.raises(TableReplacedError):
+            handle.scan()
+        with pytest.raises(TableReplacedError):
+            handle.upsert(OLD)
+
+
+@pytest.mark.parametrize("with_id", [True, False], ids=["with an id", "without"])
+def test_a_handle_that_knows_of_no_id_yet_is_refused_by_the_next_table(make: Make, path: str, with_id: bool) -> None:
+    make()
+    of_the_first_release(path)
+    writer, reader = Table.open(path), Table.open(path)
+    shutil.rmtree(path)
+    Table.create(path, SCHEMA, key="id", buckets=7)
+    if not with_id:
+        of_the_first_release(path)
+        Table.open(path).upsert(NEW)
+    before = files(path)
+    with pytest.raises(TableReplacedError):
+        writer.upsert(OLD)
+    if with_id:
+        with pytest.raises(TableReplacedError):
+            reader.scan()
+    assert files(path) == before
+
+
+def test_a_version_that_is_gone_too_soon_tells_of_another_table(make: Make, path: str) -> None:
+    """Of two tables without an id that have the same settings: versions are kept for a while, so this one should be."""
+    make()
+    of_the_first_release(path)
+    value = Table.open(path)._session.tail()
+    old = Table.open(path)
+    session = old._session
+    session.remember(session.run(_begun(value)))
+    shutil.rmtree(path)
+    make()
+    of_the_first_release(path)
+    Table.open(path).upsert(NEW)
+    with pytest.raises(TableReplacedError):
+        old.scan()
+
+
+def _begun(value: Timeline) -> protocol.Steps[Timeline]:
+    """An event of the release that knew of no ids."""
+    fresh = value.begin("its-own", 0)
+    yield protocol.Put(version_path(fresh.version), fresh.encode())
+    return fresh
+
+
+# --- while it happens -------------------------------------------------------------------------------------------------
+
+
+def before_put(monkeypatch: pytest.MonkeyPatch, matches: Callable[[str], bool], happens: Callable[[], object]) -> None:
+    """Something happens once, just before an object is put."""
+    original = LocalStore.put
+
+    def put(store: LocalStore, name: str, data: bytes, *, durable: bool = True) -> bool:
+        if matches(name):
+            monkeypatch.setattr(LocalStore, "put", original)
+            happens()
+        return original(store, name, data, durable=durable)
+
+    monkeypatch.setattr(LocalStore, "put", put)
+
+
+def versions(path: str) -> list[int]:
+    return sorted(int(file.stem) for file in (Path(path) / protocol.VERSIONS).glob("*.json"))
+
+
+def test_a_version_that_was_put_into_the_next_table_is_taken_back(
+    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make()
+    for _ in range(3):
+        old.upsert(OLD)
+    next_version = version_path(old.version + 1)
+    before_put(monkeypatch, lambda name: name == next_version, lambda: replaced(path))
+    with pytest.raises(TableReplacedError):
+        old.upsert(OLD)
+    new = Table.open(path)
+    assert versions(path) == list(range(new.version + 1))
+    new.upsert(NEW)
+    assert len(rows(new)) == 3
+
+
+def test_a_version_that_was_put_where_the_table_was_removed_is_taken_back(
+    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make()
+    old.upsert(OLD)
+    next_version = version_path(old.version + 1)
+    before_put(monkeypatch, lambda name: name == next_version, lambda: shutil.rmtree(path))
+    with pytest.raises(TableReplacedError):
+        old.upsert(OLD)
+    assert versions(path) == []
+    make().upsert(NEW)
+
+
+def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old table's clock is ahead, so that a write that is pending in the new one looks to it like a past one."""
+
+    class Ahead(SystemEnvironment):
+        def now_ms(self) -> int:
+            return super().now_ms() + 50_000
+
+    make()
+    old = Table.open(path, environment=Ahead())
+    old.upsert(OLD)
+    value = old._session.tail()
+    pending: list[Transaction] = []
+    before: dict[str, bytes] = {}
+    walk = LocalStore.walk
+
+    def late(store: LocalStore, folder: str) -> list[Stat]:
+        monkeypatch.setattr(LocalStore, "walk", walk)
+        pending.append(replaced(path).transaction().__enter__())
+        before.update(files(path))
+        return store.walk(folder)
+
+    monkeypatch.setattr(LocalStore, "walk", late)
+    with pytest.raises(TableReplacedError):
+        old._session.run(lifecycle.sweep(old._session.publisher, value))
+    assert files(path) == before
+    pending[0].upsert(OLD)
+    pending[0].__exit__(None, None, None)
+    assert len(rows(Table.open(path))) == 8
+
+
+def test_a_first_version_is_not_planted_in_the_next_table(make: Make, path: str) -> None:
+    """A process reads the properties and stalls, until another table has come whose own version 0 is not there yet."""
+    make()
+    (Path(path) / version_path(0)).unlink()
+    stale = Session.open(path, SystemEnvironment(), 600_000)
+    shutil.rmtree(path)
+    make()
+    (Path(path) / version_path(0)).unlink()
+    with pytest.raises(TableReplacedError):
+        stale.begin()
+    assert versions(path) == []
+    Table.open(path).upsert(NEW)
+
+
+def test_no_first_version_is_put_where_the_table_is_gone(make: Make, path: str) -> None:
+    make()
+    (Path(path) / version_path(0)).unlink()
+    stale = Session.open(path, SystemEnvironment(), 600_000)
+    shutil.rmtree(path)
+    with pytest.raises(TableNotFoundError):
+        stale.begin()
+    assert versions(path) == []
+
+
+@pytest.mark.parametrize("planted", ["of another table", "of none"])
+def test_a_timeline_that_is_not_that_of_the_properties_is_told(make: Make, path: str, planted: str) -> None:
+    make()
+    first = (Path(path) / version_path(0)).read_bytes()
+    value = Timeline.decode(first, "")
+    shutil.rmtree(path)
+    mine = table_id(make())
+    other = value if planted == "of another table" else Timeline.genesis(value.schema)
+    (Path(path) / version_path(0)).write_bytes(other.encode())
+    before = files(path)
+    told = f"properties={mine} timeline={other.table_id}"
+    for use in (lambda: Table.open(path), lambda: make(exist_ok=True)):
+        with pytest.raises(TableReplacedError, match=re.escape(told)):
+            use()
+    assert files(path) == before
+
+
+def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(make: Make, path: str) -> None:
+    make().upsert(OLD)
+    stranger = Table.open(path)._session.tail()
+    shutil.rmtree(path)
+    table = make()
+    table.upsert(NEW)
+    above = version_path(table.version + 1)
+    ghost = stranger.begin("late", 0)
+    (Path(path) / above).write_bytes(ghost.encode())
+    for use in (lambda: table.upsert(NEW), table.scan, lambda: Table.open(path)):
+        with pytest.raises(TableReplacedError, match=f"found={stranger.table_id}|timeline={stranger.table_id}"):
+            use()
