@@ -26,7 +26,7 @@ from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_pa
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.projection import Projector, completed_name
-from crdt_mor.ops.protocol import OWN_FOLDER, read_segment
+from crdt_mor.ops.protocol import OWN_FOLDER, VERSIONS, read_segment, version_path
 from crdt_mor.ops.steps import List, Read, Steps
 from crdt_mor.store.base import Stat
 
@@ -97,7 +97,22 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     for item in (yield from _read_archive(projector.archive, seen)) if moved else []:
         if item.completion.requested not in known and item.completion.action != _SAVEPOINT:
             found.setdefault(item.completion.requested, item)
+    own = next((item for item in found.values() if item.own), None)
+    if own is not None and value.version == 0 and not (yield from _has_gone_on()):
+        raise FormatError(
+            "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
+            f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
+        )
     return _foreign(projector, value, list(found.values()))
+
+
+def _has_gone_on() -> Steps[bool]:
+    """Whether there are versions after the first by now: then commits of ours are newer than the value, as any may be.
+
+    Asked after Hudi's directory was read, as each commit of ours was published before it is found there.
+    """
+    names: list[Stat] = yield List(VERSIONS)
+    return bool(names) and names[-1].path > version_path(0)
 
 
 def _counts(name: TimelineFileName) -> bool:
@@ -105,12 +120,6 @@ def _counts(name: TimelineFileName) -> bool:
 
 
 def _foreign(projector: Projector, value: Timeline, found: list[Found]) -> Foreign:
-    own = next((item for item in found if item.own), None)
-    if own is not None and value.version == 0:
-        raise FormatError(
-            "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
-            f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
-        )
     theirs = sorted((item for item in found if not item.own), key=lambda item: item.completion.completed)
     told = [item for item in theirs if item.schema]
     if not told:

@@ -12,9 +12,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import SnapshotExpiredError, Table, TableNotFoundError, TableReplacedError, Transaction
+from crdt_mor import (
+    FormatError,
+    SnapshotExpiredError,
+    Table,
+    TableNotFoundError,
+    TableReplacedError,
+    Transaction,
+)
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.properties import decode_table, encode_table
+from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.ops import lifecycle, protocol
 from crdt_mor.ops.protocol import version_path
@@ -460,3 +468,66 @@ def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(ma
     for use in (lambda: table.upsert(NEW), table.scan, lambda: Table.open(path)):
         with pytest.raises(TableReplacedError, match=f"found={stranger.table_id}|timeline={stranger.table_id}"):
             use()
+
+
+# --- the first moments of a table -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first_version", [True, False], ids=["with version 0", "without"])
+@pytest.mark.parametrize("commits", [1, 20])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path, table: table.upsert(OLD),
+        lambda path, table: table.upsert(OLD, token=("app", 1)),
+        lambda path, table: rows(Table.open(path)),
+        lambda path, table: rows(table),
+        lambda path, table: table.refresh(),
+        lambda path, table: table.changes().to_arrow(),
+        lambda path, table: table.maintenance.compact(),
+        lambda path, table: table.plan_write("upsert", SCHEMA).stage(OLD, task=0),
+    ],
+    ids=["upsert", "upsert with a token", "open", "scan", "refresh", "changes", "compact", "stage"],
+)
+def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_one(
+    make: Make,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    use: Callable[[str, Table], object],
+    commits: int,
+    first_version: bool,
+) -> None:
+    slow, quick = make(buckets=1), Table.open(path)
+    if not first_version:
+        (Path(path) / version_path(0)).unlink()
+        slow, quick = Table.open(path), Table.open(path)
+    original = LocalStore.list
+
+    def overtaken(store: LocalStore, folder: str) -> list[Stat]:
+        if folder == ".hoodie/timeline":
+            monkeypatch.setattr(LocalStore, "list", original)
+            for i in range(commits):
+                quick.upsert(frame((f"quick{i}", "eu", i)))
+            if commits > 1:
+                quick.maintenance.compact()
+        return original(store, folder)
+
+    monkeypatch.setattr(LocalStore, "list", overtaken)
+    slow._session._looked_at_ms = 0  # it is time to look for commits of Hudi's
+    use(path, slow)
+    assert LocalStore.list is original, "nobody looked"
+    assert ("quick0", "eu", 0, None) in rows(Table.open(path))
+    assert ("quick0", "eu", 0, None) in rows(slow)
+
+
+def test_commits_of_ours_without_a_timeline_of_ours_are_a_damage_that_is_told(make: Make, path: str) -> None:
+    table = make()
+    table.upsert(OLD)
+    for kept in ([], [version_path(0)]):
+        for file in (Path(path) / protocol.VERSIONS).glob("*.json"):
+            if f"{protocol.VERSIONS}/{file.name}" not in kept:
+                file.unlink()
+        with pytest.raises(FormatError, match="timeline is missing"):
+            Table.open(path)
+        value = Timeline.genesis(TableSchema.of(SCHEMA).to_json(), table.config.table_id)
+        (Path(path) / version_path(0)).write_bytes(value.encode())
