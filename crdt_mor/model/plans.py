@@ -58,6 +58,11 @@ class CompactionPlan:
         """S; None if no write was pending."""
         return self.pending[0] if self.pending else None
 
+    @property
+    def file_groups(self) -> list[FileGroup]:
+        """The file groups, each once."""
+        return [(group.partition, group.file_id) for group in self.groups]
+
     def parts(self) -> list[CompactionPlan]:
         """The plan, one file group each, for executors that share the work; only the whole can be completed."""
         return [replace(self, groups=(group,)) for group in self.groups]
@@ -112,14 +117,18 @@ def _file(file: DataFile) -> list[object]:
 
 
 def plan_compaction(
-    value: Timeline, slices: Collection[FileSlice], merge: MergeSpec, log_files_min: int = 1
+    value: Timeline,
+    slices: Collection[FileSlice],
+    merge: MergeSpec,
+    taken: Collection[FileGroup] = (),
+    log_files_min: int = 1,
 ) -> CompactionPlan | None:
     """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
 
-    File groups in an open plan are skipped, and those with fewer than `log_files_min` log files. A carry counts only
-    where nothing is pending any more, so that a group comes to rest; ordered tombstones are carried for ever.
+    File groups that are `taken` by an open plan are skipped, and those with fewer than `log_files_min` log files. A
+    carry counts only where nothing is pending any more, so that a group comes to rest; ordered tombstones are carried
+    for ever.
     """
-    taken: set[FileGroup] = {group for plan in value.plans for group in plan.groups}
     pending = tuple(sorted(p.requested for p in value.pending))
     chosen = [
         GroupInput(s.partition, s.file_id, s.base, s.logs)

@@ -27,12 +27,17 @@ from crdt_mor.model.instant import EPOCH, Instant, barrier_after, tick_after
 from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
 
 FORMAT = 2
-"""Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default."""
+"""Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
+
+In format 1 an open plan named its file groups; they are in the plan's own object, too."""
 
 FORMATS_READ = (1, FORMAT)
 
 COMPLETIONS_MAX = 16
 """Completions that a value carries itself; from there on the older ones are sealed into a segment."""
+
+COMPLETIONS_BYTES_MAX = 1 << 16
+"""Bytes of completions that a value carries itself, about: a commit of many file groups is sealed by the next event."""
 
 SEGMENTS_MAX = 16
 """Segments of one level that a value names; from there on they are rolled up into the next level."""
@@ -93,13 +98,12 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A compaction that is scheduled. The frozen plan itself is the object at `path`."""
+    """A compaction that is scheduled. The frozen plan itself, its file groups with it, is the object at `path`."""
 
     barrier: Instant
     nonce: str
     version: int
     path: str
-    groups: tuple[FileGroup, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +283,13 @@ class Timeline:
         """The barrier of a plan that is derived from this value."""
         return barrier_after(self.clock)
 
-    def schedule(self, nonce: str, wall_ms: int, path: str, groups: Iterable[FileGroup]) -> Timeline:
-        """A compaction of `groups` is planned under `next_barrier`; scheduling moves the clock past the barrier."""
-        groups = tuple(groups)
-        assert not set(groups) & {group for plan in self.plans for group in plan.groups}, "one open plan a file group"
+    def schedule(self, nonce: str, wall_ms: int, path: str) -> Timeline:
+        """The plan at `path` is open under `next_barrier`; scheduling moves the clock past the barrier.
+
+        None of its file groups is in another open plan.
+        """
         barrier = self.next_barrier
-        plan = Plan(barrier, nonce, self.version + 1, path, groups)
+        plan = Plan(barrier, nonce, self.version + 1, path)
         return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
 
     def complete_plan(self, nonce: str, wall_ms: int, barrier: Instant, files: Sequence[DataFile]) -> Timeline:
@@ -360,7 +365,7 @@ class Timeline:
                 "swept": self.swept,
                 "schema": self.schema,
                 "pending": [[p.requested, p.nonce, p.version] for p in self.pending],
-                "plans": [[p.barrier, p.nonce, p.version, p.path, p.groups] for p in self.plans],
+                "plans": [[p.barrier, p.nonce, p.version, p.path] for p in self.plans],
                 "rolled_back": [[r.requested, r.nonce, r.version, r.plan] for r in self.rolled_back],
                 "completions": [_completion_json(c) for c in self.completions],
                 "segments": [[s.name, s.level, s.first, s.last, s.count, s.superseded] for s in self.segments],
@@ -393,7 +398,7 @@ class Timeline:
                 schema=found["schema"],
                 swept=found["swept"],
                 pending=tuple(Pending(*p) for p in found["pending"]),
-                plans=tuple(_plan(*p) for p in found["plans"]),
+                plans=tuple(Plan(*p[:4]) for p in found["plans"]),
                 rolled_back=tuple(RolledBack(*r) for r in found["rolled_back"]),
                 completions=tuple(_completion(c) for c in found["completions"]),
                 segments=tuple(Segment(*s) for s in found["segments"]),
@@ -431,8 +436,11 @@ def _completion(found: list[Any]) -> Completion:
     return Completion(*plain)
 
 
-def _plan(barrier: Instant, nonce: str, version: int, path: str, groups: list[tuple[str, str]]) -> Plan:
-    return Plan(barrier, nonce, version, path, tuple((partition, file_id) for partition, file_id in groups))
+def bytes_of(completions: Iterable[Completion]) -> int:
+    """About as many as the completions take in a value."""
+    files = sum(len(file.path) + 20 for c in completions for file in c.files)
+    groups = sum(len(partition) + len(file_id) + 8 for c in completions for partition, file_id in c.replaced)
+    return files + groups
 
 
 def superseded_at(completions: Sequence[Completion]) -> dict[Instant, Instant | None]:

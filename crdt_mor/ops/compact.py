@@ -14,7 +14,7 @@ Which fold depends on the merge (design section 3):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -30,7 +30,7 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_pa
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
-from crdt_mor.model.timeline import Completion, DataFile, Timeline
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
 from crdt_mor.ops import lifecycle, plans
 from crdt_mor.ops.damage import naming_damage
 from crdt_mor.ops.merging import merging, require_payloads
@@ -62,9 +62,10 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
     tail = session.run(lifecycle.adopt(publisher, tail))
 
-    def plan_from(tail: Timeline) -> CompactionPlan | None:
+    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         # The session keeps the segments it has read, so that planning again after a lost race is quick.
-        plan = plan_compaction(tail, fold_slices(session.snapshot_completions(tail, None)), merge, log_files_min)
+        slices = fold_slices(session.snapshot_completions(tail, None))
+        plan = plan_compaction(tail, slices, merge, taken, log_files_min)
         return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
 
     value, plan = session.run(plans.schedule(publisher, tail, plan_from))

@@ -13,12 +13,12 @@ or by a helper (`Publisher.project`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.timeline import Completion, DataFile, Plan, Timeline
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
 from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, is_given_up, put_surely
 from crdt_mor.ops.steps import Delete, Nonce, Put, Read, Steps
 
@@ -26,11 +26,14 @@ PLANS = f"{OWN_FOLDER}/plans"
 
 
 def schedule(
-    publisher: Publisher, known: Timeline, plan_from: Callable[[Timeline], CompactionPlan | None]
+    publisher: Publisher,
+    known: Timeline,
+    plan_from: Callable[[Timeline, Collection[FileGroup]], CompactionPlan | None],
 ) -> Steps[tuple[Timeline, CompactionPlan | None]]:
     """Schedule the plan that follows from the tail; None if there is nothing to do. Plan and event are one transition.
 
-    plan_from: a pure function of the value that the event is derived from.
+    plan_from: a pure function of the value that the event is derived from, and of the file groups in its open plans,
+        which the new plan leaves out: Hudi's readers refuse a table with two pending plans of one group.
     """
     nonce = yield Nonce()
     written: list[str] = []
@@ -38,13 +41,15 @@ def schedule(
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         if any(plan.nonce == nonce for plan in tail.plans):
             return None  # a put whose reply was lost had landed: the plan of that attempt stands
-        plan = plan_from(tail)
+        taken = yield from _taken(tail)
+        plan = plan_from(tail, taken)
         if plan is None:
             return None
+        assert taken.isdisjoint(plan.file_groups), "one open plan a file group"
         path = f"{PLANS}/{plan.barrier}-{nonce}.json"
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)
-        return tail.schedule(nonce, wall_ms, path, [(g.partition, g.file_id) for g in plan.groups])
+        return tail.schedule(nonce, wall_ms, path)
 
     value = yield from publisher.publish(derive, known)
     mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
@@ -52,6 +57,14 @@ def schedule(
         if mine is None or path != mine.path:
             yield Delete(path)
     return value, (yield from read_plan(mine)) if mine is not None else None
+
+
+def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
+    """The file groups of the open plans."""
+    taken: set[FileGroup] = set()
+    for plan in tail.plans:
+        taken.update((yield from read_plan(plan)).file_groups)
+    return taken
 
 
 def read_plan(plan: Plan) -> Steps[CompactionPlan]:
@@ -94,9 +107,8 @@ def complete(
         plan = tail.find_plan(barrier)
         if plan is None:
             return None
-        _require_whole(plan, files)
+        _require_whole((yield from read_plan(plan)), files)
         return tail.complete_plan(nonce, wall_ms, barrier, files)
-        yield
 
     value = yield from publisher.publish(derive, known)
     return value, (yield from find_completion(barrier, value))
@@ -113,10 +125,10 @@ def cancel(publisher: Publisher, known: Timeline, barrier: Instant) -> Steps[Tim
     return (yield from publisher.publish(derive, known))
 
 
-def _require_whole(plan: Plan, files: Sequence[DataFile]) -> None:
+def _require_whole(plan: CompactionPlan, files: Sequence[DataFile]) -> None:
     """Each file group of a plan has one new base file: what lacks one would lose its rows."""
     bases = sorted(file.group for file in files if file.is_base)
-    if bases != sorted(plan.groups):
+    if bases != sorted(plan.file_groups):
         raise InvalidInputError(
             "a compaction is completed with the files of all the plan's file groups, each once. "
             f"barrier={plan.barrier} planned={len(plan.groups)} executed={len(set(bases))}"

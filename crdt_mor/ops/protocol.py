@@ -37,11 +37,13 @@ from crdt_mor.errors import (
 from crdt_mor.model.instant import Instant, from_ms, to_ms
 from crdt_mor.model.names import data_file_name
 from crdt_mor.model.timeline import (
+    COMPLETIONS_BYTES_MAX,
     COMPLETIONS_MAX,
     SEGMENTS_MAX,
     Completion,
     Segment,
     Timeline,
+    bytes_of,
     decode_segment,
     encode_segment,
     superseded_at,
@@ -384,11 +386,11 @@ def expire_versions(tail: Timeline) -> Steps[None]:
 
 
 def seal(tail: Timeline, value: Timeline) -> Steps[Timeline]:
-    """`value`, derived from `tail`, with the tail's completions moved to a segment once there are many.
+    """`value`, derived from `tail`, with the tail's completions moved to a segment once they are many, or large.
 
     Names and contents are functions of the tail alone, so everyone who follows this tail writes the same objects.
     """
-    if len(tail.completions) < COMPLETIONS_MAX:
+    if len(tail.completions) < COMPLETIONS_MAX and bytes_of(tail.completions) < COMPLETIONS_BYTES_MAX:
         return value
     segment = yield from _write_segment(tail, 0, sorted(tail.completions, key=_by_completion))
     segments = [*tail.segments, *segment]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor.errors import FormatError, TokenOrderError, UnsupportedVersionError, WriterExpiredError
+from crdt_mor.errors import FormatError, InvalidInputError, TokenOrderError, UnsupportedVersionError, WriterExpiredError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
@@ -26,14 +26,17 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import (
+    COMPLETIONS_BYTES_MAX,
     Completion,
     DataFile,
+    FileGroup,
     Pending,
     Plan,
     RolledBack,
     Segment,
     Timeline,
     Token,
+    bytes_of,
     superseded_at,
 )
 from crdt_mor.ops import lifecycle, plans, protocol
@@ -108,7 +111,7 @@ class Scene:
             def schedule(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
                 if any(plan.nonce == nonce for plan in tail.plans):
                     return None
-                return tail.schedule(nonce, wall_ms, "no such plan", [("", bucket_file_id(bucket))])
+                return tail.schedule(nonce, wall_ms, "no such plan")
                 yield
 
             value = yield from PUBLISHER.publish(schedule)
@@ -127,7 +130,7 @@ class Scene:
         """Schedule a plan of one bucket."""
         group = GroupInput("", bucket_file_id(bucket), None, (log(EPOCH, bucket),))
 
-        def plan_from(tail: Timeline) -> CompactionPlan:
+        def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan:
             return CompactionPlan(tail.next_barrier, (), SCHEMA, "latest", (group,))
 
         return plans.schedule(PUBLISHER, self.tail(), plan_from)
@@ -195,7 +198,7 @@ def small_history(seed: int, events: int = 40) -> list[Timeline]:
             case 2 if requested:
                 value = value.roll_back(nonce, wall_ms, requested)
             case 3 if not value.plans:
-                value = value.schedule(nonce, wall_ms, "plan", [("p", bucket_file_id(0))])
+                value = value.schedule(nonce, wall_ms, "plan")
             case 4 if barrier:
                 value = value.complete_plan(nonce, wall_ms, barrier, [])
             case 5 if barrier:
@@ -284,7 +287,6 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
                 "n6",
                 6,
                 ".hoodie/.crdt_mor/plans/b-n6.json",
-                (("", bucket_file_id(0)),),
             ),
         ),
         rolled_back=(RolledBack(Instant("20231114221320020"), "n3", 5),),
@@ -373,6 +375,39 @@ def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
     for completion in done:
         assert scene.run(find_completion(completion.requested, scene.tail())) == completion
     check_superseded(scene, scene.tail(), done)
+
+
+def wide(number: int, groups: int = 800) -> list[DataFile]:
+    """The files of a commit that touched many file groups."""
+    instant = from_ms(1_600_000_000_000 + 2 * number)
+    return [DataFile(f"day={i:05d}/{LogFileName(bucket_file_id(0), instant)}", 4_000, 1) for i in range(groups)]
+
+
+def test_a_wide_commit_rides_in_one_version_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "SEGMENTS_MAX", 3)
+    scene = Scene()
+    done: list[Completion] = []
+    for number in range(13):
+        value, begun = scene.begin()
+        files = wide(number) if number % 3 == 0 else [scene.stage(begun)]
+        committed = scene.complete(value, begun, files)
+        assert isinstance(committed.completion, Completion)
+        done.append(committed.completion)
+        after, _ = scene.begin()
+        assert len(committed.value.encode()) > COMPLETIONS_BYTES_MAX or number % 3
+        assert len(after.encode()) < 10_000, "whatever the commit was, the version after it is small again"
+    assert scene.completions(scene.tail()) == done
+    assert {segment.level for segment in scene.tail().segments} == {0, 1}
+    for completion in (done[0], done[6], done[-1]):
+        assert scene.run(find_completion(completion.requested, scene.tail())) == completion
+    check_superseded(scene, scene.tail(), done)
+
+
+def test_what_is_weighed_is_about_what_is_written() -> None:
+    value = Timeline.genesis(SCHEMA).begin("a", 0)
+    empty = len(value.encode())
+    done = value.complete("n" * 32, 0, value.pending[0].requested, "UPSERT", wide(0))
+    assert 0.8 < bytes_of(done.completions) / (len(done.encode()) - empty) < 1.2
 
 
 def check_superseded(scene: Scene, value: Timeline, done: list[Completion]) -> None:
@@ -598,6 +633,25 @@ def test_a_sweep_removes_the_outputs_of_a_plan_before_the_plan() -> None:
     deleted = [path.rpartition("/")[2] for path in scene.deletions(lifecycle.sweep(PUBLISHER, scene.tail()))]
     barrier = planned.plans[0].barrier
     assert deleted == [output(planned).path, f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"]
+
+
+def test_a_plan_of_many_file_groups_adds_nothing_to_a_value_but_its_name() -> None:
+    scene = Scene()
+    before = len(scene.commit().value.encode())
+    groups = tuple(GroupInput(f"day={i:05d}", bucket_file_id(0), None, (log(EPOCH),)) for i in range(2_000))
+    seen: list[Collection[FileGroup]] = []
+
+    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+        seen.append(taken)
+        return None if taken else CompactionPlan(tail.next_barrier, (), SCHEMA, "latest", groups)
+
+    value, plan = scene.run(plans.schedule(PUBLISHER, scene.tail(), plan_from))
+    assert plan is not None
+    assert len(value.encode()) < before + 300
+    assert scene.run(plans.schedule(PUBLISHER, value, plan_from)) == (value, None)
+    assert seen == [set(), set(plan.file_groups)], "its file groups are taken all the same"
+    with pytest.raises(InvalidInputError, match="all the plan's file groups"):
+        scene.run(plans.complete(PUBLISHER, value, plan.barrier, [output(value)]))
 
 
 def test_who_executes_open_plans_first_tells_hudi_of_them() -> None:
