@@ -67,7 +67,10 @@ class TableReplacedError(CrdtMorError):
 
 
 class WriterExpiredError(CrdtMorError):
-    """This write was silent for longer than the expiry and was rolled back. Write again."""
+    """This write was given up: it was silent for longer than the expiry, or abandoned. Write again.
+
+    An attempt at a task that is still at work when its job is completed ends with this as well; its message says so.
+    """
 
 
 class TokenOrderError(CrdtMorError, ValueError):

@@ -235,13 +235,17 @@ class Table:
     ) -> Commit:
         """Publish what was staged as one commit: of each task the receipt that counts. If it fails, nothing is left.
 
+        A job becomes one commit, whoever completes it and however often: who comes later gets that commit, `repeated`,
+        also with the receipts of other attempts. Of two drivers at once the later one takes over; the other gets the
+        commit as well, or, where it is not there yet, `CommitUnknownError`, and may call again.
+
         token: as in `upsert`, where it was not known when the write was planned.
         """
         check_token(token)
         try:
             done = distributed.complete(self._session, job.job, receipts, token)
         except BaseException:
-            self.abandon_write(job)
+            distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
             raise
         self._session.remember(done.value)
         return commit_of(self._session, done.completion, done.value, done.repeated)

@@ -18,6 +18,9 @@ from crdt_mor.model.instant import Instant
 WRITE_TOKEN = "0-0-0"
 """The write token of files that a single process writes; Spark's are partition-stage-attempt."""
 
+_DRIVERS = 1_000_000_000
+_DRIVER_TOKEN = re.compile(r"0-1(?P<driver>\d{9})-0\Z")
+
 OWN_KEY = "crdt_mor"
 """Stands in the metadata of every file of Hudi's timeline that we project; instants with it are never adopted."""
 
@@ -40,6 +43,26 @@ def bucket_of_file_id(file_id: str) -> int | None:
     """The bucket of a fixed file id; None for an id that the bucket index did not make."""
     digits = file_id[:8]
     return int(digits) if file_id[8:] == _FIXED_SUFFIX and digits.isascii() and digits.isdigit() else None
+
+
+def driver_token(driver: int) -> str:
+    """The write token of the files that driver number `driver` of a distributed write places.
+
+    Each driver that takes a write over has a number of its own, so no two of them ever mean one name. The middle part
+    is a 32-bit number, as Hudi's readers want it, and one that no Spark stage has.
+    """
+    return f"0-{_DRIVERS + driver}-0"
+
+
+def driver_of_token(token: str) -> int | None:
+    """The driver of a distributed write that gave a file this token; None for tokens of others."""
+    match = _DRIVER_TOKEN.match(token)
+    return int(match["driver"]) if match else None
+
+
+def is_own_token(token: str) -> bool:
+    """Whether a file with this token was written by us."""
+    return token == WRITE_TOKEN or driver_of_token(token) is not None
 
 
 @dataclass(frozen=True, slots=True)

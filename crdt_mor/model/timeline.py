@@ -89,11 +89,16 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A write that has begun. `version` is the one that published its begin."""
+    """A write that has begun. `version` is the one that published its begin.
+
+    `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
+    """
 
     requested: Instant
     nonce: str
     version: int
+    driver: str = ""
+    drivers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class RolledBack:
 class Completion:
     """A commit: requested at T, completed at C, published by `version`.
 
+    `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
     `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
     `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself.
     """
@@ -133,6 +139,7 @@ class Completion:
     files: tuple[DataFile, ...] = ()
     replaced: tuple[FileGroup, ...] = ()
     adopted: bool = False
+    driver: str = ""
 
     @property
     def rows(self) -> int:
@@ -224,6 +231,14 @@ class Timeline:
         pending = (*self.pending, Pending(requested, nonce, self.version + 1))
         return self._next(nonce, requested, pending=pending)
 
+    def hand_over(self, nonce: str, wall_ms: int, requested: Instant, driver: str) -> Timeline:
+        """From here on `driver` alone may complete a pending write: what it read of other drivers' work is final."""
+        begun = self.find_pending(requested)
+        assert begun is not None, "rule 1: only a pending instant can be completed by anybody"
+        taken = replace(begun, driver=driver, drivers=begun.drivers + 1)
+        pending = tuple(taken if p is begun else p for p in self.pending)
+        return self._next(nonce, tick_after(self.clock, wall_ms), pending=pending)
+
     def complete(
         self,
         nonce: str,
@@ -238,7 +253,9 @@ class Timeline:
         assert begun is not None, "rule 1: only a pending instant can complete"
         completed = tick_after(self.clock, wall_ms)
         version = self.version + 1
-        done = Completion(requested, completed, version, nonce, "deltacommit", operation, tuple(files))
+        done = Completion(
+            requested, completed, version, begun.nonce, "deltacommit", operation, tuple(files), driver=begun.driver
+        )
         tokens = self.tokens
         if token is not None:
             last = self.find_token(token[0])
@@ -364,7 +381,7 @@ class Timeline:
                 "clock": self.clock,
                 "swept": self.swept,
                 "schema": self.schema,
-                "pending": [[p.requested, p.nonce, p.version] for p in self.pending],
+                "pending": [_pending_json(p) for p in self.pending],
                 "plans": [[p.barrier, p.nonce, p.version, p.path] for p in self.plans],
                 "rolled_back": [[r.requested, r.nonce, r.version, r.plan] for r in self.rolled_back],
                 "completions": [_completion_json(c) for c in self.completions],
@@ -425,14 +442,20 @@ def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
         raise FormatError(f"not a timeline segment: {error!r}. file={path}") from error
 
 
+def _pending_json(p: Pending) -> list[object]:
+    return [p.requested, p.nonce, p.version, *([p.driver, p.drivers] if p.driver else [])]
+
+
 def _completion_json(c: Completion) -> list[object]:
     files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
-    return [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
+    plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
+    return [*plain, *([c.driver] if c.driver else [])]
 
 
 def _completion(found: list[Any]) -> Completion:
-    *head, files, replaced, adopted = found
-    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), tuple((a, b) for a, b in replaced), bool(adopted)]
+    head, (files, replaced, adopted, *driver) = found[:6], found[6:]
+    groups = tuple((a, b) for a, b in replaced)
+    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), *driver]
     return Completion(*plain)
 
 

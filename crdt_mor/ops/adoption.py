@@ -26,7 +26,7 @@ from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_pa
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.ops.projection import Projector, completed_name
-from crdt_mor.ops.protocol import OWN_FOLDER, VERSIONS, read_segment, version_path
+from crdt_mor.ops.protocol import OWN_FOLDER, VERSIONS, all_completions, version_path
 from crdt_mor.ops.steps import List, Read, Steps
 from crdt_mor.store.base import Stat
 
@@ -67,10 +67,7 @@ Seen = dict[str, tuple[Found, ...]]
 def known_instants(value: Timeline) -> Steps[set[Instant]]:
     """Requested times of everything pending, planned or completed; not of what was given up."""
     known = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
-    known |= {c.requested for c in value.completions}
-    for segment in value.segments:
-        known |= {c.requested for c in (yield from read_segment(segment))}
-    return known
+    return known | {c.requested for c in (yield from all_completions(value))}
 
 
 def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None = None) -> Steps[Foreign]:

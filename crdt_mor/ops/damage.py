@@ -15,7 +15,7 @@ from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format.base import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.names import WRITE_TOKEN, LogFileName
+from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import DataFile
 from crdt_mor.store.base import Store
@@ -62,7 +62,7 @@ def _can_read(source: str | bytes) -> bool:
 
 def is_ours(log: DataFile, config: TableConfig) -> bool:
     """Whether we wrote this log file."""
-    return config.ours and isinstance(log.name, LogFileName) and log.name.token == WRITE_TOKEN
+    return config.ours and isinstance(log.name, LogFileName) and is_own_token(log.name.token)
 
 
 def check_length(data: memoryview, log: DataFile, config: TableConfig) -> None:

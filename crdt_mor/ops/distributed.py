@@ -11,6 +11,15 @@ what failed, repeated, speculative and late tasks stage lies where nobody looks,
 The write begins with its first task, since what runs before may take hours in which nobody could keep it alive. While
 tasks run they touch its heartbeat. Each process may be another one, and all that they share is the `WriteJob`.
 
+A job is one write, however often its tasks and its driver are run: it begins once, and once it has ended in a commit,
+whoever comes is given that commit.
+
+Drivers that follow one another, or meet, may hold different receipts, so files of the same group but other bytes. Hence
+a driver first *takes the write over*, by an event of the timeline: from then on it alone may complete, under a number
+that stands in the name of every file that it places. No two drivers ever place files of one name, so what a commit says
+of a file is true of the bytes under that name. And of the drivers before it none can complete any more, so it removes
+what they placed; what one that was asleep places still later is swept.
+
 A file group gets one log file a commit, each key in it at most once. Where several tasks staged rows of one group, the
 driver folds them in the order of the tasks, as if one process had written them all. So whoever brings the rows of a
 group together first, by `file_groups`, saves the driver this work.
@@ -21,7 +30,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -32,10 +41,10 @@ from crdt_mor.format.log import read_log
 from crdt_mor.merge.blocks import DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import EPOCH, Instant
-from crdt_mor.model.names import LogFileName, bucket_of_file_id
+from crdt_mor.model.instant import EPOCH, Instant, from_ms
+from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
+from crdt_mor.model.timeline import DataFile, FileGroup, Pending
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.heartbeat import beating
 from crdt_mor.ops.protocol import find_completion
@@ -46,8 +55,8 @@ from crdt_mor.ops.write import (
     Operation,
     SchemaMode,
     Write,
-    begin,
     has_places,
+    join,
     keyed,
     refuse_repeats,
     require_bucketed,
@@ -62,6 +71,7 @@ class Job:
     """What all processes of a distributed write know. `name`: nobody else's, and the nonce of its begin.
 
     repeated: the token was used before, so that nothing is written. table_id: the table's; None where it had none yet.
+    planned: the table's clock before the job can have begun.
     """
 
     name: str
@@ -70,6 +80,7 @@ class Job:
     token: tuple[str, int] | None = None
     repeated: bool = False
     table_id: str | None = None
+    planned: Instant = EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one task staged of the write that was requested at `requested`; None: nothing, its token was used before."""
+    """What one task staged of the write that was requested at `requested`; None: nothing, its token was used before.
+
+    Without files it had no rows, or the write was complete already when it came.
+    """
 
     task: int
     requested: Instant | None = None
@@ -106,22 +120,26 @@ def plan(
     session.adopt()
     tail = session.tail()
     require_own_groups(tail)
-    name = session.environment.nonce()
+    planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
+    name = lifecycle.job_name(session.environment.nonce(), planned_at)
     if lifecycle.used_token(tail, token) is not None:
         lifecycle.check_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
     rehearsal = Write(session, tail, Pending(EPOCH, name, tail.version))
     _state(rehearsal, schema.empty_table(), operation, mode, plain)
     rehearsal.publish_growth()
-    return Job(name, operation, plain, token, table_id=tail.table_id)
+    return Job(name, operation, plain, token, table_id=tail.table_id, planned=tail.clock)
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
-    """Stage the rows that `read()` gives as log files that nobody sees yet."""
+    """Stage the rows that `read()` gives as log files that nobody sees yet; nothing where the job is done."""
     session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
-    value, begun = begin(session, job.name)
+    joined = join(session, job.name, job.planned)
+    if isinstance(joined, lifecycle.Committed):
+        return Receipt(task, joined.completion.requested)
+    value, begun = joined
     store = session.store
     store.touch(lifecycle.heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
@@ -156,34 +174,36 @@ def complete(
         tail = session.settled()
         assert token is not None
         return lifecycle.Committed(lifecycle.check_token(tail, token), tail, repeated=True)
-    requested = _requested(receipts)
-    done = session.run(find_completion(requested, session.tail())) if requested else None
-    if done is not None:  # this very call was made before, and its reply was lost
-        return lifecycle.Committed(done, session.settled(), repeated=True)
-    if requested is None:
-        value, begun = begin(session, job.name)
-    else:
-        ticket = session.run(lifecycle.read_ticket(job.name))
-        if ticket is None or ticket[1].requested != requested:
-            raise lifecycle.expired(requested)
-        value, begun = ticket
-    write = Write(session, value, begun, token)
+    joined = join(session, job.name, job.planned)
+    if isinstance(joined, lifecycle.Committed):
+        _refuse_other_writes(receipts, joined.completion.requested)
+        return replace(joined, value=session.settled())
+    value, begun = joined
+    _refuse_other_writes(receipts, begun.requested)
+    write = Write(session, value, replace(begun, driver=session.environment.nonce()), token)
     write.keep_alive()
     try:
         return write.commit(partial(_place, write, job, receipts), job.operation)
+    except WriterExpiredError:
+        tail = session.settled()
+        done = session.run(find_completion(begun.requested, tail))
+        if done is None:
+            raise
+        return lifecycle.Committed(done, tail, repeated=True)
     finally:
         _clear(session, job, begun)
 
 
-def abandon(session: Session, job: Job) -> None:
-    """Roll the write back, if it has begun, and remove what its tasks staged."""
-    ticket = session.run(lifecycle.read_ticket(job.name))
-    if ticket is None:
-        begun = session.tail().find_begun(job.name)
-        if not isinstance(begun, Pending):
-            return
-        ticket = session.tail(), begun
-    _abandon(session, *ticket)
+def abandon(session: Session, job: Job, driver: str | None = None) -> None:
+    """Roll the write back, if it has begun, and remove what its tasks staged.
+
+    driver: who gives up; a write that another driver has taken over goes on.
+    """
+    value = session.tail()
+    begun = value.find_begun(job.name)
+    if begun is not None:
+        with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
+            session.run(lifecycle.give_up(session.publisher, value, begun.requested, None, driver))
 
 
 def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
@@ -197,14 +217,11 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
     return {"partition": found[PARTITION].to_arrow().cast(pa.string()), "bucket": found[BUCKET].to_arrow()}
 
 
-def _abandon(session: Session, value: Timeline, begun: Pending) -> None:
-    with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
-        session.run(lifecycle.give_up(session.publisher, value, begun.requested, None))
-
-
 def _clear(session: Session, job: Job, begun: Pending) -> None:
+    """Remove what was staged, unless the write goes on under another driver."""
     with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
-        session.run(lifecycle.clear_staged(begun.requested, job.name))
+        if session.tail().find_pending(begun.requested) is None:
+            session.run(lifecycle.clear_staged(begun.requested, job.name))
 
 
 def _state(
@@ -220,11 +237,13 @@ def _state(
 # --- the driver's part ------------------------------------------------------------------------------------------------
 
 
-def _requested(receipts: Sequence[Receipt]) -> Instant | None:
-    found = {receipt.requested for receipt in receipts if receipt.requested is not None}
-    if len(found) > 1:  # rolled back between two tasks, and begun again by the later one
-        raise lifecycle.expired(min(found))
-    return next(iter(found), None)
+def _refuse_other_writes(receipts: Sequence[Receipt], requested: Instant) -> None:
+    for receipt in receipts:
+        if receipt.requested not in (None, requested):
+            raise InvalidInputError(
+                "a receipt of another job: complete each job with its own. "
+                f"task={receipt.task} requested={receipt.requested} of_this_job={requested}"
+            )
 
 
 def _refuse_tasks_twice(receipts: Sequence[Receipt]) -> None:
@@ -237,7 +256,8 @@ def _refuse_tasks_twice(receipts: Sequence[Receipt]) -> None:
 
 
 def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile]:
-    """Give every touched file group its one log file."""
+    """Give every touched file group its one log file, under a name that no other driver of this write gives."""
+    drivers = write.take_over()
     if lifecycle.used_token(write.require_pending(), write.token) is not None:
         return []  # completing finds the earlier commit
     groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
@@ -249,17 +269,33 @@ def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile
         parts = groups[group]
         if len(parts) > 1:
             return _fold(write, job, parts)
-        staged = parts[0][1]
-        write.make_room(staged.file)
-        try:
-            if not write.session.store.copy(staged.path, staged.file.path):
-                write.session.store.settle(staged.file.path)
-        except StorageUnavailableError:
-            write.require_pending()  # given up a moment ago, it has lost what its tasks staged
-            raise
-        return staged.file
+        return _copy(write, parts[0][1])
 
-    return list(in_threads(place, sorted(groups)))
+    files = list(in_threads(place, sorted(groups)))
+    if drivers > 1:
+        write.session.run(lifecycle.clear_placed(write.begun.requested, drivers))
+    return files
+
+
+def _copy(write: Write, staged: StagedFile) -> DataFile:
+    """A log file that is what one task staged."""
+    name = replace(staged.file.name, token=write.token_of_files)
+    file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
+    write.make_room(file)
+    store = write.session.store
+    try:
+        store.copy(staged.path, file.path)
+    except StorageUnavailableError:
+        write.require_pending()  # given up a moment ago, it has lost what its tasks staged
+        raise
+    stat = store.stat(file.path)
+    if stat is None or stat.size != file.size:
+        write.require_pending()
+        raise InvalidInputError(
+            "a staged file is not what its task wrote, as after a power cut: plan the write again. "
+            f"file={staged.path} size={stat and stat.size} written={file.size}"
+        )
+    return file
 
 
 def _fold(write: Write, job: Job, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
@@ -282,7 +318,7 @@ def _reopen(write: Write, staged: StagedFile) -> list[RowsWrite | DeleteWrite]:
     data = write.session.store.view(staged.path)
     if data is None:
         write.require_pending()
-        raise InvalidInputError(f"a staged file is gone: write again. file={staged.path}")
+        raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
     assert isinstance(staged.file.name, LogFileName)
     where = {
         PARTITION: pl.lit(staged.file.partition),

@@ -18,15 +18,37 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from crdt_mor.errors import FormatError, StorageUnavailableError, TokenOrderError, WriterExpiredError
+from crdt_mor.errors import (
+    CommitUnknownError,
+    FormatError,
+    StorageUnavailableError,
+    TokenOrderError,
+    WriterExpiredError,
+)
 from crdt_mor.format.commit import decode_commit, decode_compaction_plan
-from crdt_mor.model.instant import EPOCH, Instant, to_ms
-from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, TimelineFileName, bucket_of_file_id, data_file_name
+from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
+from crdt_mor.model.names import (
+    OWN_KEY,
+    TimelineFileName,
+    bucket_of_file_id,
+    data_file_name,
+    driver_of_token,
+    is_own_token,
+)
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, RolledBack, Timeline, Token
-from crdt_mor.ops.adoption import foreign_completions, known_instants
+from crdt_mor.ops.adoption import foreign_completions
 from crdt_mor.ops.projection import PENDING_ACTIONS, when_put
-from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, version_path
+from crdt_mor.ops.protocol import (
+    OWN_FOLDER,
+    Publisher,
+    all_completions,
+    find_completion,
+    find_ending,
+    find_tail,
+    put_surely,
+    version_path,
+)
 from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Walk
 from crdt_mor.store.base import Stat
 
@@ -35,6 +57,12 @@ STAGED = f"{OWN_FOLDER}/staged"
 """What the tasks of distributed writes stage, `<requested>-<nonce>`, and the tickets by which they join one."""
 
 TICKET = ".ticket"
+
+GIVEN_UP = f"{OWN_FOLDER}/given_up"
+"""An empty object for each distributed write that was given up and that the value has forgotten, by its job's name."""
+
+JOB_EXPIRY_MS = 7 * 24 * 3600 * 1000
+"""How long after it was planned a job may begin its write, and so how long a note that it was given up is kept."""
 
 SWEEP_EVERY_MS = 60_000
 
@@ -60,37 +88,94 @@ def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
     return (value, begun) if isinstance(begun, Pending) else None
 
 
-def join(
-    publisher: Publisher, known: Timeline, expiry_ms: int, nonce: str
-) -> Steps[tuple[Timeline, Pending]]:
-    """Begin the write of `nonce`, or join it: whoever comes first begins, and all hold the value that it began from.
+def job_name(nonce: str, planned: Instant) -> str:
+    """The name of a job, which is the nonce of its write's begin. It says when the job was planned."""
+    return f"{nonce}-{planned}"
 
-    The ticket is that value. One who dies before he has put it leaves the version that published the begin.
+
+def begins_until(nonce: str) -> Instant | None:
+    """Until when the write of a job may begin; None for the nonce of a begin that is no job's."""
+    _, job, planned = nonce.rpartition("-")
+    return from_ms(to_ms(Instant(planned)) + JOB_EXPIRY_MS) if job else None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The commit that a write became, and the value that holds it.
+
+    `repeated`: it was there already, by its token, or since another driver of its job has completed it.
     """
-    ticket = yield from read_ticket(nonce)
+
+    completion: Completion | Token
+    value: Timeline
+    repeated: bool = False
+
+
+def join(
+    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: Instant
+) -> Steps[tuple[Timeline, Pending] | Committed]:
+    """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
+
+    A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
+
+    The ticket is the value that the write began from. One who dies before he has put it leaves the version that
+    published the begin.
+
+    job: its name. planned: the table's clock at that time.
+    """
+    ticket = yield from read_ticket(job)
+    if ticket is None:
+        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned)
+    else:
+        tail = yield from find_tail(known)
+    begun = tail.find_begun(job)
+    if not isinstance(begun, Pending):
+        done = yield from find_ending(job, planned, tail)
+        if done is None:
+            raise expired(begun.requested if begun else None)
+        return Committed(done, tail, repeated=True)
     if ticket is not None:
         return ticket
-    value, begun = yield from begin(publisher, known, expiry_ms, nonce)
-    if value.version != begun.version:
-        path = version_path(begun.version)
-        data = yield Read(path)
-        if data is None:
-            raise expired(begun.requested)
-        value = Timeline.decode(data, path)
-    yield Put(ticket_path(nonce), value.encode(), durable=False)
-    return value, begun
+    data = yield Read(version_path(begun.version))
+    if data is not None:
+        yield Put(ticket_path(job), data, durable=False)
+    ticket = yield from read_ticket(job)
+    if ticket is None:  # whoever began it is dead, and took with him what others need to join
+        yield from give_up(publisher, tail, begun.requested, None)
+        raise expired(begun.requested)
+    return ticket
 
 
-def begin(
-    publisher: Publisher, known: Timeline, expiry_ms: int, nonce: str | None = None
-) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write and the value that it begins from. Gives up expired writers and sweeps first.
+def _begin_once(
+    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: Instant
+) -> Steps[Timeline]:
+    """A value in which the write of a job has begun, unless it had ended before.
 
-    nonce: a text that only the processes of one write know; the first of them begins it, the others find it.
+    What ended is found in the value; or among the completions, which stay; or, where the value has forgotten a write
+    that was given up, by the note that was put before. That note goes when no value lets the job begin any more.
     """
     tail = yield from tend(publisher, known, expiry_ms)
-    if nonce is None:
-        nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        if tail.find_begun(job) is not None or (yield from find_ending(job, planned, tail)) is not None:
+            return None
+        last = begins_until(job)
+        if last is None or tail.clock > last:
+            raise WriterExpiredError(
+                "this job was planned too long ago to begin, or to know whether it had begun before and was given up; "
+                f"it was never committed. Plan the write again. job={job} planned_at={planned} clock={tail.clock}"
+            )
+        if (yield Exists(f"{GIVEN_UP}/{job}")) is not None:
+            return None
+        return tail.begin(job, wall_ms)
+
+    return (yield from publisher.publish(derive, tail))
+
+
+def begin(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
+    """A new pending write and the value that it begins from. Gives up expired writers and sweeps first."""
+    tail = yield from tend(publisher, known, expiry_ms)
+    nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         return None if tail.find_begun(nonce) else tail.begin(nonce, wall_ms)
@@ -103,13 +188,23 @@ def begin(
     return value, begun
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The commit that a write became, and the value that holds it. `repeated`: it was there already, by its token."""
+def take_over(publisher: Publisher, known: Timeline, begun: Pending) -> Steps[Pending]:
+    """The write as it stands when `begun.driver` alone may complete it, which no earlier driver can from then on."""
+    nonce = yield Nonce()
+    requested, driver = begun.requested, begun.driver
 
-    completion: Completion | Token
-    value: Timeline
-    repeated: bool = False
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        pending = tail.find_pending(requested)
+        if pending is None or pending.driver == driver:
+            return None
+        return tail.hand_over(nonce, wall_ms, requested, driver)
+        yield
+
+    value = yield from publisher.publish(derive, known)
+    taken = value.find_pending(requested)
+    if taken is None:
+        raise (yield from over(requested, value))
+    return taken
 
 
 def complete(
@@ -125,7 +220,8 @@ def complete(
     requested = begun.requested
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        if tail.find_pending(requested) is None or used_token(tail, token) is not None:
+        pending = tail.find_pending(requested)
+        if pending is None or pending.driver != begun.driver or used_token(tail, token) is not None:
             return None
         return tail.complete(nonce, wall_ms, requested, operation, files, token)
         yield
@@ -134,11 +230,14 @@ def complete(
     done = yield from find_completion(requested, value)
     if done is not None:
         yield Delete(heartbeat_path(requested))
-        return Committed(done, value)
-    if value.find_pending(requested) is not None:
-        yield from give_up(publisher, value, requested, [file.path for file in files])
-        return Committed(check_token(value, token), value, repeated=True)
-    raise expired(requested)
+        return Committed(done, value, repeated=done.driver != begun.driver)
+    pending = value.find_pending(requested)
+    if pending is None:
+        raise expired(requested)
+    if pending.driver != begun.driver:
+        raise taken_over(requested)
+    yield from give_up(publisher, value, requested, [file.path for file in files], begun.driver)
+    return Committed(check_token(value, token), value, repeated=True)
 
 
 def used_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
@@ -161,19 +260,35 @@ def check_token(value: Timeline, token: tuple[str, int] | None) -> Token:
     return last
 
 
-def give_up(publisher: Publisher, known: Timeline, requested: Instant, staged: Iterable[str] | None) -> Steps[Timeline]:
-    """Roll a pending write back, then remove its files: `staged`, or, where unknown, all that bear its instant."""
+def give_up(
+    publisher: Publisher,
+    known: Timeline,
+    requested: Instant,
+    staged: Sequence[str] | None,
+    driver: str | None = None,
+) -> Steps[Timeline]:
+    """Roll a pending write back, then remove its files: `staged`, or, where unknown, all that bear its instant.
+
+    driver: who gives up; a write that another driver has taken over goes on, and only `staged` is removed.
+    """
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        return tail.roll_back(nonce, wall_ms, requested) if tail.find_pending(requested) else None
+        pending = tail.find_pending(requested)
+        if pending is None or (driver is not None and pending.driver not in ("", driver)):
+            return None
+        return tail.roll_back(nonce, wall_ms, requested)
         yield
 
     value = yield from publisher.publish(derive, known)
     gone = value.find_rolled_back(requested)
     if gone is not None:
         with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
-            yield from _remove_files(publisher, gone, staged)
+            yield from _remove_files(publisher, gone, None if driver else staged)  # other drivers' files as well
+    elif staged:
+        done = yield from find_completion(requested, value)
+        for path in staged if done is None or done.driver != (driver or "") else ():
+            yield Delete(path)
     return value
 
 
@@ -199,6 +314,18 @@ def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
     for stat in (yield List(STAGED)):
         if stat.path.startswith(f"{STAGED}/{requested}-"):
             yield Delete(stat.path)
+
+
+def clear_placed(requested: Instant, drivers: int) -> Steps[None]:
+    """Remove what drivers before number `drivers` gave final names: none of them can complete the write any more."""
+    for file in (yield Walk()):
+        name = data_file_name(file.path)
+        driver = driver_of_token(name.token) if name is not None and name.instant == requested else None
+        if driver is not None and driver < drivers and not (yield Delete(file.path)):
+            raise StorageUnavailableError(
+                "a file that an earlier driver of this job placed cannot be removed, and Hudi's readers would show it; "
+                f"nothing was published. Remove it, or plan the write again. file={file.path}"
+            )
 
 
 def grow(
@@ -282,6 +409,7 @@ def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[Instant]
     given_up = {r.requested for r in known.rolled_back}
     garbage: set[Instant] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
+    yield from _note_given_up(known, given_up - garbage)
     for beat in (yield List(HEARTBEATS)):
         requested = Instant(beat.path.rpartition("/")[2])
         if known.find_pending(requested) is None and requested < known.clock:
@@ -298,7 +426,9 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
         if name is not None:
             named.setdefault(name.requested, []).append(name)
     yield from find_tail(known)  # raises where the listings are of another table, which was made here since
-    alive: set[Instant] = yield from known_instants(known)
+    done = yield from all_completions(known)
+    alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in done}
+    yield from _sweep_overtaken(files, done)
     garbage: set[Instant] = set()
     for instant, names in named.items():
         if (
@@ -313,7 +443,9 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
         if found is None or found.instant in alive or found.instant >= known.clock:
             continue
         orphan = (
-            found.instant not in named and found.token == WRITE_TOKEN and bucket_of_file_id(found.file_id) is not None
+            found.instant not in named
+            and is_own_token(found.token)
+            and bucket_of_file_id(found.file_id) is not None
         )
         if found.instant in given_up or found.instant in garbage or orphan:
             garbage.add(found.instant)
@@ -326,6 +458,17 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
     return garbage
 
 
+def _sweep_overtaken(files: Sequence[Stat], done: Sequence[Completion]) -> Steps[None]:
+    """Delete what a driver placed when another had completed its write: Hudi's readers would go by the name."""
+    named = ((file.path, data_file_name(file.path)) for file in files)
+    placed = [(path, name.instant) for path, name in named if name and driver_of_token(name.token) is not None]
+    shared = {instant for _, instant in placed}
+    commits = {c.requested: {file.path for file in c.files} for c in done if c.requested in shared}
+    for path, instant in placed:
+        if path not in commits.get(instant, {path}):
+            yield Delete(path)
+
+
 def _sweep_staged(known: Timeline) -> Steps[None]:
     """Delete what tasks staged, or put there long after, of writes that are over."""
     for stat in (yield List(STAGED)):
@@ -336,6 +479,18 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
         else:
             requested = Instant(name.partition("-")[0])
         if known.find_pending(requested) is None and requested < known.clock:
+            yield Delete(stat.path)
+
+
+def _note_given_up(known: Timeline, forgotten: set[Instant]) -> Steps[None]:
+    """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
+    for gone in known.rolled_back:
+        last = begins_until(gone.nonce)
+        if gone.requested in forgotten and last is not None and known.clock <= last:
+            yield from put_surely(Put(f"{GIVEN_UP}/{gone.nonce}", b""))
+    for stat in (yield List(GIVEN_UP)):
+        last = begins_until(stat.path.rpartition("/")[2])
+        if last is not None and known.clock > last:
             yield Delete(stat.path)
 
 
@@ -364,8 +519,29 @@ def _bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
 
 
 def expired(requested: Instant | None) -> WriterExpiredError:
-    """The error of a writer that finds itself given up."""
+    """The error of a writer that was given up, as a value says that has it neither pending nor completed."""
     return WriterExpiredError(
-        "this write was silent for longer than the expiry and was rolled back by another job; nothing of it is "
-        f"visible. Write again. requested={requested}"
+        "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
+        f"its own processes abandoned it. Nothing of it is visible. Write again. requested={requested}"
+    )
+
+
+def over(requested: Instant, tail: Timeline) -> Steps[WriterExpiredError]:
+    """The error of a process whose write is not pending any more: it was given up, or another has completed it."""
+    done = yield from find_completion(requested, tail)
+    if done is None:
+        return expired(requested)
+    return WriterExpiredError(
+        "another process of this job has completed the write meanwhile: it is visible, so do not write it again. "
+        "Table.complete_write, called with this job, returns its commit. "
+        f"requested={requested} completed={done.completed} version={done.version}"
+    )
+
+
+def taken_over(requested: Instant) -> CommitUnknownError:
+    """The error of a driver that finds another one in its place."""
+    return CommitUnknownError(
+        "another driver of this job has taken the write over while this one was at it, and may have committed it: call "
+        "complete_write again, which returns that commit, or else takes over in turn. "
+        f"requested={requested}"
     )

@@ -272,15 +272,33 @@ def is_given_up(instant: Instant, known: Timeline) -> Steps[bool]:
 
 def find_completion(requested: Instant, tail: Timeline) -> Steps[Completion | None]:
     """The completion of an instant, in the value or in its segments."""
-    done = tail.find_completion(requested)
-    if done is not None:
-        return done
+    return (yield from _find_after(requested, lambda done: done.requested == requested, tail))
+
+
+def find_ending(nonce: str, since: Instant, tail: Timeline) -> Steps[Completion | None]:
+    """The completion of the write that a begin with this nonce made, which was not before `since`."""
+    return (yield from _find_after(since, lambda done: done.nonce == nonce, tail))
+
+
+def _find_after(since: Instant, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
+    """A completion after `since`, in the value or in its segments."""
+    for done in reversed(tail.completions):
+        if wanted(done):
+            return done
     for segment in reversed(tail.segments):
-        if segment.last > requested:
+        if segment.last > since:
             for done in (yield from read_segment(segment)):
-                if done.requested == requested:
+                if wanted(done):
                     return done
     return None
+
+
+def all_completions(value: Timeline) -> Steps[list[Completion]]:
+    """Every completion of a value, those of its segments included."""
+    found = list(value.completions)
+    for segment in value.segments:
+        found += yield from read_segment(segment)
+    return found
 
 
 # --- the tail -------------------------------------------------------------------------------------------------------

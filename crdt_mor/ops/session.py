@@ -17,6 +17,7 @@ from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.format.properties import decode_table
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import Instant
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.adoption import Seen, foreign_completions
@@ -192,21 +193,25 @@ class Session:
                 self._segments.popitem(last=False)
         return found
 
+    def begin(self) -> tuple[Timeline, Pending]:
+        """A new pending write; first, what Hudi wrote becomes part of the value for good."""
+        self.adopt()
+        value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
+        return self.remember(value), begun
+
+    def join(self, job: str, planned: Instant) -> tuple[Timeline, Pending] | lifecycle.Committed:
+        """The pending write of a job, which begins if it has not before, or the commit that it has become."""
+        self.adopt()
+        found = self.run(lifecycle.join(self.publisher, self.known(), self.expiry_ms, job, planned))
+        self.remember(found.value if isinstance(found, lifecycle.Committed) else found[0])
+        return found
+
     def adopt(self) -> None:
         """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
         self.start()
         if self._foreign:
             self.remember(self.run(lifecycle.adopt(self.publisher, self.known())))
             self._foreign = False
-
-    def begin(self, nonce: str | None = None) -> tuple[Timeline, Pending]:
-        """A new pending write, or that of `nonce`; first, what Hudi wrote becomes part of the value for good."""
-        self.adopt()
-        if nonce is None:
-            value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
-        else:
-            value, begun = self.run(lifecycle.join(self.publisher, self.known(), self.expiry_ms, nonce))
-        return self.remember(value), begun
 
 
 def _require_same(opened: TableConfig, found: TableConfig) -> None:

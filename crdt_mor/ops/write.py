@@ -10,8 +10,8 @@ Whatever fails before 4 rolls the write back and leaves nothing; what dies befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -33,8 +33,9 @@ from crdt_mor.format.base import repeating_columns
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
+from crdt_mor.model.instant import Instant
 from crdt_mor.model.keys import buckets
-from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.names import WRITE_TOKEN, LogFileName, bucket_file_id, driver_token
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.ops import lifecycle
@@ -75,6 +76,7 @@ class Write:
     """One write under way. Not thread-safe; the session below it is.
 
     task: which part of a distributed write this is; None: all of it.
+    token_of_files: the write token in the names of its log files.
     """
 
     session: Session
@@ -82,6 +84,7 @@ class Write:
     begun: Pending
     token: tuple[str, int] | None = None
     task: int | None = None
+    token_of_files: str = WRITE_TOKEN
     _began: TableSchema = field(init=False)
     _schema: TableSchema = field(init=False)
     _how: Merging = field(init=False)
@@ -278,8 +281,9 @@ class Write:
     def roll_back(self) -> Timeline:
         """Give the write up and remove what it staged."""
         self._alive.close()
+        begun = self.begun
         return self.session.run(
-            lifecycle.give_up(self.session.publisher, self.value, self.begun.requested, self._staged)
+            lifecycle.give_up(self.session.publisher, self.value, begun.requested, self._staged, begun.driver)
         )
 
     def abandon(self) -> None:
@@ -294,12 +298,14 @@ class Write:
             done = self.session.run(find_completion(self.begun.requested, value))
         except (StorageUnavailableError, CommitUnknownError):
             raise unknown from None
+        if done is None and value.find_pending(self.begun.requested) is not None:
+            raise unknown  # another driver has taken the write over
         if done is None:
             raise StorageUnavailableError(
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
                 f"again. requested={self.begun.requested}"
             ) from unknown
-        return lifecycle.Committed(done, value)
+        return lifecycle.Committed(done, value, repeated=done.driver != self.begun.driver)
 
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
@@ -350,7 +356,7 @@ class Write:
         self, put: Callable[[DataFile, Pieces], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
     ) -> F:
         (partition, bucket), parts = item
-        name = LogFileName(bucket_file_id(bucket), self.begun.requested)
+        name = LogFileName(bucket_file_id(bucket), self.begun.requested, token=self.token_of_files)
         data, file = log_file(self.config, self._how.schema, partition, name, [part() for part in parts])
         return put(file, data)
 
@@ -365,31 +371,60 @@ class Write:
         ensure_partition(self.session.store, file.partition, self.begun.requested)
         self._staged.append(file.path)
 
+    def take_over(self) -> int:
+        """From here on this driver alone may complete a distributed write; how many have taken it over by now.
+
+        Its files get names that no other driver gives: what the commit says of a file is true of whatever has its name.
+        """
+        self.begun = self.session.run(lifecycle.take_over(self.session.publisher, self.value, self.begun))
+        self.token_of_files = driver_token(self.begun.drivers)
+        return self.begun.drivers
+
     def require_pending(self) -> Timeline:
-        """The tail. A writer that was given up must not leave files behind whoever swept."""
+        """The tail. A writer that was given up or overtaken must not leave files behind whoever swept."""
+        requested, driver = self.begun.requested, self.begun.driver
         tail = self.session.tail()
-        if tail.find_pending(self.begun.requested) is None:
-            raise lifecycle.expired(self.begun.requested)
+        pending = tail.find_pending(requested)
+        if pending is None:
+            raise self.session.run(lifecycle.over(requested, tail))
+        if driver and pending.driver != driver:
+            raise lifecycle.taken_over(requested)
         return tail
 
 
-def begin(session: Session, nonce: str | None = None) -> tuple[Timeline, Pending]:
-    """Begin a write; whoever gives the same nonce while it is pending gets the same write.
+def begin(session: Session) -> tuple[Timeline, Pending]:
+    """Begin a write; refuses a table with file groups that the bucket index did not make."""
+    with _nothing_published():
+        value, begun = session.begin()
+    _refuse_foreign_groups(session, value, begun)
+    return value, begun
 
-    Refuses a table with file groups that the bucket index did not make.
-    """
+
+def join(session: Session, job: str, planned: Instant) -> tuple[Timeline, Pending] | lifecycle.Committed:
+    """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
+    with _nothing_published():
+        found = session.join(job, planned)
+    if not isinstance(found, lifecycle.Committed):
+        _refuse_foreign_groups(session, *found)
+    return found
+
+
+@contextmanager
+def _nothing_published() -> Iterator[None]:
     try:
-        value, begun = session.begin(nonce)
+        yield
     except CommitUnknownError as error:
         raise StorageUnavailableError(
             f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
         ) from error
+
+
+def _refuse_foreign_groups(session: Session, value: Timeline, begun: Pending) -> None:
     try:
         require_own_groups(value)
     except InvalidInputError:
         Write(session, value, begun).roll_back()
         raise
-    return value, begun
 
 
 def first_place(task: int | None, rows: int) -> int:

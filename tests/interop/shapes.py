@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pyarrow as pa
+import pytest
 
 from crdt_mor import Payload, Table
 from crdt_mor.transaction import Transaction
@@ -148,6 +150,22 @@ def many_statements(make: Maker) -> Table:
         tx.upsert(rows([1, 20], 2))
         tx.delete(keys=keys(20, 3))
         tx.upsert(rows([3], 3))
+    return table
+
+
+@shape()
+def staged_by_tasks(make: Maker) -> Table:
+    """default, staged by several tasks, one attempt repeated; the driver of one job died and another completed it."""
+    table = make.create()
+    for n, parts in enumerate([[range(10), range(5, 15)], [range(3)]]):
+        job = table.plan_write("upsert", SCHEMA)
+        receipts = [job.stage(rows(part, 10 * n + task), task=task) for task, part in enumerate(parts)]
+        with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr("crdt_mor.ops.lifecycle.complete", Mock(side_effect=KeyboardInterrupt))
+            patch.setattr("crdt_mor.ops.lifecycle.give_up", Mock(side_effect=KeyboardInterrupt))
+            table.complete_write(job, receipts)
+        again = [job.stage(rows(part, 10 * n + task + 5), task=task) for task, part in enumerate(parts[:1])]
+        table.complete_write(job, [*again, *receipts[1:]])
     return table
 
 
