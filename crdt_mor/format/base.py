@@ -29,6 +29,17 @@ MAX_RECORD_KEY: Final = "hoodie_max_record_key"
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
 
+CALENDAR: Final = {"org.apache.spark.version": "3.5.6"}
+"""Says that dates and times of a base file are counted as Spark 3 counts them: in the proleptic Gregorian calendar.
+
+Spark 2 and Hive counted otherwise before 1582-10-15, and moments before 1900. Of a file that does not name the Spark
+that wrote it, Spark 3 cannot know, and refuses such values (READ_ANCIENT_DATETIME). A file of Spark 3.0.0 or later (for
+INT96 3.1.0; versions are compared as texts) without the key `org.apache.spark.legacyDateTime` it reads as it is.
+Hudi's readers take log blocks as they are, without this question.
+
+Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of Spark 3.5.
+"""
+
 _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"})
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
 _NOT_ASKED_FOR: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
@@ -63,7 +74,7 @@ def base_metadata(
     latest_requested: Instant | None,
 ) -> dict[str, str]:
     """The key-value metadata of a base file. A file without rows has no least and no greatest key."""
-    metadata = {AVRO_SCHEMA: avro_schema}
+    metadata = {AVRO_SCHEMA: avro_schema, **CALENDAR}
     if min_record_key is not None and max_record_key is not None:
         metadata |= {MIN_RECORD_KEY: min_record_key, MAX_RECORD_KEY: max_record_key}
     if latest_requested is not None:

@@ -180,6 +180,7 @@ def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
         "hoodie_min_record_key": "a",
         "hoodie_max_record_key": "z",
         "parquet.avro.schema": "{}",
+        "org.apache.spark.version": "3.5.6",
         "crdt_mor.latest_requested": T,
     }
 
@@ -187,7 +188,8 @@ def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
 def test_a_base_file_without_rows_has_no_least_key() -> None:
     metadata = base_metadata(min_record_key=None, max_record_key=None, avro_schema="{}", latest_requested=None)
     footer = read_footer(write_parquet(TABLE.slice(0, 0), metadata=metadata))
-    assert (footer.rows, footer.latest_requested, footer.metadata) == (0, None, {"parquet.avro.schema": "{}"})
+    assert (footer.rows, footer.latest_requested, footer.metadata) == (0, None, metadata)
+    assert metadata == {"parquet.avro.schema": "{}", "org.apache.spark.version": "3.5.6"}
 
 
 def test_equal_tables_are_equal_bytes_however_they_are_chunked() -> None:

@@ -719,6 +719,52 @@ def types_over_a_base(make: Maker) -> Table:
     return table
 
 
+def ancient_times() -> pa.Table:
+    """Days and moments on both sides of where Spark 2 and Hive counted otherwise: 1582-10-15 and 1900-01-01, in UTC."""
+    days = [
+        dt.date(*day)
+        for day in ((1, 1, 2), (1000, 2, 28), (1582, 10, 4), (1582, 10, 15), (1899, 12, 31), (1900, 1, 1), (2026, 3, 8))
+    ]
+    moments = [dt.datetime.combine(day, dt.time(12, 34, 56, 789_012), dt.UTC) for day in days]
+    stamps = pa.array(moments, pa.timestamp("us", "UTC"))
+    return pa.table(
+        {
+            "id": keys(*range(len(moments))),
+            "day": days,
+            "at": stamps,
+            "local": stamps.cast(pa.timestamp("us")),
+            "coarse": stamps.cast(pa.timestamp("ms", "UTC"), safe=False),
+            "days": pa.array([[day, None] for day in days], pa.list_(pa.date32())),
+            "row": [{"at": moment} for moment in moments],
+        }
+    )
+
+
+@shape()
+def ancient_in_logs(make: Maker) -> Table:
+    """default, days before 1582 and moments before 1900; log files only."""
+    data = ancient_times()
+    table = make.create(data.schema, buckets=1)
+    table.append(data)
+    return table
+
+
+@shape()
+def ancient_compacted(make: Maker) -> Table:
+    """default, days before 1582 and moments before 1900, compacted."""
+    table = ancient_in_logs(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def ancient_over_a_base(make: Maker) -> Table:
+    """default, days before 1582 and moments before 1900, compacted and written."""
+    table = ancient_compacted(make)
+    table.upsert(ancient_times().slice(1, 2))
+    return table
+
+
 # --- an ordering column -----------------------------------------------------------------------------------------------
 
 
