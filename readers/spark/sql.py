@@ -13,6 +13,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import StructField, StructType
+
 from crdt_mor import InvalidInputError, Table, UnsupportedVersionError
 from readers.spark.source import CrdtMorSource
 
@@ -21,6 +23,15 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 MODULE = "jdk.incubator.vector"
+
+_NO_DEFAULT = {
+    "CURRENT_DEFAULT": "raise_error('name every column: Spark would write null to those left out, and erase them')"
+}
+"""The default value of a column in Spark's catalog, under the name that Spark keeps it by.
+
+For columns that an INSERT leaves out, Spark fills in their defaults, or null, before a data source sees the rows. Spark
+refuses a default that is no constant when it plans the INSERT, and its error shows the text of the default.
+"""
 
 
 def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
@@ -42,12 +53,21 @@ def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) 
                 raise InvalidInputError(f"{name} stands for a table already: leave out the path. table={address}")
             super().__init__(type(options)({**options, "path": address}))  # type: ignore[call-arg, arg-type]
 
+        def schema(self) -> StructType:
+            """The columns; for CREATE TABLE, which says who the provider is, without defaults for any INSERT."""
+            found = super().schema()
+            return _without_defaults(found) if "provider" in self.options else found
+
         @classmethod
         def name(cls) -> str:
             return name
 
     spark.dataSource.register(CrdtMorSource)
     spark.dataSource.register(BoundSource)
+
+
+def _without_defaults(schema: StructType) -> StructType:
+    return StructType([StructField(f.name, f.dataType, f.nullable, {**f.metadata, **_NO_DEFAULT}) for f in schema])
 
 
 def require_java() -> int:

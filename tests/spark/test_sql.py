@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from crdt_mor import InvalidInputError, Table, TableNotFoundError, UnsupportedVersionError
+from crdt_mor import InvalidInputError, PartialUpdate, Table, TableNotFoundError, UnsupportedVersionError
 from readers.spark import register_path, require_java, upsert
 from tests.spark.helpers import listed
 
@@ -86,9 +86,69 @@ def test_insert_into_a_registered_path_upserts(sql: SparkSession, table: Table) 
     assert listed(table.scan()) == [("a", 1), ("b", 20), ("c", 3), ("d", 4)]
 
 
+FEWER_COLUMNS: dict[str, Callable[[SparkSession], object]] = {
+    "a list of columns": lambda s: s.sql("INSERT INTO events (id) VALUES ('a')"),
+    "by name": lambda s: s.sql("INSERT INTO events BY NAME SELECT 'a' AS id"),
+    "the word DEFAULT": lambda s: s.sql("INSERT INTO events VALUES ('a', DEFAULT)"),
+    "no list of columns": lambda s: s.sql("INSERT INTO events SELECT 'a'"),
+    "writeTo": lambda s: s.sql("SELECT 'a' AS id").writeTo("events").append(),
+    "saveAsTable": lambda s: s.sql("SELECT 'a' AS id").write.format("events").mode("append").saveAsTable("events"),
+    "insertInto": lambda s: s.sql("SELECT 'a' AS id").write.insertInto("events"),
+    "save": lambda s: s.sql("SELECT 'a' AS id").write.format("events").mode("append").save(),
+}
+
+
+@pytest.mark.parametrize("write", FEWER_COLUMNS.values(), ids=FEWER_COLUMNS)
+def test_a_write_that_leaves_columns_out_erases_nothing(
+    sql: SparkSession, table: Table, write: Callable[[SparkSession], object]
+) -> None:
+    with pytest.raises(PySparkException, match=r"raise_error\('name every column|not enough data|every column must be"):
+        write(sql)
+    assert listed(table.scan()) == [("a", 1), ("b", 2)]
+
+
+def test_no_column_of_a_partial_or_partitioned_table_is_left_out(spark: SparkSession, fast_path: Path) -> None:
+    made = {
+        "partial": Table.create(fast_path / "partial", SCHEMA, key="id", merge=PartialUpdate()),
+        "partitioned": Table.create(fast_path / "partitioned", SCHEMA, key="id", partition_by="n"),
+    }
+    for name, table in made.items():
+        table.upsert(pa.table({"id": ["a"], "n": [1]}))
+        register_path(spark, name, table.uri)
+        spark.sql(f"CREATE TABLE {name} USING {name}")
+        try:
+            with pytest.raises(AnalysisException, match="name every column"):
+                spark.sql(f"INSERT INTO {name} (id) VALUES ('a')")
+            spark.sql(f"INSERT INTO {name} (n, id) VALUES (1, 'a'), (NULL, 'b')")
+        finally:
+            spark.sql(f"DROP TABLE {name}")
+        assert listed(table.scan()) == [("a", 1), ("b", None)]
+
+
+def test_an_insert_into_a_view_that_leaves_columns_out_is_refused_where_spark_is_told_to(
+    spark: SparkSession, table: Table
+) -> None:
+    setting = "spark.sql.defaultColumn.useNullsForMissingDefaultValues"
+    spark.sql(f"CREATE TEMPORARY VIEW looked_at USING crdt_mor OPTIONS (path '{table.uri}')")
+    spark.conf.set(setting, False)
+    try:
+        with pytest.raises(AnalysisException, match="Cannot find data for the output column `n`"):
+            spark.sql("INSERT INTO looked_at (id) VALUES ('a')")
+    finally:
+        spark.conf.unset(setting)
+        spark.sql("DROP VIEW looked_at")
+    assert listed(table.scan()) == [("a", 1), ("b", 2)]
+
+
+def test_frames_that_do_not_come_from_the_catalog_have_columns_without_defaults(sql: SparkSession) -> None:
+    assert all(not field.metadata for field in sql.read.format("events").load().schema)
+    assert all("CURRENT_DEFAULT" in field.metadata for field in sql.table("events").schema)
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
+        ("UPDATE events SET n = 3 WHERE id = 'a'", "does not support UPDATE"),
         ("SELECT * FROM events VERSION AS OF 1", "[Tt]ime travel"),
         ("INSERT OVERWRITE events SELECT 'a', 1L", "a table that others write to at the same time is not overwritten"),
         ("DELETE FROM events WHERE id = 'a'", "does not support deletes"),
