@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -19,33 +20,32 @@ _DIGITS_OF_INT64 = 19
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
+class _InexactError(pa.ArrowInvalid):  # type: ignore[misc]
+    """A value that would change, with the path of the field that it stands in."""
+
+    def __init__(self, path: str, kind: pa.DataType, declared: pa.DataType, why: str) -> None:
+        super().__init__(why)
+        self.path, self.kind, self.declared, self.why = path, kind, declared, why
+
+
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
-    """A column of a batch in the stored type of the declared `column`; the error names column, row and value."""
+    """A column of a batch in the stored type of the declared `column`; the error names field, row and value."""
     plain = _plain(data)
     if not column.nullable and plain.null_count:
         row = pc.index(plain.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
-    target = stored_type(column.type, column.name)
-    if _same(data.type, target) and (_same(column.type, target) or _is_text(column.type)):
-        return data
+    if _is_stored(data.type, column.type):
+        target = stored_type(column.type, column.name)
+        return data if _same(data.type, target) else data.cast(target)  # which differ in the names inside of lists
     _refuse_other_kind(data.type, column)
-    steps = _steps(plain.type, column.type, target)
     try:
-        try:
-            return _cast(plain, steps)
-        except pa.ArrowInvalid:
-            if not pt.is_nested(plain.type):
-                raise
-            # A slice of a nested column still holds the values outside of it, and Arrow casts those as well.
-            return _cast(_compact(plain), steps)
-    except (pa.ArrowInvalid, OverflowError) as error:
-        row = _first_failure(plain, steps)
+        return _stored(plain, column.type, column.name)
+    except _InexactError as error:
+        row = _first_failure(plain, column)
         raise SchemaMismatchError(
-            "the column cannot hold this value unchanged: cast or round it yourself. "
-            f"column={column.name} row={row} value={_show(plain, row)} type={data.type} column_type={column.type}"
+            f"the column cannot hold this value unchanged{error.why}: cast or round it yourself. "
+            f"column={error.path} row={row} value={_show(plain, row)} type={error.kind} column_type={error.declared}"
         ) from error
-    except pa.ArrowNotImplementedError as error:
-        raise _mismatch(data.type, column) from error
 
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
@@ -216,8 +216,82 @@ def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
     return build.from_arrays(offsets, view.flatten(), type=kind, mask=view.is_null())
 
 
-def _compact(data: pa.ChunkedArray) -> pa.ChunkedArray:
-    return data.take(pa.array(range(len(data)), pa.int64()))
+# --- into stored types, at every depth --------------------------------------------------------------------------------
+
+
+def _is_stored(kind: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether any value of `kind` is one of the declared column as it is stored, but for names inside of lists."""
+    target = stored_type(declared, "")
+    return bool(kind == target and (declared == target or _is_text(declared)) and not _has_map(kind))
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    """Whether the type has maps, in which a key may stand twice."""
+    return bool(pt.is_map(kind) or any(_has_map(kind.field(index).type) for index in range(kind.num_fields)))
+
+
+def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.ChunkedArray:
+    """The values in the stored type of `declared`; raises `_InexactError` where one would change, at any depth."""
+    target, data = stored_type(declared, path), _plain(data)
+    if _is_stored(data.type, declared):
+        return data.cast(target)
+    if pt.is_nested(declared) and pt.is_nested(data.type):
+        return pa.chunked_array([_stored_nested(chunk, declared, path, target) for chunk in data.chunks], target)
+    try:
+        return _cast(data, _steps(data.type, declared, target))
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise _InexactError(path, data.type, declared, "") from error
+    except pa.ArrowNotImplementedError as error:
+        raise _mismatch(data.type, pa.field(path, declared)) from error
+
+
+def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.DataType) -> pa.Array:
+    """The same, field by field. What lies below nulls, or outside of a slice, is no value and is left out."""
+
+    def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+        found = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    mask = data.is_null()
+    if pt.is_struct(declared):
+        fields = [inner(v, f.type, f.name) for v, f in zip(data.flatten(), declared, strict=True)]
+        return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
+    lists = data.cast(_entries(data.type)) if pt.is_map(declared) else data
+    offsets, values = _offsets(lists), lists.flatten()
+    if pt.is_map(declared):
+        keys, items = values.flatten()
+        keys = inner(keys, declared.key_type, "key")
+        if keys.null_count or not _all_differ(keys, offsets):
+            raise _InexactError(path, data.type, declared, ", a map with one key twice or a null for a key")
+        return pa.MapArray.from_arrays(offsets, keys, inner(items, declared.item_type, "value"), target, mask=mask)
+    if pt.is_fixed_size_list(declared):
+        fitting = pc.fill_null(pc.equal(pc.list_value_length(lists), declared.list_size), True)
+        if not pc.all(fitting, min_count=0).as_py():
+            raise _InexactError(path, data.type, declared, ", a list of another length")
+    return pa.ListArray.from_arrays(offsets, inner(values, declared.value_type, "element"), target, mask=mask)
+
+
+def _entries(kind: pa.MapType) -> pa.DataType:
+    return pa.list_(pa.struct([kind.key_field, kind.item_field]))
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Where each list begins in `lists.flatten()`, and where the last one ends."""
+    if lists.null_count or pt.is_fixed_size_list(lists.type):
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
+        found = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    else:
+        found = pc.subtract(lists.offsets, lists.offsets[0])
+    return found.cast(pa.int32())
+
+
+def _all_differ(keys: pa.Array, offsets: pa.Array) -> bool:
+    """Whether no key stands twice in a map: of two entries with one key other engines keep one."""
+    codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    ends = offsets.to_numpy()
+    maps = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    entries = np.sort((maps << 32) | codes, kind="stable")
+    return not bool((entries[1:] == entries[:-1]).any())
 
 
 def _cast(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> pa.ChunkedArray:
@@ -233,9 +307,13 @@ def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pt.is_integer(data.type) and pt.is_decimal(target):
         # Arrow wants room for every integer first, then the decimal may shrink.
         data = data.cast(pa.decimal128(min(38, _DIGITS_OF_INT64 + 1 + target.scale), target.scale))
-    if pt.is_decimal(data.type) and pt.is_floating(target):
+    if pt.is_decimal(data.type) and pt.is_floating(target) and data.null_count < len(data):
         raise pa.ArrowInvalid("a decimal is not exact as a float")
     result = data.cast(target)
+    if pt.is_integer(data.type) and pt.is_float16(target):
+        same = pc.equal(result.cast(pa.float64()), data.cast(pa.float64(), safe=False))
+        if not pc.all(same, skip_nulls=True, min_count=0).as_py():
+            raise pa.ArrowInvalid("integer would be rounded")
     if pt.is_floating(data.type) and pt.is_floating(target) and data.type.bit_width > target.bit_width:
         same = pc.or_(pc.equal(result.cast(data.type), data), pc.is_nan(data))
         if not pc.all(same, skip_nulls=True, min_count=0).as_py():
@@ -243,16 +321,15 @@ def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return result
 
 
-def _first_failure(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> int:
+def _first_failure(data: pa.ChunkedArray, column: pa.Field) -> int:
     """The first row whose value cannot be cast: the shortest prefix that fails ends in it."""
     good, bad = 0, len(data)
     while good + 1 < bad:
         middle = (good + bad) // 2
         try:
-            part = data.slice(good, middle - good)
-            _cast(_compact(part) if pt.is_nested(part.type) else part, steps)
+            _stored(data.slice(good, middle - good), column.type, column.name)
             good = middle
-        except (pa.ArrowInvalid, OverflowError):
+        except _InexactError:
             bad = middle
     return good
 
@@ -261,5 +338,8 @@ def _show(data: pa.ChunkedArray, row: int) -> str:
     try:
         text = repr(data[row].as_py())
     except (ValueError, OverflowError):  # a time outside of Python's own range, or with nanoseconds
-        text = str(data.slice(row, 1).cast(pa.int64())[0].as_py())
+        if pt.is_nested(data.type):
+            text = " ".join(str(data.slice(row, 1)).split())
+        else:
+            text = str(data.slice(row, 1).cast(pa.int64())[0].as_py())
     return text if len(text) <= 80 else text[:77] + "..."
