@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.model.instant import EPOCH, Instant, barrier_after, tick_after
+from crdt_mor.model.instant import EPOCH, Instant, barrier_after, from_ms, tick_after
 from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
 
 FORMAT = 2
@@ -91,12 +91,14 @@ class Token:
 class Pending:
     """A write that has begun. `version` is the one that published its begin.
 
+    `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
     `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
     """
 
     requested: Instant
     nonce: str
     version: int
+    begun_ms: int | None = None
     driver: str = ""
     drivers: int = 0
 
@@ -174,6 +176,7 @@ class Timeline:
     clock: Instant
     schema: str
     swept: Instant = EPOCH
+    """When the last sweep was made, by the store's clock, not the table's."""
     pending: tuple[Pending, ...] = ()
     plans: tuple[Plan, ...] = ()
     rolled_back: tuple[RolledBack, ...] = ()
@@ -225,10 +228,10 @@ class Timeline:
     def _next(self, nonce: str, clock: Instant, **changes: Any) -> Timeline:
         return replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
 
-    def begin(self, nonce: str, wall_ms: int) -> Timeline:
-        """A new write is pending; its requested time is the new clock."""
+    def begin(self, nonce: str, wall_ms: int, store_ms: int | None = None) -> Timeline:
+        """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
         requested = tick_after(self.clock, wall_ms)
-        pending = (*self.pending, Pending(requested, nonce, self.version + 1))
+        pending = (*self.pending, Pending(requested, nonce, self.version + 1, store_ms))
         return self._next(nonce, requested, pending=pending)
 
     def hand_over(self, nonce: str, wall_ms: int, requested: Instant, driver: str) -> Timeline:
@@ -334,12 +337,11 @@ class Timeline:
             rolled_back=(*self.rolled_back, gone),
         )
 
-    def sweep(self, nonce: str, wall_ms: int, forgotten: Iterable[Instant]) -> Timeline:
-        """Rolled-back instants whose files a listing has shown to be gone are forgotten."""
+    def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[Instant]) -> Timeline:
+        """Rolled-back instants whose files a listing has shown to be gone are forgotten; by the store's clock, now."""
         gone = set(forgotten)
-        clock = tick_after(self.clock, wall_ms)
         kept = tuple(r for r in self.rolled_back if r.requested not in gone)
-        return self._next(nonce, clock, rolled_back=kept, swept=clock)
+        return self._next(nonce, tick_after(self.clock, wall_ms), rolled_back=kept, swept=from_ms(store_ms))
 
     def adopt(self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str) -> Timeline:
         """Instants that Hudi wrote become part of the value, and the clock moves past them."""
@@ -443,7 +445,7 @@ def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
 
 
 def _pending_json(p: Pending) -> list[object]:
-    return [p.requested, p.nonce, p.version, *([p.driver, p.drivers] if p.driver else [])]
+    return [p.requested, p.nonce, p.version, p.begun_ms, *([p.driver, p.drivers] if p.driver else [])]
 
 
 def _completion_json(c: Completion) -> list[object]:

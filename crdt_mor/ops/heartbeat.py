@@ -1,7 +1,7 @@
 """Heartbeats: one thread a process touches a file for each write that is under way.
 
-A write that is over within a fraction of the expiry never gets a file: until then it is as old as the version that
-published its begin. Ages are compared by the store's modification times, never by local clocks.
+The first heartbeat is part of the begin (`lifecycle.begin`), since who begins may be gone before its first turn here.
+Ages are compared by the store's modification times, never by local clocks.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ A pending write is invisible, so nobody *needs* to roll it back. Whoever begins,
 writes whose heartbeat has expired; the race with a writer that was merely slow is decided by one put (rule 1).
 Files are deleted only once the rollback is known to be genuine (rule 3).
 
+How long a writer has been silent, and when the last sweep was, is asked of the store's clock alone: of modification
+times, and of times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and
+stays where a wrong one took it. Where the store's clock itself was wrong for a while (on a local disk it is the
+machine's), a time that lies ahead says nothing about silence, which then counts from when somebody notices.
+
 Rubbish that a process may not delete, because it is another user's, stops nobody. It stays invisible, and it stays for
 a sweep by somebody who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
 timeline as long as a data file of it is left. (Hudi's readers take a log file whose instant is older than all that they
@@ -49,7 +54,7 @@ from crdt_mor.ops.protocol import (
     put_surely,
     version_path,
 )
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Walk
+from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk
 from crdt_mor.store.base import Stat
 
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -154,7 +159,7 @@ def _begin_once(
     What ended is found in the value; or among the completions, which stay; or, where the value has forgotten a write
     that was given up, by the note that was put before. That note goes when no value lets the job begin any more.
     """
-    tail = yield from tend(publisher, known, expiry_ms)
+    tail, store_ms = yield from _tend(publisher, known, expiry_ms)
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         if tail.find_begun(job) is not None or (yield from find_ending(job, planned, tail)) is not None:
@@ -167,24 +172,25 @@ def _begin_once(
             )
         if (yield Exists(f"{GIVEN_UP}/{job}")) is not None:
             return None
-        return tail.begin(job, wall_ms)
+        return tail.begin(job, wall_ms, store_ms)
 
-    return (yield from publisher.publish(derive, tail))
+    return (yield from publisher.publish(derive, tail, store_ms))
 
 
 def begin(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write and the value that it begins from. Gives up expired writers and sweeps first."""
-    tail = yield from tend(publisher, known, expiry_ms)
+    """A new pending write, with its first heartbeat, and the value that it begins from. First, `tend`."""
+    tail, store_ms = yield from _tend(publisher, known, expiry_ms)
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        return None if tail.find_begun(nonce) else tail.begin(nonce, wall_ms)
+        return None if tail.find_begun(nonce) else tail.begin(nonce, wall_ms, store_ms)
         yield
 
-    value = yield from publisher.publish(derive, tail)
+    value = yield from publisher.publish(derive, tail, store_ms)
     begun = value.find_begun(nonce)
     if not isinstance(begun, Pending):
         raise expired(begun.requested if begun else None)
+    yield Touch(heartbeat_path(begun.requested))
     return value, begun
 
 
@@ -352,24 +358,38 @@ def grow(
 
 def tend(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
     """Give up the writers whose heartbeat has expired; once a minute, adopt and sweep."""
-    tail = yield from find_tail(known)
-    now_ms = yield StoreNow()
-    for pending in tail.pending:
-        if (yield from _is_expired(pending, now_ms, expiry_ms)):
-            tail = yield from give_up(publisher, tail, pending.requested, None)
-    if now_ms - to_ms(tail.swept) > SWEEP_EVERY_MS:
-        tail = yield from adopt(publisher, tail)
-        tail = yield from sweep(publisher, tail)
+    tail, _ = yield from _tend(publisher, known, expiry_ms)
     return tail
 
 
+def _tend(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
+    """The tail after upkeep, and the store's clock before it."""
+    tail = yield from find_tail(known)
+    now_ms: int = yield StoreNow()
+    for pending in tail.pending:
+        if (yield from _is_expired(pending, now_ms, expiry_ms)):
+            tail = yield from give_up(publisher, tail, pending.requested, None)
+    if abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS:
+        tail = yield from adopt(publisher, tail)
+        tail = yield from sweep(publisher, tail)
+    return tail, now_ms
+
+
 def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
-    if now_ms - to_ms(pending.requested) <= expiry_ms:
+    """Whether a writer has been silent for longer than the expiry. Of a write that began lately nothing is asked.
+
+    Without a heartbeat it is silent since its begin. Where nobody can say since when, or the store's clock was wrong
+    then, its heartbeat is touched in its stead, so that the silence counts from now on.
+    """
+    begun_ms = pending.begun_ms
+    if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
         return False
     beat: Stat | None = yield Exists(heartbeat_path(pending.requested))
-    if beat is None:  # not there yet: as old as the version that published the begin
-        beat = yield Exists(version_path(pending.version))
-    return beat is None or now_ms - beat.modified_ms > expiry_ms
+    heard_ms = begun_ms if beat is None else beat.modified_ms
+    if heard_ms is None or heard_ms - now_ms > expiry_ms:
+        yield Touch(heartbeat_path(pending.requested))
+        return False
+    return now_ms - heard_ms > expiry_ms
 
 
 def adopt(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
@@ -393,12 +413,13 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
     when it would be anyway: nobody looks again at every commit.
     """
     clean: set[Instant] = set()
+    now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
         clean = yield from _remove_garbage(publisher, known)
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        return tail.sweep(nonce, wall_ms, clean) if tail.swept == known.swept else None
+        return tail.sweep(nonce, wall_ms, now_ms, clean) if tail.swept == known.swept else None
         yield
 
     return (yield from publisher.publish(derive, known))

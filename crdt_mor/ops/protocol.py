@@ -63,7 +63,8 @@ EXPIRE_EVERY = 64
 """Who publishes a multiple of this version deletes the ones that are too old. Readers delete nothing."""
 
 CLOCK_AHEAD_MAX_MS = 60_000
-"""How far a writer's wall clock may be ahead of the store's. Ones that are behind do no harm."""
+"""How far a writer's wall clock may be ahead of the store's when it moves the table's. One that is behind does no harm,
+nor does one that is behind the table's, however wrong it is: neither moves anything."""
 
 
 def version_path(version: int) -> str:
@@ -94,13 +95,16 @@ class Publisher:
 
     projector: Projector
 
-    def publish(self, derive: Derive, known: Timeline | None = None) -> Steps[Timeline]:
-        """Publish one event; the value returned is genuine and projected, and holds the event's outcome."""
+    def publish(self, derive: Derive, known: Timeline | None = None, store_ms: int | None = None) -> Steps[Timeline]:
+        """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
+
+        store_ms: a time that the store's clock has reached, where the caller has asked for one.
+        """
         tail = yield from find_tail(known)
         attempt = 0
         try:
             while True:
-                wall_ms = yield from wall_clock(tail)
+                wall_ms = yield from wall_clock(tail, store_ms)
                 value = yield from derive(tail, wall_ms)
                 yield from self.help_project(tail)
                 if value is None:
@@ -181,19 +185,24 @@ class Publisher:
                 yield Delete(path)
 
 
-def wall_clock(tail: Timeline) -> Steps[int]:
+def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
     """The wall clock, which the next event may move the table's clock to: for good, so a broken one is refused.
 
-    Only a clock that would move the table's far ahead is compared with the store's, so a busy table never asks.
+    It is compared with the store's clock, never with the table's, which a fast clock takes along, event by event. The
+    store is not asked as long as a time will do that its clock has reached for sure: `store_ms`, or the one that a
+    pending write noted at its begin. So neither the begin nor the end of a short write asks for it.
     """
     wall_ms: int = yield Now()
-    if wall_ms > to_ms(tail.clock) + CLOCK_AHEAD_MAX_MS:
-        store_ms: int = yield StoreNow()
-        if wall_ms > store_ms + CLOCK_AHEAD_MAX_MS:
+    reached = [p.begun_ms for p in tail.pending if p.begun_ms is not None]
+    if store_ms is not None:
+        reached.append(store_ms)
+    if wall_ms > to_ms(tail.clock) and wall_ms > max(reached, default=0) + CLOCK_AHEAD_MAX_MS:
+        now_ms: int = yield StoreNow()
+        if wall_ms > now_ms + CLOCK_AHEAD_MAX_MS:
             raise ClockError(
                 "this machine's clock is far ahead of the store's, and no later commit of anybody could be earlier "
                 f"than one of ours: set the clock, then write again. wall_clock={from_ms(wall_ms)} "
-                f"store_clock={from_ms(store_ms)} ahead_s={(wall_ms - store_ms) // 1000}"
+                f"store_clock={from_ms(now_ms)} ahead_s={(wall_ms - now_ms) // 1000}"
             )
     return wall_ms
 

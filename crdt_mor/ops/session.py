@@ -145,7 +145,7 @@ class Session:
         """
         tail = self.tail()
         now_ms = self.environment.now_ms()
-        if not (look or self._foreign or now_ms - self._looked_at_ms > LOOK_EVERY_MS):
+        if not (look or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
             return tail
         found = self.run(foreign_completions(self.publisher.projector, tail, self._seen))
         self._looked_at_ms, self._foreign = now_ms, bool(found.completions)

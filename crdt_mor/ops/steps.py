@@ -7,6 +7,7 @@ the exhaustive tests drive the same generators through every interleaving, with 
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -64,6 +65,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Touch:
+    """-> None; the object's modification time is the store's now. A hint: where the store refuses, nothing happens."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settle:
     """-> None; the object, which somebody else may have put, now survives a power cut."""
 
@@ -92,7 +100,7 @@ class Pause:
     attempt: int
 
 
-Step = Read | Put | Exists | List | Walk | Delete | Settle | Now | StoreNow | Nonce | Pause
+Step = Read | Put | Exists | List | Walk | Delete | Touch | Settle | Now | StoreNow | Nonce | Pause
 Steps = Generator[Step, Any, T]
 """A protocol that ends in a `T`."""
 
@@ -133,6 +141,9 @@ def perform(step: Step, store: Store, environment: Environment) -> object:
             except StorageUnavailableError:
                 return False
             return True
+        case Touch(path):
+            with suppress(StorageUnavailableError):
+                store.touch(path)
         case Settle(path):
             store.settle(path)
         case Pause(attempt):

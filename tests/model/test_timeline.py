@@ -204,7 +204,7 @@ def small_history(seed: int, events: int = 40) -> list[Timeline]:
             case 5 if barrier:
                 value = value.cancel_plan(nonce, wall_ms, barrier)
             case 6 if value.rolled_back:
-                value = value.sweep(nonce, wall_ms, [value.rolled_back[0].requested])
+                value = value.sweep(nonce, wall_ms, wall_ms, [value.rolled_back[0].requested])
             case 7:
                 value = value.grow(nonce, wall_ms, f"{value.schema} ")
             case _:

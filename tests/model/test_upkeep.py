@@ -5,19 +5,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from crdt_mor.errors import StorageUnavailableError
-from crdt_mor.ops import lifecycle
+from crdt_mor.errors import ClockError, StorageUnavailableError
+from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.ops import lifecycle, protocol
+from crdt_mor.ops.protocol import CLOCK_AHEAD_MAX_MS, version_path
+from crdt_mor.ops.steps import Steps, perform
 from crdt_mor.store.memory import MemoryStore
-from tests.model.test_timeline import PUBLISHER, Scene
+from tests.model.test_timeline import PUBLISHER, SCHEMA, Scene
 
 
 class StubbornStore(MemoryStore):
     """Some objects cannot be deleted; `attempts` counts how often somebody tried."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene.now_ms)
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
         self.stuck: set[str] = set()
         self.attempts = 0
 
@@ -28,20 +36,30 @@ class StubbornStore(MemoryStore):
         super().delete(path)
 
 
+class Upkeep(Scene):
+    """A table on such a store; the writers' clocks are `ahead_ms` ahead of it."""
+
+    store: StubbornStore
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        super().__init__()
+        self.store = StubbornStore(lambda: self.ms)
+        self.store.put(version_path(0), Timeline.genesis(SCHEMA).encode())
+
+    def now_ms(self) -> int:
+        return self.ms + self.ahead_ms
+
+
 @pytest.fixture
-def scene() -> Scene:
-    found = Scene()
-    store = StubbornStore(found)
-    for stat in found.store.walk(".hoodie"):
-        store.put(stat.path, found.store.read(stat.path) or b"")
-    found.store = store
-    return found
+def scene() -> Upkeep:
+    return Upkeep()
 
 
 # --- rubbish that cannot be deleted -----------------------------------------------------------------------------------
 
 
-def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_once_a_minute(scene: Scene) -> None:
+def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_once_a_minute(scene: Upkeep) -> None:
     _, begun = scene.begin()
     file = scene.stage(begun)
     scene.store.stuck = {file.path}
@@ -66,7 +84,7 @@ def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_on
     assert begun.requested not in "".join(scene.hudi())
 
 
-def test_files_of_hudis_timeline_that_cannot_be_deleted_keep_the_instant_known(scene: Scene) -> None:
+def test_files_of_hudis_timeline_that_cannot_be_deleted_keep_the_instant_known(scene: Upkeep) -> None:
     value, begun = scene.begin()
     scene.store.stuck = {path for path, _ in scene.run(PUBLISHER.projector.files(value))}
     scene.run(lifecycle.give_up(PUBLISHER, value, begun.requested, None))
@@ -79,9 +97,168 @@ def test_files_of_hudis_timeline_that_cannot_be_deleted_keep_the_instant_known(s
     assert scene.tail().rolled_back == ()
 
 
-def test_a_ticket_that_a_power_cut_emptied_is_swept(scene: Scene) -> None:
+def test_a_ticket_that_a_power_cut_emptied_is_swept(scene: Upkeep) -> None:
     scene.commit()
     scene.store.put(lifecycle.ticket_path("somebody"), b"")
     scene.ms += 61_000
     scene.commit()
     assert scene.store.read(lifecycle.ticket_path("somebody")) is None
+
+
+# --- clocks that are wrong --------------------------------------------------------------------------------------------
+
+EXPIRY_MS = 600_000
+DAY_MS = 86_400_000
+
+
+def beat(scene: Upkeep, begun: Pending) -> None:
+    scene.store.touch(lifecycle.heartbeat_path(begun.requested))
+
+
+def pending(scene: Upkeep) -> list[Instant]:
+    return [p.requested for p in scene.tail().pending]
+
+
+def test_after_a_year_that_the_stores_clock_was_ahead_dead_writers_expire_and_sweeps_go_on(scene: Upkeep) -> None:
+    right = scene.ms
+    scene.ms = right + 365 * DAY_MS
+    _, ahead = scene.begin(EXPIRY_MS)
+    scene.ms = right
+    _, dead = scene.begin(EXPIRY_MS)
+    _, alive = scene.begin(EXPIRY_MS)
+    assert pending(scene) == [ahead.requested, dead.requested, alive.requested], "nothing is known yet of their silence"
+    for minutes in range(1, 13):
+        scene.ms = right + minutes * 60_000 + minutes
+        beat(scene, alive)
+        scene.run(lifecycle.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+        assert scene.tail().swept == from_ms(scene.ms), "once a minute"
+    assert pending(scene) == [alive.requested]
+    assert to_ms(scene.tail().clock) > right + 364 * DAY_MS, "what is decided stays decided"
+
+
+def test_a_writer_that_began_while_the_stores_clock_was_ahead_lives_as_long_as_it_beats(scene: Upkeep) -> None:
+    right = scene.ms
+    scene.ms = right + 365 * DAY_MS
+    _, alive = scene.begin(EXPIRY_MS)
+    scene.ms = right
+    for _ in range(30):
+        scene.run(lifecycle.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+        beat(scene, alive)
+        scene.ms += EXPIRY_MS // 5
+    assert pending(scene) == [alive.requested]
+
+
+def test_a_clock_that_runs_fast_is_refused_however_often_it_commits(scene: Upkeep) -> None:
+    def creep() -> None:
+        for _ in range(100):
+            scene.ms += 1000
+            scene.ahead_ms += 30_000
+            scene.commit()
+
+    with pytest.raises(ClockError, match="ahead_s="):
+        creep()
+    assert to_ms(scene.tail().clock) <= scene.ms + CLOCK_AHEAD_MAX_MS + 2
+    scene.ahead_ms = 0
+    scene.commit()
+
+
+def test_a_clock_that_runs_fast_is_refused_by_writes_that_began_long_ago(scene: Upkeep) -> None:
+    begun = [scene.begin() for _ in range(20)]
+
+    def creep() -> None:
+        for value, write in begun:
+            scene.ms += 1000
+            scene.ahead_ms += 30_000
+            scene.complete(value, write, [scene.stage(write)])
+
+    with pytest.raises(ClockError):
+        creep()
+    assert to_ms(scene.tail().clock) <= scene.ms + CLOCK_AHEAD_MAX_MS + 2
+
+
+def test_a_clock_that_is_wrong_but_behind_the_tables_moves_nothing(scene: Upkeep) -> None:
+    right = scene.ms
+    scene.ms = right + 365 * DAY_MS
+    scene.commit()
+    scene.ms = right
+    scene.ahead_ms = 30 * DAY_MS
+    before = to_ms(scene.tail().clock)
+    scene.commit()
+    assert to_ms(scene.tail().clock) <= before + 6, "a tick for each event"
+
+
+def test_a_live_writer_whose_begin_has_left_the_kept_versions_and_whose_clock_is_behind_stays(
+    scene: Upkeep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "KEPT_VERSIONS", 4)
+    monkeypatch.setattr(protocol, "EXPIRE_EVERY", 4)
+    scene.ahead_ms = -EXPIRY_MS - 60_000
+    _, alive = scene.begin(EXPIRY_MS)
+    scene.store.delete(lifecycle.heartbeat_path(alive.requested))  # who begins may be gone before his first heartbeat
+    while scene.store.stat(version_path(alive.version)) is not None:
+        scene.ms += 200
+        value, begun = scene.begin(EXPIRY_MS)
+        scene.complete(value, begun, [scene.stage(begun)])
+    scene.run(lifecycle.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+    assert pending(scene) == [alive.requested]
+    scene.ms += EXPIRY_MS
+    scene.begin(EXPIRY_MS)
+    assert alive.requested not in pending(scene)
+
+
+def test_a_writer_of_which_nobody_knows_when_it_began_is_silent_from_now_on(scene: Upkeep) -> None:
+    """As those of a table that an earlier release wrote to until now."""
+    value, begun = scene.begin(EXPIRY_MS)
+    unknown = replace(value, version=value.version + 1, nonce="old", pending=(replace(begun, begun_ms=None),))
+    scene.store.put(version_path(unknown.version), unknown.encode())
+    scene.store.delete(lifecycle.heartbeat_path(begun.requested))
+    scene.ms += 10 * EXPIRY_MS
+    scene.run(lifecycle.tend(PUBLISHER, unknown, EXPIRY_MS))
+    assert pending(scene) == [begun.requested]
+    scene.ms += EXPIRY_MS + 1
+    scene.run(lifecycle.tend(PUBLISHER, unknown, EXPIRY_MS))
+    assert pending(scene) == []
+
+
+def test_the_first_heartbeat_is_part_of_the_begin_and_none_stays(scene: Upkeep) -> None:
+    value, begun = scene.begin()
+    stat = scene.store.stat(lifecycle.heartbeat_path(begun.requested))
+    assert stat is not None
+    assert stat.modified_ms == scene.ms
+    scene.complete(value, begun, [scene.stage(begun)])
+    value, begun = scene.begin()
+    scene.run(lifecycle.give_up(PUBLISHER, value, begun.requested, None))
+    assert scene.store.list(lifecycle.HEARTBEATS) == []
+
+
+def test_a_store_that_takes_no_heartbeat_stops_no_write(scene: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise StorageUnavailableError(f"EACCES {path}")
+
+    monkeypatch.setattr(scene.store, "touch", refused)
+    assert scene.commit().completion.requested
+
+
+def test_neither_a_begin_nor_an_end_asks_for_the_time_twice_or_for_heartbeats_of_others(scene: Upkeep) -> None:
+    def asked(steps: Steps[Any]) -> list[str]:
+        found: list[str] = []
+        reply: object = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                results.append(end.value)
+                return found
+            found.append(getattr(step, "path", type(step).__name__))
+            reply = perform(step, scene.store, scene)
+
+    results: list[Any] = []
+    for _ in range(20):
+        scene.begin()
+        scene.ms += 1000
+    begin = asked(lifecycle.begin(PUBLISHER, scene.tail(), EXPIRY_MS))
+    value, begun = results[-1]
+    assert begin.count("StoreNow") == 1
+    assert [path for path in begin if lifecycle.HEARTBEATS in path] == [lifecycle.heartbeat_path(begun.requested)]
+    end = asked(lifecycle.complete(PUBLISHER, value, begun, "UPSERT", [scene.stage(begun)], None))
+    assert "StoreNow" not in end

@@ -57,6 +57,7 @@ from crdt_mor.ops.steps import (
     Settle,
     Step,
     StoreNow,
+    Touch,
     Walk,
 )  # fmt: skip
 from crdt_mor.store.base import Stat
@@ -390,7 +391,7 @@ class World:
                         reply = f"{actor.name}{nonces}"
                     case Now() | StoreNow():
                         reply = 0
-                    case Pause() | Settle():
+                    case Pause() | Settle() | Touch():
                         reply = None
                     case _ if waiting:
                         reply = waiting.pop()
