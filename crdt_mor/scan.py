@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
@@ -16,13 +16,14 @@ import pyarrow as pa
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.instant import Instant
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import shared_out
 from crdt_mor.ops.conditions import checked
 from crdt_mor.ops.explain import Explanation, explain
 from crdt_mor.ops.expressions import conjuncts, together
 from crdt_mor.ops.merging import merging
-from crdt_mor.ops.prune import Pruning, parquet_form, prune
+from crdt_mor.ops.prune import Pruning, prune
+from crdt_mor.ops.pushdown import parquet_form, same_in_polars
 from crdt_mor.ops.read import Snapshot
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
@@ -153,19 +154,14 @@ class Scan(ArrowRows):
 
     @cached_property
     def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
-        """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored.
-
-        The filter speaks of declared types. Where a column that a condition names is stored in another one, the
-        condition has to wait until the rows are restored.
-        """
-        parts = [] if self._filter is None else conjuncts(self._filter)
+        """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored."""
         schema = self._snapshot.schema
         down: list[pl.Expr] = []
         late: list[pl.Expr] = []
-        for part in parts:
-            same = all(name in META_COLUMNS or _same_in_polars(schema, name) for name in part.meta.root_names())
-            (down if same else late).append(part)
-        return together([parquet_form(part, schema) for part in down]), together(late)
+        for part in [] if self._filter is None else conjuncts(self._filter):
+            form = parquet_form(part, schema)
+            (late if form is None else down).append(part if form is None else form)
+        return together(down), together(late)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         """`columns`, and those that the late part of the filter names."""
@@ -176,15 +172,17 @@ class Scan(ArrowRows):
         """Merged rows in stored types, no more than the limit."""
         down, late = self._conditions
         reading = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
-        found = reading.frames(self._needed(columns), down, self._limit if late is None else None)
-        if late is not None:
-            found = (self._late(frame, late).select(columns) for frame in found)
+        if late is None:
+            found = reading.frames(columns, down, self._limit)
+        else:
+            found = reading.frames(self._needed(columns), down, finish=lambda frame: self._late(frame, late, columns))
         return found if self._limit is None else _first(found, self._limit)
 
-    def _late(self, frame: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
-        """The rows of which a condition on restored columns is true."""
-        named = frame.select(list(dict.fromkeys(condition.meta.root_names())))
-        return frame.filter(self._restored(named).select(condition.alias("keep"))["keep"])
+    def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
+        """`columns` of the rows of which a condition on restored columns is true."""
+        named = frame.select(list(dict.fromkeys(condition.meta.root_names())) or frame.columns[:1])
+        keep = self._restore_polars(named).with_columns(condition.alias("keep"))["keep"]
+        return frame.select(columns).filter(keep)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
@@ -195,8 +193,8 @@ class Scan(ArrowRows):
         return pl.DataFrame(pl.from_arrow(self._snapshot.schema.restore(to_arrow(frame))))
 
     def _restore_polars(self, frame: pl.DataFrame) -> pl.DataFrame:
-        schema = self._snapshot.schema
-        changed = [n for n in frame.columns if n not in META_COLUMNS and not _same_in_polars(schema, n)]
+        same = same_in_polars(self._snapshot.schema)
+        changed = [name for name in frame.columns if name not in same]
         return frame.with_columns(self._restored(frame.select(changed))) if changed else frame
 
 
@@ -214,12 +212,3 @@ def _first(frames: Iterator[pl.DataFrame], limit: int) -> Iterator[pl.DataFrame]
         left -= frame.height
         if left <= 0:
             return
-
-
-@lru_cache(maxsize=4096)
-def _same_in_polars(schema: TableSchema, name: str) -> bool:
-    """Whether a column needs no restoring: its declared and its stored type are one type to polars."""
-    declared, stored = (
-        pl.DataFrame(pl.from_arrow(pa.schema([s.field(name)]).empty_table())) for s in (schema.declared, schema.stored)
-    )
-    return bool(declared.schema == stored.schema)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from operator import and_, eq, ge, gt, invert, le, lt, ne, or_, xor
+from operator import and_, invert, or_, xor
 
 import polars as pl
 import pyarrow as pa
@@ -17,9 +17,8 @@ from polars.io.plugins import register_io_source
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.ops.expressions import literal, operands
+from crdt_mor.ops.expressions import comparison, operands
 
-_COMPARISONS = (eq, ne, lt, le, gt, ge, pl.Expr.eq_missing, pl.Expr.ne_missing)
 _OF_TWO = (and_, or_, xor)
 _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 """The second is part of the NOT of an SQL text."""
@@ -75,7 +74,7 @@ def _is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
         part = todo.pop()
         if (inner := _combined(part)) is not None:
             todo += inner
-        elif not (_is_comparison(part) or _is_pushed(part, columns)):
+        elif comparison(part) is None and not _is_pushed(part, columns):
             return False
     return True
 
@@ -86,16 +85,6 @@ def _combined(condition: pl.Expr) -> Sequence[pl.Expr] | None:
     if len(parts) == 1 and any(build(parts[0]).meta.eq(condition) for build in _OF_ONE):
         return parts
     return next((sides for build in _OF_TWO if (sides := operands(condition, build)) is not None), None)
-
-
-def _is_comparison(condition: pl.Expr) -> bool:
-    """Whether a condition compares a column with one literal, as most do."""
-    for compare in _COMPARISONS:
-        if (sides := operands(condition, compare)) is not None:
-            column, value = sides if sides[0].meta.is_column() else sides[::-1]
-            found = literal(value) if column.meta.is_column() else None
-            return found is not None and found.len() == 1
-    return False
 
 
 def _is_pushed(condition: pl.Expr, columns: pl.Schema) -> bool:

@@ -43,8 +43,8 @@ class Explanation:
     row_groups, column_bytes: of the base files that are opened, the row groups whose untouched rows are read, and what
     the columns take there.
     columns: those that are read for the rows; where slices merge, their keys beside them.
-    pushed: the part of the filter that goes down to Parquet; `late`: the part that waits until the rows are restored to
-    their declared types. Rows that logs touch meet both after they are merged.
+    pushed: the part of the filter that goes down to Parquet; `late`: the part that is asked of rows that are merged and
+    restored to their declared types. Rows that logs touch meet both after they are merged.
     limit: reading ends with so many rows; all else is said as if there were none.
     """
 

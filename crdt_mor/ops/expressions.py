@@ -1,15 +1,22 @@
 """Expressions of polars, taken apart without interpreting them.
 
-An expression is taken for `a & b` if `a & b`, built again from its two parts, is that very expression.
+An expression is taken for `a & b` if `a & b`, built again from its two parts, is that very expression. What is no
+comparison of a column with literals, as `comparison` lists them, is not understood, whatever it means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import and_
+from dataclasses import dataclass
+from datetime import date
+from functools import partial, reduce
+from operator import and_, eq, ge, gt, le, lt, ne
+from typing import Literal, get_args
 
 import polars as pl
+
+IN_MAX = 100_000
+"""An IN of SQL with more values than this is not taken apart."""
 
 Build = Callable[[pl.Expr, pl.Expr], pl.Expr]
 """What makes one expression of two."""
@@ -56,3 +63,104 @@ def literal(value: pl.Expr) -> pl.Series | None:
         return None
     found = pl.select(value).to_series()
     return found.explode() if isinstance(found.dtype, pl.List) else found
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+Relation = Literal["=", "<>", "<", "<=", ">", ">=", "in", "in, nulls equal", "is", "is not", "starts with"]
+"""How a column stands to literals. `is` and `is not` are like `=` and `<>`, but null is a value to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A condition on a column, with one literal; after `in`, with any number of them."""
+
+    column: str
+    relation: Relation
+    values: pl.Series
+
+
+def comparison(condition: pl.Expr) -> Comparison | None:
+    """A condition as a comparison of a column with literals; None for every other."""
+    parts = condition.meta.pop()
+    if len(parts) == 1 and parts[0].meta.is_column():
+        return _asked_for_null(condition, parts[0])
+    if len(parts) != 2:
+        return None
+    for relation, build in _BUILT:
+        if (sides := operands(condition, build)) is not None:
+            return _compared(*sides, relation) or _compared(*sides[::-1], _TURNED.get(relation))
+    return None
+
+
+def bounds(condition: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
+    """The two conditions that an `is_between` is; None for what is none."""
+    parts = condition.meta.pop()
+    if len(parts) != 3:
+        return None
+    high, low, column = parts
+    for closed, above, below in (("both", ge, le), ("left", ge, lt), ("right", gt, le), ("none", gt, lt)):
+        if column.is_between(low, high, closed=closed).meta.eq(condition):  # type: ignore[arg-type]
+            return above(column, low), below(column, high)
+    return None
+
+
+def _asked_for_null(condition: pl.Expr, column: pl.Expr) -> Comparison | None:
+    nothing = pl.Series([None])
+    if column.is_null().meta.eq(condition):
+        return Comparison(column.meta.output_name(), "is", nothing)
+    if column.is_not_null().meta.eq(condition):
+        return Comparison(column.meta.output_name(), "is not", nothing)
+    return None
+
+
+def _compared(column: pl.Expr, value: pl.Expr, relation: Relation | None) -> Comparison | None:
+    if relation is None or not column.meta.is_column() or (values := literal(value)) is None:
+        return None
+    if values.len() != 1 and not relation.startswith("in"):
+        return None
+    return Comparison(column.meta.output_name(), relation, values)
+
+
+def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
+    """The IN of an SQL text, an expression of its own kind that only a text makes."""
+    found = literal(values)
+    if found is None or not column.meta.is_column() or not 0 < found.len() <= IN_MAX:
+        raise ValueError
+    return pl.sql_expr(f'"{column.meta.output_name()}" IN ({", ".join(map(sql_literal, found))})')
+
+
+def _sql_compared(relation: Relation, column: pl.Expr, value: pl.Expr) -> pl.Expr:
+    """The comparison of an SQL text with a number that has a point, of its own kind as well."""
+    found = literal(value)
+    if found is None or not column.meta.is_column() or not found.dtype.is_decimal():
+        raise ValueError
+    return pl.sql_expr(f'"{column.meta.output_name()}" {relation} {found.item()}')
+
+
+def sql_literal(value: object) -> str:
+    """A value as SQL writes it."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"DATE '{value}'" if isinstance(value, date) else str(value)
+
+
+_BUILT: tuple[tuple[Relation, Build], ...] = (
+    ("=", eq),
+    ("<>", ne),
+    ("<", lt),
+    ("<=", le),
+    (">", gt),
+    (">=", ge),
+    ("in", lambda column, values: column.is_in(values)),
+    ("in, nulls equal", lambda column, values: column.is_in(values, nulls_equal=True)),
+    ("is", pl.Expr.eq_missing),
+    ("is not", pl.Expr.ne_missing),
+    ("starts with", lambda column, prefix: column.str.starts_with(prefix)),
+    ("in", _sql_in),
+    *((relation, partial(_sql_compared, relation)) for relation in get_args(Relation)[:6] if relation != "<>"),
+)
+_TURNED: dict[Relation, Relation] = {
+    "=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "is": "is", "is not": "is not"
+}  # fmt: skip
+"""The relation of the literal to the column, where it has one."""

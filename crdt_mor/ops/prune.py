@@ -3,7 +3,7 @@
     condition ─ split at `and` ─► conjuncts, each of which must hold
       those on partition columns alone        tried on the one row that a partition's path stands for   ─► partitions
       those that pin down the key columns     `=`, IN, and `or` of them: few values ─► keys ─► buckets  ─► file groups
-      all of them                             against the statistics of row groups, by polars           ─► rows
+      comparisons with literals (pushdown.py) against the statistics of row groups, by polars           ─► rows
 
 The last step is the Parquet scan's own. What is not understood rules out nothing, since a wrong answer here is a lost
 row.
@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import reduce
 from itertools import product
 from math import prod
-from operator import and_, eq, or_
+from operator import and_, or_
 from typing import Any
 
 import polars as pl
@@ -30,7 +29,7 @@ from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.ops.expressions import conjuncts, literal, operands
+from crdt_mor.ops.expressions import Comparison, comparison, conjuncts, operands
 
 KEYS_MAX = 100_000
 """More keys than this touch every bucket anyway."""
@@ -159,10 +158,8 @@ def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
     if (either := operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
         left, right = (_pins(one, schema, depth + 1) for one in either)
         return {name: left[name] | right[name] for name in left.keys() & right.keys()}
-    for build in (eq, _is_in, _sql_in):
-        if (sides := operands(part, build)) is not None:
-            return _pinned(*sides, schema) or _pinned(*sides[::-1], schema)
-    return {}
+    found = comparison(part)
+    return {} if found is None or found.relation not in ("=", "in") else _pinned(found, schema)
 
 
 def _both(left: Pins, right: Pins) -> Pins:
@@ -171,11 +168,9 @@ def _both(left: Pins, right: Pins) -> Pins:
     return {**left, **right, **shared}
 
 
-def _pinned(column: pl.Expr, value: pl.Expr, schema: TableSchema) -> Pins:
-    """`value` as the values of `column`, if they are a literal and a column, of types whose equality is exact."""
-    if not column.meta.is_column() or (values := literal(value)) is None:
-        return {}
-    name = column.meta.output_name()
+def _pinned(found: Comparison, schema: TableSchema) -> Pins:
+    """The values of a comparison, if they are of a type whose equality with the column's is exact."""
+    name, values = found.column, found.values
     kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
     numbers = values.dtype in _INTEGERS and kind in _INTEGERS
@@ -185,45 +180,3 @@ def _pinned(column: pl.Expr, value: pl.Expr, schema: TableSchema) -> Pins:
 def _type_of(name: str, schema: TableSchema) -> pl.DataType | None:
     """The type of a user's column, as polars has it."""
     return pl.DataFrame(pl.from_arrow(schema.select([name]).declared.empty_table())).schema.get(name)
-
-
-# --- to Parquet -----------------------------------------------------------------------------------------------------
-
-
-def parquet_form(part: pl.Expr, schema: TableSchema) -> pl.Expr:
-    """The same condition as a Parquet scan understands it: of IN it looks at lists, but not at series and SQL's.
-
-    A null in a list that is meant to equal nulls makes polars 2.1 panic there, so it is asked for by itself.
-    """
-    sides = operands(part, _is_in_with_nulls)
-    if sides is not None and (found := literal(sides[1])) is not None and 0 < found.null_count() < found.len():
-        return sides[0].is_in(found.drop_nulls().implode()) | sides[0].is_null()
-    sides = operands(part, _is_in) or operands(part, _sql_in)
-    if sides is None or not _pinned(*sides, schema):
-        return part
-    column, values = sides
-    found = literal(values)
-    assert found is not None
-    return column.is_in(found.drop_nulls().to_list())
-
-
-def _is_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
-    return column.is_in(values)
-
-
-def _is_in_with_nulls(column: pl.Expr, values: pl.Expr) -> pl.Expr:
-    return column.is_in(values, nulls_equal=True)
-
-
-def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
-    """The IN of an SQL text, an expression of its own kind that only a text makes."""
-    found = literal(values)
-    if found is None or not column.meta.is_column() or not 0 < found.len() <= KEYS_MAX:
-        raise ValueError
-    return pl.sql_expr(f'"{column.meta.output_name()}" IN ({", ".join(map(_sql_literal, found))})')
-
-
-def _sql_literal(value: object) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return f"DATE '{value}'" if isinstance(value, date) else str(value)

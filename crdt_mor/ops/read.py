@@ -173,11 +173,16 @@ class Snapshot:
         return TableSchema.from_json(self.value.schema)
 
     def frames(
-        self, select: Sequence[str], predicate: pl.Expr | None, limit: int | None = None
+        self,
+        select: Sequence[str],
+        predicate: pl.Expr | None,
+        limit: int | None = None,
+        finish: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
     ) -> Iterator[pl.DataFrame]:
         """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side.
 
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
+        finish: what is made of each frame, where it is merged.
         """
         store, config = self.session.store, self.session.config
         how = merging(config, self.value.schema)
@@ -193,7 +198,9 @@ class Snapshot:
                 return [(found, part) for part in kernel.parts(files, rows, how.rule, how.columns, select)]
 
         def merged(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
-            found, files = item
+            return [finish(frame) for frame in _merged(*item)]
+
+        def _merged(found: FileSlice, files: Slice) -> list[pl.DataFrame]:
             with naming_damage(store, found):
                 if isinstance(files.base, str) and not found.logs:
                     rows = kernel.passed_through(
