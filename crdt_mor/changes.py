@@ -31,7 +31,7 @@ _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAM
 class Changes(ArrowRows):
     """Rows of one window of a history, images and raw rows commit by commit. Made by `Table.changes`, `Table.diff`."""
 
-    def __init__(self, window: Window, columns: Sequence[str] | None, mode: Mode) -> None:
+    def __init__(self, window: Window, columns: str | Sequence[str] | None, mode: Mode) -> None:
         self._window = window
         self._mode = mode
         self._schema = TableSchema.from_json(window.value.schema)

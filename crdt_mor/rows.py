@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -56,10 +57,13 @@ def part_size(size: object) -> int:
     raise InvalidInputError(f"the size of a part is a number of bytes, above 0. size={size!r}")
 
 
-def chosen(columns: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The columns that are asked for, by default all; refuses those that are not there."""
-    names = list(known if columns is None else columns)
+def chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The columns that are asked for, one by its bare name, by default all; refuses those that are not there."""
+    names = [columns] if isinstance(columns, str) else list(known if columns is None else columns)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InvalidInputError(f"no such columns; there are {list(known)}. unknown={unknown}")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(f"a column comes out once: name it once. repeated={repeated}")
     return names

@@ -34,7 +34,7 @@ class Scan(ArrowRows):
     def __init__(
         self,
         snapshot: Snapshot,
-        columns: Sequence[str] | None,
+        columns: str | Sequence[str] | None,
         filter: pl.Expr | str | None,
         meta: bool,
         limit: int | None = None,
@@ -79,7 +79,7 @@ class Scan(ArrowRows):
     def narrowed(
         self,
         *,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         filter: pl.Expr | str | None = None,
         limit: int | None = None,
     ) -> Scan:

@@ -187,14 +187,15 @@ class Table:
         self,
         data: object = None,
         *,
-        keys: Sequence[object] | None = None,
+        keys: object = None,
         filter: pl.Expr | str | None = None,
         plain: bool = False,
         token: tuple[str, int] | None = None,
     ) -> Commit:
         """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
 
-        keys: key values, or tuples of them for several key columns; only where the key names the partition as well.
+        keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
+            partition as well.
         filter: decided on the snapshot that the transaction begins with.
         plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
         """
@@ -276,7 +277,7 @@ class Table:
     def scan(
         self,
         *,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         filter: pl.Expr | str | None = None,
         as_of: AsOf | None = None,
         consistency: Consistency = "latest",
@@ -308,7 +309,7 @@ class Table:
         self,
         since: str | AsOf | None = None,
         *,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         images: bool = False,
         raw: bool = False,
         consistency: Literal["latest", "stable"] = "latest",
@@ -337,7 +338,7 @@ class Table:
         window = Window.seal(self._session, value, start, end)
         return Changes(window, columns, "images" if images else "raw" if raw else "merged")
 
-    def diff(self, before: AsOf, after: AsOf, *, columns: Sequence[str] | None = None) -> Changes:
+    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
         value = self._session.sealed()
         start, end = self._cut(value, before), self._cut(value, after)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import polars as pl
 import pyarrow as pa
@@ -96,7 +96,7 @@ class Transaction:
         self,
         data: object = None,
         *,
-        keys: Sequence[object] | None = None,
+        keys: object = None,
         filter: pl.Expr | str | None = None,
         plain: bool = False,
     ) -> None:
@@ -113,7 +113,7 @@ class Transaction:
             write.delete(self._matching(filter), plain)
 
     def scan(
-        self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
+        self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
     ) -> Scan:
         """The snapshot that the transaction began with; not its own writes."""
         self._open()
@@ -127,14 +127,14 @@ class Transaction:
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         return self._write
 
-    def _keys_table(self, keys: Sequence[object]) -> pa.Table:
+    def _keys_table(self, keys: object) -> pa.Table:
         key = self._session.config.key
         if not set(key.partition_fields) <= set(key.fields):
             raise InvalidInputError(
                 "a bare key does not say which partition it is in; delete by a frame with the key and partition "
                 f"columns. partition_by={list(key.partition_fields)}"
             )
-        rows = [k if isinstance(k, tuple) else (k,) for k in keys]
+        rows = [k if isinstance(k, tuple) else (k,) for k in _several(keys)]
         wrong = [row for row in rows if len(row) != len(key.fields)]
         if wrong:
             raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
@@ -157,6 +157,17 @@ class Transaction:
         if config.merge.kind == "ordering" and config.merge.ordering:
             needed.append(config.merge.ordering)
         return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+
+def _several(keys: object) -> Iterable[object]:
+    """Keys; what is no collection is one key, and so is a text, whose letters are none."""
+    if isinstance(keys, Mapping) or hasattr(keys, "columns"):
+        raise InvalidInputError(
+            "keys are values, and this has names of columns: give a frame as the first argument, delete(frame). "
+            f"keys={type(keys).__name__}"
+        )
+    one = isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Iterable)
+    return [keys] if one else cast(Iterable[object], keys)
 
 
 def commit_of(session: Session, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:

@@ -367,8 +367,8 @@ def _images(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequenc
     """What turns `before` into `after`; keys whose rows look the same in `select` are left out."""
     both = before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False)
     others = [name for name in select if name != key]
-    differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name + _AFTER)) for name in others)
-    changed = both.filter(differs) if others else both.clear()
+    differs = [pl.col(name).ne_missing(pl.col(name + _AFTER)) for name in others]
+    changed = both.filter(pl.any_horizontal(differs)) if others else both.clear()
     later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
     return [
         _typed(before.join(after, on=key, how="anti").select(select), DELETE),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, FutureSnapshotError, InvalidInputError, Table
+from crdt_mor import Changes, Commit, FutureSnapshotError, InvalidInputError, Scan, Table
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.store.local import LocalStore
@@ -244,3 +246,26 @@ def test_a_naive_datetime_is_refused(make: Make) -> None:
 def test_what_is_no_point_in_time_is_refused(make: Make, as_of: object) -> None:
     with pytest.raises(InvalidInputError, match="as_of"):
         make().scan(as_of=as_of)  # type: ignore[arg-type]
+
+
+def test_a_bare_name_is_one_column_and_a_column_comes_out_once(make: Make) -> None:
+    table = make()
+    first = table.upsert(frame(("a", "x", 1)))
+    table.upsert(frame(("b", "y", 2)))
+    scan, commit = table.scan(), first.completed_at
+    reads: list[Callable[[Any], Scan | Changes]] = [
+        lambda columns: table.scan(columns=columns),
+        lambda columns: scan.narrowed(columns=columns),
+        lambda columns: table.changes(columns=columns),
+        lambda columns: table.changes(columns=columns, images=True),
+        lambda columns: table.diff(0, commit, columns=columns),
+    ]
+    for read in reads:
+        assert read("id").to_polars().equals(read(["id"]).to_polars())
+        assert [name for name in read("id").schema.names if not name.startswith("_")] == ["id"]
+        with pytest.raises(InvalidInputError, match=r"name it once\. repeated=\['id'\]"):
+            read(["id", "n", "id"])
+        with pytest.raises(InvalidInputError, match=r"unknown=\['idn'\]"):
+            read("idn")
+    with table.transaction() as tx:
+        assert tx.scan(columns="id").schema.names == ["id"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -249,6 +253,38 @@ def test_a_filter_decides_on_the_snapshot_that_the_transaction_began_with(make: 
         table.upsert(frame(("b", "y", 9), ("c", "y", 9)))
         tx.delete(filter="n = 9")
     assert rows(table, "id") == [("b",), ("c",)]
+
+
+def test_a_bare_key_is_one_key(make: Make) -> None:
+    table = make()
+    table.upsert(frame(*((key, "x", 1) for key in ("a", "b", "c", "abc"))))
+    assert table.delete(keys="abc").deletes == 1
+    assert rows(table, "id") == [("a",), ("b",), ("c",)]
+    with table.transaction() as tx:
+        tx.delete(keys="c")
+        tx.delete(keys=iter(["a"]))
+    assert rows(table, "id") == [("b",)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [(pa.int64(), [5, 6]), (pa.date32(), [dt.date(2024, 1, day) for day in (1, 2)])],
+)
+def test_a_bare_key_may_be_of_any_type(fast_path: Path, kind: pa.DataType, keys: list[Any]) -> None:
+    schema = pa.schema([("k", kind)])
+    table = Table.create(fast_path / "t", schema, key="k", partition_by="k" if kind == pa.date32() else ())
+    table.upsert(pa.table({"k": keys}, schema))
+    assert table.delete(keys=keys[0]).deletes == 1
+    assert table.scan().to_arrow()["k"].to_pylist() == keys[1:]
+
+
+@pytest.mark.parametrize("given", [{"id": "a"}, frame(("a", "x", 1)), frame(("a", "x", 1)).to_pandas()], ids=repr)
+def test_what_names_columns_is_not_taken_for_keys(make: Make, given: object) -> None:
+    table = make()
+    table.upsert(frame(("a", "x", 1), ("id", "x", 2)))
+    with pytest.raises(InvalidInputError, match=r"delete\(frame\)"):
+        table.delete(keys=given)
+    assert rows(table, "id") == [("a",), ("id",)]
 
 
 def test_bare_keys_do_not_say_which_partition(make: Make) -> None:
