@@ -16,8 +16,9 @@ __all__ = ["LAWS", "check_laws", "laws_of"]
 def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> None:
     """Raise `LawError` if a payload breaks a law of its kind; the message names each with a smallest counterexample.
 
-    Every short history of its `examples()` is tried. `deep`: as many as `examples` longer ones besides, of values that
-    its author may not have thought of; needs `pip install "crdt-mor[testing]"`, and finds the same every time.
+    Every short history of its `examples()` is tried, and some of other values of their types; a payload that raises on
+    one of the latter need not take it. `deep`: as many as `examples` longer ones besides, of values that its author may
+    not have thought of; needs `pip install "crdt-mor[testing]"`. Either finds the same every time.
     """
     faults = laws.broken(payload)
     if deep:
@@ -28,5 +29,6 @@ def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> 
                 raise
             raise InvalidInputError('the deep check needs hypothesis: pip install "crdt-mor[testing]"') from error
         testing.search(payload, faults, examples)
+    laws.look_further(payload, faults)
     if faults:
         raise laws.law_error(payload, faults)

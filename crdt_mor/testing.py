@@ -1,14 +1,13 @@
 """Written values and histories for hypothesis, from Arrow types: for the deep law check, and for authors' own tests.
 
-What is at the edge of a type, and many payloads need not care about, is drawn only where the examples have it: NaN,
-infinities and -0.0 in a float, null in a list. Fields of a struct and values of a map may always be null.
+How far values go is said in `crdt_mor.merge.values`, which has a few of them for the check that every table makes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -21,8 +20,20 @@ from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.merge.laws import LAWS, examine, placed, start
 from crdt_mor.merge.payload import Payload, RecordPayload
 from crdt_mor.merge.trial import NONE, Faults, Trial, Write
+from crdt_mor.merge.values import (
+    FIRST_DAY,
+    FLOAT_MAX,
+    INT32_MAX,
+    INT64_MAX,
+    LAST_DAY,
+    LETTERS,
+    decimal_max,
+    float_edges,
+    inside,
+    of_entries,
+    of_field,
+)
 
-LETTERS = "ab01 _,é😀"
 WRITES_MAX = 6
 
 Drawn = list[tuple[tuple[pa.DataType, Any], bool, int]]
@@ -31,27 +42,27 @@ Drawn = list[tuple[tuple[pa.DataType, Any], bool, int]]
 def strategies(kind: pa.DataType, seen: Sequence[Any] = ()) -> st.SearchStrategy[Any]:
     """Values of a (stored) Arrow type; `seen` are examples of it."""
     if pt.is_list(kind):
-        inner = [item for value in seen if value is not None for item in value]
+        inner = inside(seen)
         item = strategies(kind.value_type, inner)
         return st.lists(st.none() | item if None in inner else item, max_size=3)
     if pt.is_struct(kind):
-        return st.fixed_dictionaries({f.name: st.none() | strategies(f.type, _of_field(seen, f.name)) for f in kind})
+        return st.fixed_dictionaries({f.name: st.none() | strategies(f.type, of_field(seen, f.name)) for f in kind})
     if pt.is_map(kind):
-        values = [item for value in seen if value is not None for item in value.values()]
-        return st.dictionaries(st.text(LETTERS, max_size=3), st.none() | strategies(kind.item_type, values), max_size=3)
+        value = st.none() | strategies(kind.item_type, of_entries(seen))
+        return st.dictionaries(st.text(LETTERS, max_size=3), value, max_size=3)
     if pt.is_floating(kind):
         return _floats(kind, seen)
     if pt.is_decimal(kind):
-        most = 10 ** max(kind.precision - 2, 1)  # so that a few can be added up
+        most = decimal_max(kind)
         return st.integers(-most, most).map(lambda digits: Decimal(digits).scaleb(-kind.scale))
     return _scalars(kind)
 
 
 def _scalars(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if kind == pa.int32():
-        return st.integers(-(2**20), 2**20)
+        return st.integers(-INT32_MAX, INT32_MAX)
     if kind == pa.int64():
-        return st.integers(-(2**31), 2**31)
+        return st.integers(-INT64_MAX, INT64_MAX)
     if kind == pa.bool_():
         return st.booleans()
     if kind == pa.string():
@@ -59,24 +70,18 @@ def _scalars(kind: pa.DataType) -> st.SearchStrategy[Any]:
     if kind == pa.binary():
         return st.binary(max_size=4)
     if kind == pa.date32():
-        return st.dates(date(1970, 1, 1), date(2099, 12, 31))
+        return st.dates(FIRST_DAY, LAST_DAY)
     if pt.is_timestamp(kind):
         return st.datetimes(datetime(1970, 1, 1), datetime(2099, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
     raise SchemaMismatchError(f"no strategy makes values of this type: give a stored type. type={kind}")
 
 
 def _floats(kind: pa.DataType, seen: Sequence[Any]) -> st.SearchStrategy[Any]:
-    known = [value for value in seen if value is not None]
-    nan, infinite = any(math.isnan(x) for x in known), any(math.isinf(x) for x in known)
-    minus = any(x == 0 and math.copysign(1, x) < 0 for x in known)
-    most = None if infinite else 2.0**30
-    drawn = st.floats(None if infinite else -(2.0**30), most, allow_nan=False, width=64 if pt.is_float64(kind) else 32)
+    nan, infinite, minus = float_edges(seen)
+    least, most = (None, None) if infinite else (-FLOAT_MAX, FLOAT_MAX)
+    drawn = st.floats(least, most, allow_nan=False, width=64 if pt.is_float64(kind) else 32)
     drawn = drawn if minus else drawn.map(lambda x: x + 0.0)
     return drawn | st.just(math.nan) if nan else drawn
-
-
-def _of_field(seen: Sequence[Any], name: str) -> list[Any]:
-    return [value[name] for value in seen if value is not None]
 
 
 def written(payload: Payload) -> st.SearchStrategy[tuple[pa.DataType, Any]]:

@@ -1,4 +1,4 @@
-"""The laws that a payload is held to, on all short histories of its own examples.
+"""The laws that a payload is held to, on all short histories of its own examples, and on some of other values.
 
 States are compared, not visible values: whoever comes later can tell them apart. They are the states of written values
 and of joins of them. Where a state depends on its dot, commits overlap: each has seen those before it but for the ones
@@ -21,10 +21,18 @@ from crdt_mor.errors import InvalidInputError, LawError, SchemaMismatchError
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Kind, Nulls, Payload, RecordPayload
 from crdt_mor.merge.trial import NONE, RAISED, Faults, Run, Trial, Write, name_of, said, words
+from crdt_mor.merge.values import values
 from crdt_mor.model.types import stored_type
 
 EXAMPLES_MAX: Final = 12
 HISTORIES_MAX: Final = 200
+DRAWN: Final = 8
+DRAWN_OF_DOTS: Final = 5
+"""How many values besides the examples are tried; fewer where states depend on their dots, which takes far longer."""
+
+RAISES: Final = frozenset({"total", "value"})
+"""The laws that a payload breaks on a value that it does not take."""
+
 ROUNDING: Final = (0.1, 0.2, 0.3, 1e16, 1.0, -1e16)
 """Written values that show whether floating point numbers are added up."""
 
@@ -85,10 +93,66 @@ def broken(payload: Payload) -> Faults:
     if rounding:
         other = Trial(payload, rounding)
         examine(other, _histories(range(len(rounding)), other.asks()))
-        for law in other.faults.keys() - trial.faults.keys():
-            note = " (values of the checker, on which floating point numbers round)"
-            trial.faults.add(law, other.faults[law] + note)
+        _also(trial.faults, other.faults, " (values of the checker, on which floating point numbers round)")
     return trial.faults
+
+
+def look_further(payload: Payload, faults: Faults) -> None:
+    """Add the laws that it breaks on other values than its examples, and which are not in `faults` yet."""
+    trial = start(payload)
+    kinds = list(dict.fromkeys(kind for kind, _ in trial.written))
+    _also(faults, _on_drawn_values(trial, kinds).faults, " (values of the checker, which the examples do not show)")
+
+
+def _also(faults: Faults, others: Faults, note: str) -> None:
+    """What other values break that the examples have not shown."""
+    for law in others.keys() - faults.keys():
+        faults.add(law, others[law] + note)
+
+
+def _on_drawn_values(examples: Trial, kinds: Sequence[pa.DataType]) -> Trial:
+    """The payload on values of the types of its examples, and the first example.
+
+    A payload need not take every value of a type: those that it raises on are no concern of the laws, as a write or a
+    read that meets one ends with an error that says so. (The deep check tells of them.)
+    """
+    payload, (first, *_) = examples.payload, examples.written
+    count = max(3, (DRAWN_OF_DOTS if examples.asks() else DRAWN) // len(kinds))
+    other = Trial(payload, [first, *_drawn(examples, kinds, count)])
+    examine(other, _some_histories(len(other.written), other.asks()))
+    if not RAISES.isdisjoint(other.faults):
+        taken = [one for one in _drawn(examples, kinds, 3 * count) if _takes(payload, first, one)]
+        other = Trial(payload, [first, *taken[: count * len(kinds)]])
+        examine(other, _some_histories(len(other.written), other.asks()))
+        other.faults.pop("total", None)
+    return other
+
+
+def _drawn(examples: Trial, kinds: Sequence[pa.DataType], count: int) -> list[tuple[pa.DataType, Any]]:
+    """Values of each kind; a record says something."""
+    record = isinstance(examples.payload, RecordPayload)
+    return [
+        (kind, value)
+        for kind in kinds
+        for value in values(kind, count, [known for of, known in examples.written if of == kind])
+        if not (record and all(field is None for field in value.values()))
+    ]
+
+
+def _takes(payload: Payload, first: tuple[pa.DataType, Any], one: tuple[pa.DataType, Any]) -> bool:
+    """Whether nothing is raised where a value meets itself and the first example."""
+    trial = Trial(payload, [first, one])
+    examine(trial, _some_histories(2, trial.asks()))
+    return RAISES.isdisjoint(trial.faults)
+
+
+def _some_histories(count: int, asks: set[str]) -> list[History]:
+    """Every pair of values, with a third; of the ways in which commits overlap each in its turn."""
+    ways = list(contexts([1, 2, 3])) if "pending" in asks else [next(contexts([1, 2, 3]))]
+    rows = [(i, j, (i + 2 * j + 1) % count) for i, j in product(range(count), repeat=2)]
+    if not asks:
+        return [tuple(map(Write, row)) for row in rows]
+    return [history for n, row in enumerate(rows) for history in _written([ways[n % len(ways)]], [row])]
 
 
 def start(payload: Payload) -> Trial:

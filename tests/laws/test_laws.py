@@ -19,6 +19,7 @@ from crdt_mor.laws import LAWS, check_laws, laws_of
 from crdt_mor.merge.fingerprint import fingerprint
 from crdt_mor.merge.laws import contexts
 from crdt_mor.merge.trial import polars_type
+from crdt_mor.merge.values import values
 from crdt_mor.testing import strategies
 from tests.laws import unlawful
 from tests.laws.unlawful import LAWFUL, UNLAWFUL
@@ -141,10 +142,92 @@ def test_a_join_that_changes_what_it_is_given_is_refused() -> None:
 
 def test_deep_finds_and_shrinks_what_the_examples_do_not_show() -> None:
     payload = unlawful.MaxOfSmall()
-    assert check_laws(payload) is None  # type: ignore[func-returns-value]
+    assert "(values of the checker, which the examples do not show)" in str(refusal(payload))
     error = refusal(payload, deep=True)
     assert error.laws == ("commutative", "associative")
     assert "join(0, 1000) is 1000, join(1000, 0) is 0" in str(error)
+
+
+class Difference(Payload):
+    """Unlawful; its one example shows nothing of it."""
+
+    name: ClassVar[str] = "acme.difference/1"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return a - b
+
+    def examples(self) -> Any:
+        return [0]
+
+
+class DecimalDifference(Difference):
+    def examples(self) -> Any:
+        return pa.array([0], pa.decimal128(10, 2))
+
+
+class FirstText(unlawful.Texts):
+    """Of equal texts, which one is first does not show."""
+
+    def join(self, a: Any, b: Any) -> Any:
+        return a
+
+    def examples(self) -> Any:
+        return ["a"]
+
+
+class FirstList(FirstText):
+    def examples(self) -> Any:
+        return [["a"]]
+
+
+class FirstMap(FirstText):
+    def examples(self) -> Any:
+        return pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
+
+
+class Status(Payload):
+    """Takes the words that it knows, and raises on others."""
+
+    name: ClassVar[str] = "acme.status/1"
+    ranks: ClassVar[list[str]] = ["new", "paid", "sent"]
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=self.ranks.index)
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        order = states.replace_strict(self.ranks, range(len(self.ranks)), return_dtype=pl.Int8)
+        return states.sort_by(order).last()
+
+    def examples(self) -> Any:
+        return self.ranks
+
+
+class Positive(Payload):
+    """Takes numbers that are not negative, and has a mistake among them."""
+
+    name: ClassVar[str] = "acme.positive/1"
+
+    def join(self, a: Any, b: Any) -> Any:
+        if a < 0 or b < 0:
+            raise ValueError("less than nothing")
+        return max(a, b) if a < 2 else a
+
+    def examples(self) -> Any:
+        return [0, 1]
+
+
+@pytest.mark.parametrize(
+    "cls", [Difference, DecimalDifference, FirstText, FirstList, FirstMap, Positive]
+)
+def test_poor_examples_do_not_hide_what_is_unlawful(cls: type[Payload]) -> None:
+    error = refusal(cls())
+    assert "commutative" in error.laws
+    assert "(values of the checker, which the examples do not show)" in str(error)
+    assert "total" not in error.laws
+
+
+def test_a_payload_need_not_take_every_value_of_its_type() -> None:
+    assert check_laws(Status()) is None  # type: ignore[func-returns-value]
 
 
 def test_deep_finds_the_same_every_time() -> None:
@@ -171,6 +254,17 @@ def test_strategies_give_values_of_their_type(kind: pa.DataType) -> None:
         assert pl.Series(values, dtype=polars_type(kind)).to_list() == values
 
     check()
+    found = values(kind, 8)
+    assert found == values(kind, 8), "the same every time"
+    assert len(found) == (2 if kind == pa.bool_() else 8)
+    assert pl.Series(found, dtype=polars_type(kind)).to_list() == found
+
+
+def test_edges_are_among_the_values_where_the_examples_have_them() -> None:
+    assert not {"nan", "inf", "-0.0"} & set(map(repr, values(pa.float64(), 30, [1.0])))
+    assert {"nan", "inf", "-0.0"} <= set(map(repr, values(pa.float64(), 30, [float("nan"), float("inf"), -0.0])))
+    assert not any(None in value for value in values(pa.list_(pa.int64()), 30, [[1]]))
+    assert any(None in value for value in values(pa.list_(pa.int64()), 30, [[1, None]]))
 
 
 def test_the_edges_of_floats_are_drawn_where_the_examples_have_them() -> None:
