@@ -18,6 +18,7 @@ from crdt_mor.errors import (
     InvalidInputError,
     LawError,
     PayloadError,
+    PayloadNotAllowedError,
     SchemaMismatchError,
     SnapshotExpiredError,
     StorageUnavailableError,
@@ -32,6 +33,7 @@ from crdt_mor.errors import (
 )
 from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Compacted
+from crdt_mor.merge.allowed import allow_payloads
 from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.ops.explain import Explanation
@@ -57,6 +59,7 @@ __all__ = [
     "PartialUpdate",
     "Payload",
     "PayloadError",
+    "PayloadNotAllowedError",
     "Receipt",
     "RecordPayload",
     "Scan",
@@ -74,5 +77,6 @@ __all__ = [
     "UnsupportedVersionError",
     "WriteJob",
     "WriterExpiredError",
+    "allow_payloads",
     "check_laws",
 ]

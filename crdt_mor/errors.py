@@ -7,6 +7,7 @@
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
     ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
     ├── UnknownPayloadError                      -> install the package of the table's payload, or its right version
+    │   └── PayloadNotAllowedError               -> import or allow the table's payload, if you trust its module
     ├── PayloadError                             -> a payload raised while it merged: mend it; nothing was changed
     ├── SnapshotExpiredError                     -> the files of this view are gone: read the latest snapshot
     ├── CheckpointExpiredError                   -> commits after this checkpoint are gone: scan, and go on from there
@@ -107,6 +108,10 @@ class LawError(CrdtMorError, ValueError):
 
 class UnknownPayloadError(CrdtMorError):
     """A payload that the table names cannot be found here, or what is found means something else."""
+
+
+class PayloadNotAllowedError(UnknownPayloadError):
+    """A table names a payload in a module that this process has neither imported nor allowed: nothing was imported."""
 
 
 class PayloadError(CrdtMorError):

@@ -27,6 +27,7 @@ from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
 from crdt_mor.maintenance import Maintenance
+from crdt_mor.merge.allowed import allow_payloads
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.merge.resolve import payload_of, reference
 from crdt_mor.model.config import TableConfig
@@ -121,14 +122,19 @@ class Table:
         cls,
         uri: str | os.PathLike[str],
         *,
+        payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
         environment: Environment | None = None,
     ) -> Table:
         """Open a table that we or Hudi made.
 
+        payloads: those of your own that the table may use, as in `crdt_mor.allow_payloads`: classes, or modules by
+            name. What you have imported needs no word.
         writer_expiry: a write that has been silent for longer may be rolled back by this process.
-        Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`.
+        Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
+        neither imported nor allowed raises `PayloadNotAllowedError`.
         """
+        allow_payloads(*_payloads(payloads))
         environment = environment or SystemEnvironment()
         return cls(Session.open(os.fspath(uri), environment, _ms(writer_expiry)), str(uri))
 
@@ -400,6 +406,11 @@ class Table:
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _payloads(given: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
+    """One alone will do."""
+    return (given,) if isinstance(given, str | type) else given
 
 
 def _ms(duration: timedelta) -> int:

@@ -69,10 +69,11 @@ def blocks() -> list[Block]:
 class Interpreter:
     """A Python of its own, in which blocks run one after another."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, site: Path | None = None) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-B", "-Wdefault", "-c", WORKER],
-            cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | ({"PYTHONPATH": str(site)} if site else {}), cwd=folder,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def run(self, code: str) -> str:
@@ -133,9 +134,9 @@ class Reader:
 
 
 @contextmanager
-def interpreter(folder: Path) -> Iterator[Interpreter]:
-    """A Python in `folder`, ended behind the block."""
-    found = Interpreter(folder)
+def interpreter(folder: Path, site: Path | None = None) -> Iterator[Interpreter]:
+    """A Python in `folder`, ended behind the block; `site` is where packages are installed, besides."""
+    found = Interpreter(folder, site)
     try:
         yield found
     finally:
@@ -192,13 +193,13 @@ def test_a_class_that_moved_is_found_by_its_entry_point(fast_path: Path) -> None
     assert made == ""
     (fast_path / "acme_payloads.py").rename(fast_path / "acme_moved.py")
     read = "import crdt_mor as mor\nprint(mor.Table.open('t').scan().to_arrow().to_pylist())"
-    with interpreter(fast_path) as python:
-        assert "UnknownPayloadError" in python.run(read)
-    package = fast_path / "acme-1.0.dist-info"
-    package.mkdir()
+    package = fast_path / "site" / "acme-1.0.dist-info"
+    with interpreter(fast_path, package.parent) as python:
+        assert "PayloadNotAllowedError" in python.run(read)
+    package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text("[crdt_mor.payloads]\nacme.longest/1 = acme_moved:Longest\n")
-    with interpreter(fast_path) as python:
+    with interpreter(fast_path, package.parent) as python:
         assert python.run(read) == "[{'id': '1', 't': 'aa'}]\n"
 
 

@@ -16,17 +16,18 @@ PUBLIC = [
     "Changes", "CheckpointExpiredError", "ClockError", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan",
     "CrdtMorError",
     "Dot", "Explanation", "FormatError", "FutureSnapshotError", "InvalidInputError", "LawError", "PartialUpdate",
-    "Payload", "PayloadError", "Receipt", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError",
+    "Payload", "PayloadError", "PayloadNotAllowedError",
+    "Receipt", "RecordPayload", "Scan", "SchemaMismatchError", "SnapshotExpiredError",
     "StorageUnavailableError", "Table", "TableExistsError", "TableNotFoundError",
     "TableReplacedError", "TokenOrderError", "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError",
-    "check_laws",
+    "allow_payloads", "check_laws",
 ]  # fmt: skip
 
 SIGNATURES = {
     "Table.create": "uri schema * key ordering partition_by hive_style buckets merge name exist_ok writer_expiry "
     "environment",
-    "Table.open": "uri * writer_expiry environment",
+    "Table.open": "uri * payloads writer_expiry environment",
     "Table.append": "self data * schema_mode token",
     "Table.upsert": "self data * schema_mode token",
     "Table.delete": "self data * keys filter plain token",
@@ -40,6 +41,7 @@ SIGNATURES = {
     "Table.changes": "self since * columns images raw consistency until",
     "Table.diff": "self before after * columns",
     "Table.refresh": "self",
+    "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
@@ -83,6 +85,7 @@ BASES = {
     "TokenOrderError": ValueError,
     "UnsupportedVersionError": crdt_mor.FormatError,
     "LawError": ValueError,
+    "PayloadNotAllowedError": crdt_mor.UnknownPayloadError,
 }
 
 

@@ -6,7 +6,9 @@ A CSV or JSON file has no types of its own, so it is read with those of the tabl
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +66,8 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
     for text in texts:
         named, equals, payload = text.partition("=") if "=" in text.partition("?")[0] else ("", "", text)
         if equals:
+            if ":" in payload.partition("?")[0]:
+                look_here()
             columns[tuple(names(named) or ())] = payload
             continue
         found = _PARTIAL.fullmatch(payload)
@@ -73,6 +77,25 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
     if partial is None:
         return columns or None
     return mor.PartialUpdate(partial, columns=columns)
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+def allow(payloads: Sequence[str]) -> None:
+    """`--payloads acme.payloads`: what the table may use."""
+    if payloads:
+        look_here()
+        mor.allow_payloads(*payloads)
+
+
+def look_here() -> None:
+    """Modules that the user has named are found in the current folder, too, behind all others.
+
+    Only then: what lies there may have come with a stranger's table, and Python imports by name whatever it finds.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

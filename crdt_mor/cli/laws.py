@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.render import Output
 from crdt_mor.laws import LAWS, check_laws, laws_of
 
@@ -58,6 +58,7 @@ def _load(path: str) -> mor.Payload:
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise typer.BadParameter(f"a payload is found like payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD")
+    inputs.look_here()
     try:
         found: object = importlib.import_module(module)
         for part in name.split("."):

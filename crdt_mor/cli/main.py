@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Annotated, get_type_hints
@@ -19,7 +17,7 @@ import pyarrow as pa
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import commands, render
+from crdt_mor.cli import commands, inputs, render
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.laws import laws
@@ -27,6 +25,13 @@ from crdt_mor.cli.laws import laws
 EXPECTED = (mor.CrdtMorError, OSError, pa.ArrowException, pl.exceptions.PolarsError)
 """What a user's files, arguments and disks can do to us; anything else is our mistake and keeps its traceback."""
 
+Payloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE",
+        help="Payloads of your own that the table may use: acme.payloads, or acme.payloads:Longest. May be repeated.",
+    ),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
 
 app = typer.Typer(
@@ -40,13 +45,15 @@ app = typer.Typer(
 
 
 def _told(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with `--verbose`, whose expected errors are one line on stderr and exit code 1."""
+    """A command with `--verbose`, whose expected errors are one line on stderr and exit code 1.
+
+    One that is about a table has `--payloads` as well.
+    """
 
     @functools.wraps(function)
-    def command(*args: object, verbose: bool = False, **options: object) -> None:
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())  # as `python -m` does: payloads next to where one works are found
+    def command(*args: object, verbose: bool = False, payloads: list[str] | None = None, **options: object) -> None:
         try:
+            inputs.allow(payloads or ())
             function(*args, **options)
         except BrokenPipeError:
             raise  # `| head` is no error; typer ends quietly
@@ -58,8 +65,11 @@ def _told(function: Callable[..., None]) -> Callable[..., None]:
 
     hints = {**get_type_hints(function, include_extras=True), "verbose": Verbose}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
-    option = inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)
-    command.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
+    more = [inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)]
+    if "uri" in hints:
+        hints["payloads"] = Payloads
+        more.insert(0, inspect.Parameter("payloads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Payloads))
+    command.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
     command.__annotations__ = hints
     return command
 

@@ -1,7 +1,10 @@
 """From the name of a payload to the payload, and back: strings only, so that any process finds the same one.
 
     counter/1                 an entry point of the group `crdt_mor.payloads` of some installed package
-    acme.payloads:Longest     a class in an importable module, where no package provides its name
+    acme.payloads:Longest     a class that this process has imported or allowed, where no package provides its name
+
+What a table says imports nothing but the entry points of installed packages; `allowed.py` has the rest of that rule.
+What lies in the current folder is not installed: a table may have come with it.
 
 A name never changes its meaning. A table keeps a fingerprint of what its payloads meant when it was made, and one that
 means something else now is refused.
@@ -9,22 +12,29 @@ means something else now is refused.
 
 from __future__ import annotations
 
-import importlib
 import json
+import os
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
-from crdt_mor.errors import InvalidInputError, UnknownPayloadError
+from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
+from crdt_mor.merge.allowed import Carried, allowed_class, import_payload, require_class
 from crdt_mor.merge.fingerprint import fingerprint
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
 
 GROUP: Final = "crdt_mor.payloads"
+OWN: Final = "crdt-mor"
+"""The distribution whose payloads ship with this package."""
 
 
 def payload_of(given: Payload | str) -> Payload:
@@ -35,7 +45,7 @@ def payload_of(given: Payload | str) -> Payload:
         raise InvalidInputError(f"a payload is an object like payloads.Counter(), or its name. got={given!r}")
     name, _, query = given.partition("?")
     if ":" in name:
-        return _make(_import(name), _arguments(query), given)
+        return _make(import_payload(name), _arguments(query), given)
     known = _provided()
     versions = [known_name for known_name in known if known_name.partition("/")[0] == name]
     latest = max(versions, key=lambda known_name: int(known_name.partition("/")[2]), default="")
@@ -45,7 +55,7 @@ def payload_of(given: Payload | str) -> Payload:
             f"no installed package has a payload of this name; known are {sorted(known)}, or give module:Class. "
             f"payload={given!r}"
         )
-    return _make(found.load(), _arguments(query), given)
+    return _make(_load(found), _arguments(query), given)
 
 
 def reference(payload: Payload, check_laws: Callable[[Payload], None]) -> PayloadRef:
@@ -69,7 +79,7 @@ def reference(payload: Payload, check_laws: Callable[[Payload], None]) -> Payloa
     except TypeError as error:
         raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
     ref = PayloadRef(name, parameters, path=path)
-    if entry is None or entry.dist is None or entry.dist.name != "crdt-mor":
+    if not _ships(entry):
         check_laws(payload)
     ref = replace(ref, fingerprint=fingerprint(payload))
     resolve(ref)  # as every other process will do
@@ -80,19 +90,23 @@ def reference(payload: Payload, check_laws: Callable[[Payload], None]) -> Payloa
 def resolve(ref: PayloadRef) -> Payload:
     """The payload that `ref` names. Raises `UnknownPayloadError` if it cannot be found, or means something else."""
     entry = _provided().get(ref.name)
-    if entry is None and not ref.path:
-        raise UnknownPayloadError(
-            f"this table needs a payload that no installed package provides: install the one that has it. "
-            f"payload={ref.name}"
-        )
-    cls = entry.load() if entry is not None else _import(ref.path)
-    payload = _make(cls, ref.arguments, str(ref))
-    if payload.name != ref.name:
+    cls = _load(entry) if entry is not None else allowed_class(ref)
+    name = getattr(cls, "name", None)
+    if name != ref.name:  # before anything is made of it: what the table says of parameters is for that payload alone
         raise UnknownPayloadError(
             f"the class found is another payload: install the version of its package that the table was made with. "
-            f"wanted={ref.name} found={payload.name} class={cls.__module__}:{cls.__qualname__}"
+            f"wanted={ref.name} found={name} class={cls.__module__}:{cls.__qualname__}"
         )
-    found = fingerprint(payload)
+    try:
+        payload = _make(cls, ref.arguments, str(ref))
+        found = fingerprint(payload)
+    except CrdtMorError:
+        raise
+    except Exception as error:
+        raise UnknownPayloadError(
+            f"this payload fails with the parameters that the table says: {type(error).__name__}: {error}. Install the "
+            f"version of its package that the table was made with. payload={ref}"
+        ) from error
     if found != ref.fingerprint:
         raise UnknownPayloadError(
             "this payload means something else than when the table was made, so that answers would change: what means "
@@ -108,25 +122,67 @@ def resolve(ref: PayloadRef) -> Payload:
     return payload
 
 
+def carried(refs: Iterable[PayloadRef]) -> Carried:
+    """The classes of a table's payloads, for its pickled views; without those that are not to be had here, and those
+    that every process has."""
+    found = []
+    for ref in refs:
+        if not _ships(_provided().get(ref.name)):
+            with suppress(CrdtMorError):
+                found.append(type(resolve(ref)))
+    return Carried(found)
+
+
 @cache
 def _provided() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    """The entry points of installed packages; of equal names, those of what comes first on the path."""
+    found: dict[str, EntryPoint] = {}
+    for package in distributions(path=_installed(sys.path)):
+        for entry in package.entry_points.select(group=GROUP):
+            found.setdefault(entry.name, entry)
+    return found
 
 
-def _import(path: str) -> type[Payload]:
-    module, _, name = path.partition(":")
+def _installed(path: list[str]) -> list[str]:
+    """The search path without the current folder, unless the user has put it on PYTHONPATH."""
+    here = os.path.realpath(os.getcwd())
+    asked = {os.path.realpath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
+    return [folder for folder in path if folder and (os.path.realpath(folder) != here or here in asked)]
+
+
+def _ships(entry: EntryPoint | None) -> bool:
+    return entry is not None and entry.dist is not None and entry.dist.name == OWN
+
+
+def _load(entry: EntryPoint) -> type[Payload]:
+    """The class of an entry point."""
+    if _ships(entry):
+        _require_ours(entry)
     try:
-        found: object = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        found = entry.load()
     except (ImportError, AttributeError) as error:
         raise UnknownPayloadError(
-            f"the payload cannot be imported: {error}. Install its package, or put its folder on PYTHONPATH. "
-            f"payload={path}"
+            f"the package that provides this payload is broken or hidden: {error}. Install it anew, or rename what "
+            f"hides it. payload={entry.name} class={entry.value} package={entry.dist and entry.dist.name}"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, Payload)):
-        raise UnknownPayloadError(f"this is not a payload class, a subclass of crdt_mor.Payload. payload={path}")
-    return found
+    return require_class(found, entry.value)
+
+
+def _require_ours(entry: EntryPoint) -> None:
+    """Raise `UnknownPayloadError` where the module of a payload that ships is hidden by another of its name."""
+    ours = Path(__file__).parents[2] / entry.module
+    spec = find_spec(entry.module)
+    found = [] if spec is None else [*(spec.submodule_search_locations or []), spec.origin or ""]
+    if spec is not None and not any(_same_folder(folder, ours) for folder in found):
+        raise UnknownPayloadError(
+            f"another module named {entry.module!r} comes before the one of crdt-mor, whose payload the table needs: "
+            f"rename yours, or keep its folder off Python's path. payload={entry.name} found={spec.origin or found} "
+            f"wanted={ours}"
+        )
+
+
+def _same_folder(folder: str, wanted: Path) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(wanted)
 
 
 def _make(cls: type[Payload], arguments: dict[str, object], text: str) -> Payload:

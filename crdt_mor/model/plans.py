@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import Instant
@@ -44,6 +44,7 @@ class CompactionPlan:
     """Everything that an executor needs. `pending` is P, all of it, in order; `schema` the value's.
 
     table_id: the table's; None where it had none yet.
+    payloads: what a pickled plan brings along so that the table's payloads are known where it arrives; not stored.
     """
 
     barrier: Instant
@@ -52,6 +53,7 @@ class CompactionPlan:
     merge: str
     groups: tuple[GroupInput, ...]
     table_id: str | None = None
+    payloads: object = field(default=None, compare=False, repr=False)
 
     @property
     def stable_before(self) -> Instant | None:

@@ -15,7 +15,7 @@ Which fold depends on the merge (design section 3):
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -70,7 +70,12 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
 
     value, plan = session.run(plans.schedule(publisher, tail, plan_from))
     session.remember(value)
-    return plan
+    return None if plan is None else _carrying(session, plan)
+
+
+def _carrying(session: Session, plan: CompactionPlan) -> CompactionPlan:
+    """The plan, which brings the table's payloads along when it is pickled."""
+    return replace(plan, payloads=session.payloads())
 
 
 def open_plans(session: Session) -> list[CompactionPlan]:
@@ -80,7 +85,7 @@ def open_plans(session: Session) -> list[CompactionPlan]:
         return []
     tail, found = session.run(plans.open_plans(session.publisher, tail))
     session.remember(tail)
-    return found
+    return [_carrying(session, plan) for plan in found]
 
 
 def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:

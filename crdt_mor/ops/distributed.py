@@ -30,7 +30,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import polars as pl
@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.format.log import read_log
+from crdt_mor.merge.allowed import Carried
 from crdt_mor.merge.blocks import DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.config import TableConfig
@@ -71,7 +72,8 @@ class Job:
     """What all processes of a distributed write know. `name`: nobody else's, and the nonce of its begin.
 
     repeated: the token was used before, so that nothing is written. table_id: the table's; None where it had none yet.
-    planned: the table's clock before the job can have begun.
+    planned: the table's clock before the job can have begun. payloads: the classes of the table's, which need not be
+    imported where a task runs.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Job:
     repeated: bool = False
     table_id: str | None = None
     planned: Instant = EPOCH
+    payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,8 @@ def plan(
     rehearsal = Write(session, tail, Pending(EPOCH, name, tail.version))
     _state(rehearsal, schema.empty_table(), operation, mode, plain)
     rehearsal.publish_growth()
-    return Job(name, operation, plain, token, table_id=tail.table_id, planned=tail.clock)
+    payloads = session.payloads()
+    return Job(name, operation, plain, token, table_id=tail.table_id, planned=tail.clock, payloads=payloads)
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:

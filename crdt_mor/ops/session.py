@@ -15,6 +15,8 @@ from typing import TypeVar
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.format.properties import decode_table
+from crdt_mor.merge.allowed import Carried
+from crdt_mor.merge.resolve import carried
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant
@@ -69,8 +71,11 @@ class Session:
         return cls(store, environment, read_config(store, uri), expiry_ms)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by what it is of: whoever reads a sealed view in another process asks nothing of the timeline."""
-        return _elsewhere, (self.store, self.config, self.expiry_ms)
+        """Pickled by what it is of: whoever reads a sealed view in another process asks nothing of the timeline.
+
+        The classes of the table's payloads come along, as the other process may not have imported them.
+        """
+        return _elsewhere, (self.store, self.config, self.expiry_ms, self.payloads())
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
@@ -88,6 +93,10 @@ class Session:
             _require_same(self.config, config)
             self._settings = (stat, config)
         return config
+
+    def payloads(self) -> Carried:
+        """The classes of the table's payloads, for whatever is pickled of it."""
+        return carried(said.payload for said in self.config.merge.columns)
 
     def remember(self, value: Timeline) -> Timeline:
         """Note a genuine value."""
@@ -232,6 +241,6 @@ def _require_same(opened: TableConfig, found: TableConfig) -> None:
             )
 
 
-def _elsewhere(store: Store, config: TableConfig, expiry_ms: int) -> Session:
-    """A session of another process, as it arrives in this one."""
+def _elsewhere(store: Store, config: TableConfig, expiry_ms: int, payloads: Carried) -> Session:  # noqa: ARG001
+    """A session of another process, as it arrives in this one; the payloads were allowed when they were unpickled."""
     return Session(store, SystemEnvironment(), config, expiry_ms)

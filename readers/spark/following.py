@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _table(self) -> Table:
-        return Table.open(self._options.path)
+        return self._options.open()
 
     def _between(self, since: Point | None, until: str | None) -> Changes:
         return changes(self._table, replace(self._options, since=since, until=until), self._schema)

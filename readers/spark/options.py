@@ -3,7 +3,7 @@
     a snapshot       asOf, consistency, filter, meta, pushdown
     changes          changes = merged | images | raw, since, until, consistency
     a stream         as changes, without an end; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
-    any of them      path, columns
+    any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
 
 Spark hands options over in lower case and as text.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError
+from crdt_mor import InvalidInputError, Table
 
 Point = str | int | datetime
 """A checkpoint, a version, a completion time or a moment."""
@@ -30,7 +30,7 @@ LIMITS = MappingProxyType(
 CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
 """What Spark itself says of a table while it creates it in its catalog."""
 
-KNOWN = ("path", "columns", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
+KNOWN = ("path", "columns", "payloads", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class ReadOptions:
 
     path: str
     columns: list[str] | None = None
+    payloads: tuple[str, ...] = ()
     consistency: str = "latest"
     as_of: Point | None = None
     filter: str | None = None
@@ -68,6 +69,7 @@ class ReadOptions:
         return cls(
             path=said["path"],
             columns=[name.strip() for name in said["columns"].split(",")] if "columns" in said else None,
+            payloads=payloads(said),
             consistency=said.get("consistency", "latest"),
             as_of=_point("asOf", said.get("asOf")),
             filter=said.get("filter"),
@@ -78,6 +80,10 @@ class ReadOptions:
             until=_point("until", said.get("until"), checkpoint=True),
             limits={word: _number(name, said[name]) for name, word in LIMITS.items() if name in said},
         )
+
+    def open(self) -> Table:
+        """The table."""
+        return Table.open(self.path, payloads=self.payloads)
 
     def for_batch(self) -> ReadOptions:
         """The same; refuses what only a stream has."""
@@ -92,6 +98,11 @@ class ReadOptions:
         said |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
         _refuse({name: value for name, value in said.items() if value is not None}, said, "has no place in a stream")
         return self
+
+
+def payloads(said: Mapping[str, str]) -> tuple[str, ...]:
+    """Modules and classes, `acme.payloads,acme.other:Longest`."""
+    return tuple(name for part in said.get("payloads", "").split(",") if (name := part.strip()))
 
 
 def by_name(given: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:

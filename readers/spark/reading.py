@@ -31,7 +31,7 @@ class Part(InputPartition):
 def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
     """What reads `schema`, columns that the user or Spark chose; raises where the table has no such."""
     if options.changes is not None:
-        return RowsReader(changes(Table.open(options.path), options, schema), schema)
+        return RowsReader(changes(options.open(), options, schema), schema)
     rows = snapshot(options)
     check_schema(schema, spark_schema(rows.schema))
     rows = rows.narrowed(columns=schema.names)
@@ -41,13 +41,13 @@ def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
 def schema_of(options: ReadOptions) -> StructType:
     """The columns of what the options ask for."""
     if options.changes is not None:
-        return spark_schema(changes(Table.open(options.path), options).schema)
+        return spark_schema(changes(options.open(), options).schema)
     return spark_schema(snapshot(options).schema)
 
 
 def snapshot(options: ReadOptions) -> Scan:
     """The scan that the options describe, sealed now."""
-    scan = Table.open(options.path).scan(
+    scan = options.open().scan(
         filter=options.filter,
         as_of=options.as_of,
         consistency=cast(Any, options.consistency),

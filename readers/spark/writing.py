@@ -28,13 +28,13 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import crdt_mor as mor
-from readers.spark.options import by_name, flag
+from readers.spark.options import by_name, flag, payloads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-OPTIONS = ("path", "operation", "schemaMode", "plain")
+OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads")
 TOKEN_OPTIONS = ("txnAppId", "txnVersion")
 
 Operation = Literal["append", "upsert", "delete"]
@@ -53,7 +53,7 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
         raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')
     operation: Any = given.get("operation", "upsert")
     mode: Any = given.get("schemaMode", "strict")
-    return mor.Table.open(given["path"]).plan_write(
+    return mor.Table.open(given["path"], payloads=payloads(given)).plan_write(
         operation, arrow_schema(schema), schema_mode=mode, plain=flag("plain", given), token=_token(given)
     )
 

@@ -249,7 +249,7 @@ def python(script: str, *arguments: str, folder: Path = REPO) -> list[str]:
 READ_AND_WRITE = """
 import json, sys
 from crdt_mor import Table
-table = Table.open(sys.argv[1])
+table = Table.open(sys.argv[1], payloads=sys.argv[2:])
 print(json.dumps(table.scan().to_arrow().to_pylist()))
 table.upsert(table.scan().to_arrow())
 table.maintenance.compact()
@@ -257,11 +257,11 @@ print(json.dumps(table.scan().to_arrow().to_pylist()))
 """
 
 
-def test_another_process_needs_nothing_but_what_the_table_stores(make: Make, path: str) -> None:
+def test_another_process_needs_what_the_table_stores_and_leave_to_import_it(make: Make, path: str) -> None:
     table = make({"n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at"), "v": Longest()})
     put(table, {"id": "a", "n": 1, "tags": adds("x"), "price": 1.5, "at": 7, "v": "abc"})
     put(table, {"id": "a", "n": 2, "tags": adds("y"), "price": 9.5, "at": 3, "v": "z"})
-    before, after = map(json.loads, python(READ_AND_WRITE, path))
+    before, after = map(json.loads, python(READ_AND_WRITE, path, HERE))
     assert before == [{"id": "a", "n": 3, "tags": ["x", "y"], "price": 1.5, "at": 7, "v": "abc"}]
     assert after == [before[0] | {"n": 6}] == rows(table)
 
@@ -270,6 +270,7 @@ ATTEMPTS = """
 import sys
 from crdt_mor import CrdtMorError, Table
 import pyarrow as pa
+import acme_payloads
 table = Table.open(sys.argv[1])
 for attempt in (
     lambda: table.upsert(pa.table({"id": ["a"], "c": ["x"]})),
@@ -336,7 +337,7 @@ def test_a_payload_that_means_something_else_is_refused(path: str, tmp_path: Pat
     ("stored", "gone", "message"),
     [
         ("counter/1", "counter/7", "install the one that has it.*payload=counter/7"),
-        (HERE, "acme.gone", "Install its package.*payload=acme.gone:Longest"),
+        (HERE, "acme.gone", "not imported.*payload=acme.gone:Longest"),
         (":Longest", ":Gone", f"Install its package.*payload={HERE}:Gone"),
     ],
     ids=["entry point", "module", "class"],
