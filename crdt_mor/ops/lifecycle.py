@@ -235,8 +235,11 @@ def complete(
     value = yield from publisher.publish(derive, known)
     done = yield from find_completion(requested, value)
     if done is not None:
+        others = done.driver != begun.driver
+        for file in files if others else ():
+            yield Delete(file.path)
         yield Delete(heartbeat_path(requested))
-        return Committed(done, value, repeated=done.driver != begun.driver)
+        return Committed(done, value, repeated=others)
     pending = value.find_pending(requested)
     if pending is None:
         raise expired(requested)
