@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.polars_types import polars_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,7 @@ class ArrowRows(ABC):
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""
-        return pl.DataFrame(pl.from_arrow(self.to_arrow()))
+        return polars_frame(self.to_arrow())
 
     def to_arrow(self) -> pa.Table:
         """All rows as a pyarrow Table in the declared types."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import shared_out
@@ -76,6 +77,11 @@ class Scan(ArrowRows):
         declared = self._snapshot.schema.declared
         return pa.schema([pa.field(n, pa.string()) if n in META_COLUMNS else declared.field(n) for n in self._columns])
 
+    @property
+    def polars_schema(self) -> pl.Schema:
+        """The same as polars has it, of `to_polars` and `frames`."""
+        return polars_schema(self.schema)
+
     def narrowed(
         self,
         *,
@@ -136,7 +142,7 @@ class Scan(ArrowRows):
         """All rows as a polars DataFrame."""
         frames = list(self.frames())
         if not frames:
-            return pl.DataFrame(pl.from_arrow(self.schema.empty_table()))
+            return pl.DataFrame(schema=self.polars_schema)
         return pl.concat(frames, rechunk=False)
 
     def __repr__(self) -> str:
@@ -190,7 +196,7 @@ class Scan(ArrowRows):
             yield from self._snapshot.schema.restore(to_arrow(frame)).cast(schema).to_batches()
 
     def _restored(self, frame: pl.DataFrame) -> pl.DataFrame:
-        return pl.DataFrame(pl.from_arrow(self._snapshot.schema.restore(to_arrow(frame))))
+        return polars_frame(self._snapshot.schema.restore(to_arrow(frame)))
 
     def _restore_polars(self, frame: pl.DataFrame) -> pl.DataFrame:
         same = same_in_polars(self._snapshot.schema)

@@ -34,7 +34,7 @@ def scan_table(
 
     return register_io_source(
         source,
-        schema=pl.DataFrame(pl.from_arrow(scan.schema.empty_table())).schema,
+        schema=scan.polars_schema,
         is_pure=True,
         explain_name="crdt_mor",
         explain_detail=f"{found.uri} as of {scan.as_of}",

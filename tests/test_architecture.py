@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "format": {"errors", "model"},  # bytes and values; no paths
     "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
     "ops": BELOW_OPS,  # only here the three meet
-    "rows": {"errors"},
+    "rows": {"errors", "merge"},
     "scan": BELOW_OPS | {"ops", "rows"},
     "changes": BELOW_OPS | {"ops", "rows"},
     "inspect": BELOW_OPS | {"ops"},

@@ -69,8 +69,8 @@ MEMBERS = {
     "WriteJob": "expiry_ms job stage uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
-    "Scan": "as_of checkpoint count explain frames narrowed parts schema to_arrow to_pandas to_polars to_reader "
-    "version",
+    "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
+    "to_reader version",
 }
 FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],

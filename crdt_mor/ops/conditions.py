@@ -16,6 +16,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.ops.expressions import comparison, operands
 
@@ -58,7 +59,7 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
 def _columns(schema: TableSchema) -> pl.Schema:
     """The columns that a condition may name, in declared types, as polars has them."""
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
-    return pl.DataFrame(pl.from_arrow(pa.schema([*meta, *schema.declared]).empty_table())).schema
+    return polars_schema(pa.schema([*meta, *schema.declared]))
 
 
 def _is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
@@ -99,7 +100,7 @@ def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> 
     for names, found in alike.items():
         fields = schema.select(names)
         stored = pa.table([[values[name] for _, values in found] for name in names], schema=fields.stored)
-        declared = pl.DataFrame(pl.from_arrow(fields.restore(stored)))
+        declared = polars_frame(fields.restore(stored))
         rows = pl.DataFrame([pl.Series(PARTITION_PATH, [path for path, _ in found]), *declared])
         yield from ((path, rows[i]) for i, (path, _) in enumerate(found))
 
@@ -179,4 +180,4 @@ def _pinned(found: Comparison, schema: TableSchema) -> Pins:
 
 def _type_of(name: str, schema: TableSchema) -> pl.DataType | None:
     """The type of a user's column, as polars has it."""
-    return pl.DataFrame(pl.from_arrow(schema.select([name]).declared.empty_table())).schema.get(name)
+    return polars_schema(schema.select([name]).declared).get(name)

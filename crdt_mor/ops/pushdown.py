@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.ops.expressions import Comparison, bounds, comparison, flat
 
@@ -38,9 +39,7 @@ _INTEGERS: dict[Any, int] = {pl.Int32(): 2**31, pl.Int64(): 2**63}
 @lru_cache(maxsize=256)
 def same_in_polars(schema: TableSchema) -> Mapping[str, pl.DataType]:
     """The columns that need no restoring, since their declared and their stored type are one to polars."""
-    declared, stored = (
-        pl.DataFrame(pl.from_arrow(found.empty_table())).schema for found in (schema.declared, schema.stored)
-    )
+    declared, stored = polars_schema(schema.declared), polars_schema(schema.stored)
     same = {name: kind for name, kind in declared.items() if stored[name] == kind}
     return {**dict.fromkeys(META_COLUMNS, pl.String()), **same}
 

@@ -79,8 +79,8 @@ def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
     if len(path) != 1 or path[0] not in schema.names:
         return None
     found = schema.field(path[0])
-    alike = found.type in _ALIKE or pt.is_timestamp(found.type) or pt.is_decimal128(found.type)
-    return found if alike else None
+    moment = pt.is_timestamp(found.type) and not (found.type.tz or "").startswith(("+", "-"))  # polars has no offsets
+    return found if found.type in _ALIKE or moment or pt.is_decimal128(found.type) else None
 
 
 def _known(*values: object) -> bool:

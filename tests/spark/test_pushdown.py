@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "day": (pa.date32(), [date(1, 1, 1), date(1970, 1, 1), date(2026, 3, 8)]),
     "at": (pa.timestamp("us", "UTC"), [MOMENT, MOMENT.replace(year=1901), MOMENT.replace(microsecond=0)]),
     "at_tokyo": (pa.timestamp("ms", "Asia/Tokyo"), [MOMENT.replace(microsecond=123000)]),
+    "at_offset": (pa.timestamp("us", "+05:30"), [MOMENT]),
     "local": (pa.timestamp("us"), [MOMENT.replace(tzinfo=None)]),
     "local_s": (pa.timestamp("s"), [MOMENT.replace(tzinfo=None, microsecond=0)]),
     "name": (pa.string(), ["", "a", "ab%", "b_a", "Zoë", "\U0001f600", "zz"]),

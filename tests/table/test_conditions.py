@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -209,3 +210,52 @@ def test_the_command_line_refuses_a_filter_that_looks_at_other_rows(shared: Tabl
         assert "other rows" in str(done.exception) + done.output
     done = CliRunner().invoke(app, ["cat", shared.uri, "--where", "v >= 11", "--format", "jsonl"])
     assert [json.loads(line)["id"] for line in done.output.splitlines()] == ["k11"]
+
+
+# --- types that polars has not ----------------------------------------------------------------------------------------
+
+INDIA = dt.timezone(dt.timedelta(hours=5, minutes=30))
+MOMENT, PRICE = dt.datetime(2024, 1, 1, 5, 30, tzinfo=INDIA), Decimal("12345678901234567.50")
+OFFSET, WIDE = pa.timestamp("us", "+05:30"), pa.decimal256(20, 2)
+UNKNOWN: dict[str, tuple[pa.DataType, object, pl.DataType]] = {
+    "an offset": (OFFSET, MOMENT, pl.Datetime("us", "UTC")),
+    "an offset, milliseconds": (pa.timestamp("ms", "-08:00"), MOMENT, pl.Datetime("ms", "Etc/GMT+8")),
+    "no zone of this world": (pa.timestamp("us", "Middle/Earth"), MOMENT, pl.Datetime("us", "UTC")),
+    "a known zone": (pa.timestamp("us", "Asia/Tokyo"), MOMENT, pl.Datetime("us", "Asia/Tokyo")),
+    "a wide decimal": (WIDE, PRICE, pl.Decimal(20, 2)),
+    "a wide decimal, dictionary": (pa.dictionary(pa.int32(), WIDE), PRICE, pl.Decimal(20, 2)),
+    "a list": (pa.list_(OFFSET), [MOMENT], pl.List(pl.Datetime("us", "UTC"))),
+    "a large list": (pa.large_list(WIDE), [PRICE], pl.List(pl.Decimal(20, 2))),
+    "a list of fixed size": (pa.list_(WIDE, 1), [PRICE], pl.Array(pl.Decimal(20, 2), 1)),
+    "a struct": (pa.struct([("a", OFFSET), ("b", WIDE)]), {"a": MOMENT, "b": PRICE}, pl.Struct),
+    "a map": (pa.map_(pa.string(), OFFSET), [("a", MOMENT)], pl.Map(pl.String(), pl.Datetime("us", "UTC"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_type_that_polars_has_not_is_shown_to_it_as_one_that_it_has(fast_path: Path, name: str) -> None:
+    kind, one, shown = UNKNOWN[name]
+    schema = pa.schema([("id", pa.string()), ("x", kind), ("n", pa.int64())])
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    values = pa.array([one, None], plain)
+    values = values if plain == kind else values.dictionary_encode()
+    data = pa.table({"id": ["a", "b"], "x": values, "n": [1, 2]}, schema)
+    table = Table.create(fast_path / "t", schema, key="id", buckets=1)
+    table.upsert(data)
+    for _ in range(2):
+        assert table.scan(filter="n < 2").to_arrow().equals(data.slice(0, 1))
+        frame = table.scan().to_polars()
+        assert frame.schema["x"] == shown
+        assert table.scan(limit=0).to_polars().schema == table.changes().to_polars().select("id", "x", "n").schema
+        assert [found.height for found in table.scan(filter="x IS NULL").frames()] == [1]
+        for condition in (pl.col("x").is_not_null(), pl.col("x").is_null() & (pl.col("n") * 2 > 2)):
+            scan = table.scan(filter=condition)
+            assert scan.count() == scan.to_arrow().num_rows == frame.filter(condition).height == 1
+            assert scan.explain().total.slices == 1
+            assert scan_table(table).filter(condition).collect().height == 1
+        if not pa.types.is_nested(kind):
+            assert table.scan(filter=pl.col("x") == pl.lit(one).cast(shown)).count() == 1
+            assert table.scan(filter=pl.col("x") != pl.lit(one).cast(shown)).count() == 0
+        table.maintenance.compact()
+    assert table.delete(filter=pl.col("x").is_not_null()).deletes == 1
+    assert table.scan().to_arrow()["id"].to_pylist() == ["b"]

@@ -1,0 +1,61 @@
+"""Arrow types that polars has not, and what stands for them in its frames.
+
+polars does not refuse them, it panics: a fixed offset from UTC or a time zone that it does not know, and decimals of
+256 bits. The moment and the number are the same in UTC and in 128 bits, which hold every decimal that a table can.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.model.casts import to_declared
+
+
+def polars_frame(data: pa.Table) -> pl.DataFrame:
+    """A table of any declared types as a frame."""
+    kinds = [_known(kind) for kind in data.schema.types]
+    columns = [to_declared(column, kind) for column, kind in zip(data.columns, kinds, strict=True)]
+    return pl.DataFrame(pl.from_arrow(pa.table(columns, names=data.column_names)))
+
+
+def polars_schema(schema: pa.Schema) -> pl.Schema:
+    """The types of the columns of a frame."""
+    return polars_frame(schema.empty_table()).schema
+
+
+@lru_cache(maxsize=1024)
+def _known(kind: pa.DataType) -> pa.DataType:
+    """The type itself, where polars has it."""
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        return kind if _has_zone(kind.tz) else pa.timestamp(kind.unit, "UTC")
+    if pt.is_decimal256(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if pt.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _known(kind.value_type), ordered=kind.ordered)
+    if pt.is_map(kind):
+        return pa.map_(kind.key_type, _field(kind.item_field), keys_sorted=kind.keys_sorted)
+    if pt.is_struct(kind):
+        return pa.struct([_field(field) for field in kind])
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(_field(kind.value_field), kind.list_size)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        build = pa.large_list if pt.is_large_list(kind) else pa.list_
+        return build(_field(kind.value_field))
+    return kind
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(_known(field.type))
+
+
+@lru_cache(maxsize=1024)
+def _has_zone(name: str) -> bool:
+    try:
+        pl.Series([0]).cast(pl.Datetime("us", name))
+    except pl.exceptions.PolarsError:
+        return False
+    return True
