@@ -52,9 +52,11 @@ class Scan(ArrowRows):
     def as_of(self) -> Instant:
         """The completion time that this scan shows: everything completed by then, nothing later.
 
-        Of a stable scan, the requested time that it stops before.
+        Of a stable scan, the requested time that it stops before. What is handed out here, as `checkpoint` and
+        `version`, holds for ever, so it is only here that commits of Hudi's own writers are looked for; one that is
+        missing raises `SnapshotExpiredError`: scan again.
         """
-        return self._snapshot.cut.time
+        return self._snapshot.sealed_cut().time
 
     @property
     def checkpoint(self) -> str:
@@ -64,11 +66,12 @@ class Scan(ArrowRows):
                 "a read-optimized scan leaves out commits, which changes since then would not bring: take the "
                 "checkpoint of a scan with consistency='latest' or 'stable'"
             )
-        return str(self._snapshot.cut)
+        return str(self._snapshot.sealed_cut())
 
     @property
     def version(self) -> int:
         """The version of the timeline that the scan is sealed to."""
+        self._snapshot.sealed_cut()
         return self._snapshot.value.version
 
     @property
@@ -111,7 +114,7 @@ class Scan(ArrowRows):
         if self._limit is not None:
             raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
-        bare = replace(snapshot, value=snapshot.value.bare)
+        bare = replace(snapshot, value=snapshot.value.bare, part=True)
         found = shared_out([(one, one.weight) for one in self._pruning.kept], part_size(size))
         return [Scan(replace(bare, slices=tuple(some)), self._columns, self._filter, meta) for some in found]
 
@@ -148,7 +151,7 @@ class Scan(ArrowRows):
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", filter={self._filter}"
         limit = "" if self._limit is None else f", limit={self._limit}"
-        return f"Scan(columns={self._columns}{condition}{limit}, as_of={self.as_of})"
+        return f"Scan(columns={self._columns}{condition}{limit}, as_of={self._snapshot.cut.time})"
 
     # --- inside -------------------------------------------------------------------------------------------------
 

@@ -299,7 +299,7 @@ class Table:
         meta: Hudi's five columns in front.
         limit: at most so many rows, whichever come first; no more file slices are read than that takes.
         """
-        value = self._session.sealed()
+        value = self._session.sealed(look=as_of is not None)  # the answer for a moment never changes
         if _consistency(consistency) == "stable":
             if as_of is not None:
                 raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
@@ -346,7 +346,7 @@ class Table:
 
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
-        value = self._session.sealed()
+        value = self._session.sealed(look=True)
         start, end = self._cut(value, before), self._cut(value, after)
         assert start is not None
         assert end is not None

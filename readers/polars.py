@@ -37,7 +37,7 @@ def scan_table(
         schema=scan.polars_schema,
         is_pure=True,
         explain_name="crdt_mor",
-        explain_detail=f"{found.uri} as of {scan.as_of}",
+        explain_detail=f"{found.uri} {scan!r}",
     )
 
 

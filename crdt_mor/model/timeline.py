@@ -343,8 +343,13 @@ class Timeline:
         kept = tuple(r for r in self.rolled_back if r.requested not in gone)
         return self._next(nonce, tick_after(self.clock, wall_ms), rolled_back=kept, swept=from_ms(store_ms))
 
-    def adopt(self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str) -> Timeline:
-        """Instants that Hudi wrote become part of the value, and the clock moves past them."""
+    def adopt(
+        self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str, cancelled: Sequence[Plan] = ()
+    ) -> Timeline:
+        """Instants that Hudi wrote become part of the value, and the clock moves past them.
+
+        cancelled: open plans that are given up in the same event, since they do not know what they would bury.
+        """
         version = self.version + 1
         adopted = tuple(replace(c, version=version, adopted=True) for c in found)
         clock = max([self.clock, *(c.completed for c in adopted)])
@@ -354,6 +359,8 @@ class Timeline:
             tick_after(clock, wall_ms),
             schema=schema,
             added=self._with_added(schema),
+            plans=tuple(p for p in self.plans if p not in cancelled),
+            rolled_back=(*self.rolled_back, *(RolledBack(p.barrier, p.nonce, version, plan=True) for p in cancelled)),
             completions=(*self.completions, *adopted),
             foreign_group=next((i for i in file_ids if bucket_of_file_id(i) is None), self.foreign_group),
         )

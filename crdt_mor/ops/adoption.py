@@ -6,13 +6,19 @@ written. Only otherwise are names compared and files read. Never adopted: an ins
 file carries our own key (a commit newer than the value, or a stale helper's), and a `.requested` or `.inflight` file
 alone; nor a savepoint, which only marks the instant whose requested time it bears.
 
+A log file belongs to the slice of the newest base file before its completion. So a commit that comes to light with a
+completion below a base file of ours, of a file group that it wrote to, would be seen by nobody: the compaction that
+wrote that base did not know it. That happens where the clock of Hudi's writer is behind the table's, or where it writes
+at the very moment of a compaction. Such a table is refused, to readers and writers alike. As long as the compaction is
+only planned nothing is lost: adopting the commit cancels the plan, and the next one has it.
+
 Hudi archives an instant before it removes it from the active timeline. So the archive is read last: what left the
 active timeline in the meantime is found there, and what is found in both is one instant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,10 +27,10 @@ import pyarrow as pa
 from crdt_mor.errors import FormatError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.archive import VERSION_FILE, decode_instants, decode_manifest, newest_manifest
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, Timeline
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
 from crdt_mor.ops.projection import Projector, completed_name
 from crdt_mor.ops.protocol import OWN_FOLDER, VERSIONS, all_completions, version_path
 from crdt_mor.ops.steps import List, Read, Steps
@@ -64,14 +70,8 @@ Seen = dict[str, tuple[Found, ...]]
 """What files of Hudi's timeline hold, by path: they never change, so whoever keeps this reads each of them once."""
 
 
-def known_instants(value: Timeline) -> Steps[set[Instant]]:
-    """Requested times of everything pending, planned or completed; not of what was given up."""
-    known = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
-    return known | {c.requested for c in (yield from all_completions(value))}
-
-
 def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None = None) -> Steps[Foreign]:
-    """The completed instants in Hudi's timeline that are not ours."""
+    """The completed instants in Hudi's timeline that are not ours; raises where one of them is below a base of ours."""
     seen = {} if seen is None else seen
     names: list[Stat] = yield List(projector.folder)
     archive: list[Stat] = yield List(projector.archive)
@@ -80,7 +80,8 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     others = [name for name in parsed if name and _counts(name) and str(name) not in carried]
     if not archive and len(others) == sum(segment.count for segment in value.segments):
         return Foreign((), value.schema)
-    known = yield from known_instants(value)
+    done = yield from all_completions(value)
+    known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in done}
     known |= {r.requested for r in value.rolled_back}
     found: dict[Instant, Found] = {}
     moved = bool(archive)
@@ -100,7 +101,45 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
             "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
             f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
         )
-    return _foreign(projector, value, list(found.values()))
+    foreign = _foreign(projector, value, list(found.values()))
+    _refuse_below(bases_of(done), foreign.completions)
+    return foreign
+
+
+def bases_of(done: Iterable[Completion]) -> dict[FileGroup, Instant]:
+    """The instant of our newest base file of each file group."""
+    bases: dict[FileGroup, Instant] = {}
+    for completion in done:
+        for file in completion.files if not completion.adopted else ():
+            if file.is_base:
+                bases[file.group] = max(file.name.instant, bases.get(file.group, EPOCH))
+    return bases
+
+
+def below(found: Completion, barriers: Mapping[FileGroup, Instant]) -> tuple[FileGroup, Instant] | None:
+    """A file group in which a commit of Hudi's wrote to a slice that is older than our barrier, and that barrier.
+
+    A compaction of Hudi's writes nothing new.
+    """
+    if found.action == "commit":
+        return None
+    touched = [(file.group, file.name.instant if file.is_base else found.completed) for file in found.files]
+    touched += [(group, found.completed) for group in found.replaced]
+    lost = ((group, barriers[group]) for group, since in touched if since <= barriers.get(group, EPOCH))
+    return next(lost, None)
+
+
+def _refuse_below(bases: Mapping[FileGroup, Instant], found: Iterable[Completion]) -> None:
+    for completion in found:
+        if (lost := below(completion, bases)) is not None:
+            (partition, file_id), base = lost
+            raise UnsupportedFeatureError(
+                "a commit of Hudi's completed at a time that a compaction of ours had passed already, so that no "
+                "reader would see its rows: the clock of Hudi's writer is behind the table's, or it wrote at the same "
+                "moment. Take that commit back, with Hudi's rollback_to_instant or by moving the files of its instant "
+                f"out of the timeline's folder, and write its rows again. instant={completion.requested} "
+                f"completed={completion.completed} compaction={base} partition={partition!r} file_group={file_id}"
+            )
 
 
 def _has_gone_on() -> Steps[bool]:

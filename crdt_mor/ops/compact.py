@@ -98,7 +98,8 @@ def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
 
 def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> Completion | None:
     """Publish the compaction, unless somebody has; None if it was cancelled."""
-    value, done = session.run(plans.complete(session.publisher, session.known(), barrier, files))
+    tail = session.run(lifecycle.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
+    value, done = session.run(plans.complete(session.publisher, tail, barrier, files))
     session.remember(value)
     return done
 

@@ -41,8 +41,9 @@ from crdt_mor.model.names import (
     is_own_token,
 )
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, Pending, RolledBack, Timeline, Token
-from crdt_mor.ops.adoption import foreign_completions
+from crdt_mor.model.timeline import Completion, DataFile, Pending, Plan, RolledBack, Timeline, Token
+from crdt_mor.ops.adoption import below, foreign_completions
+from crdt_mor.ops.plans import read_plan
 from crdt_mor.ops.projection import PENDING_ACTIONS, when_put
 from crdt_mor.ops.protocol import (
     OWN_FOLDER,
@@ -396,14 +397,28 @@ def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
 
 
 def adopt(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
-    """Instants that Hudi itself wrote become part of the value."""
+    """Instants that Hudi itself wrote become part of the value; open plans that would bury one are cancelled."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         found = yield from foreign_completions(publisher.projector, tail)
-        return tail.adopt(nonce, wall_ms, found.completions, found.schema) if found.completions else None
+        if not found.completions:
+            return None
+        cancelled = yield from _burying(tail, found.completions)
+        return tail.adopt(nonce, wall_ms, found.completions, found.schema, cancelled)
 
     return (yield from publisher.publish(derive, known))
+
+
+def _burying(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+    """The open plans whose barrier is above a commit of Hudi's that they do not know, in a file group of it."""
+    burying = []
+    for plan in tail.plans:
+        groups = (yield from read_plan(plan)).file_groups
+        barriers = dict.fromkeys(groups, plan.barrier)
+        if any(below(completion, barriers) for completion in found):
+            burying.append(plan)
+    return burying
 
 
 def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:

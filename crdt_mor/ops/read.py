@@ -149,6 +149,7 @@ class Snapshot:
     """A sealed view of a table at a cut of its commits: file slices, and how to merge them.
 
     whole: it shows all that the cut does; without its logs it does not.
+    part: it is of some file slices, for a process that looks at nothing else of the table.
     """
 
     session: Session
@@ -156,6 +157,7 @@ class Snapshot:
     cut: Cut
     slices: tuple[FileSlice, ...]
     whole: bool = True
+    part: bool = False
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
@@ -167,6 +169,20 @@ class Snapshot:
         """The same without logs: what the last compactions left."""
         slices = tuple(replace(found, logs=()) for found in self.slices if found.base is not None)
         return replace(self, slices=slices, whole=False)
+
+    def sealed_cut(self) -> Cut:
+        """The cut that it shows, for later use; raises where Hudi has committed before it, as nobody had looked for.
+
+        Such a commit has its place before the cut for ever, so that no cut shows what this view does.
+        """
+        missing = [] if self.part else self.session.unseen(self.value, self.cut)
+        if missing:
+            raise SnapshotExpiredError(
+                "Hudi committed to this table before the moment that this scan shows, which was found only now: scan "
+                "again, and before that call table.refresh() where Hudi writes as well. "
+                f"instant={missing[0].requested} completed={missing[0].completed} scan={self.cut}"
+            )
+        return self.cut
 
     @property
     def schema(self) -> TableSchema:

@@ -160,8 +160,15 @@ class Session:
         self._looked_at_ms, self._foreign = now_ms, bool(found.completions)
         if not found.completions:
             return tail
-        before = replace(tail, version=tail.version - 1)  # what is adopted in memory is part of this very version
-        return before.adopt(tail.nonce, 0, found.completions, found.schema)
+        # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
+        return replace(tail.adopt(tail.nonce, 0, found.completions, found.schema), version=tail.version)
+
+    def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
+        """Commits that Hudi has made, that a cut shows, and that `value` does not have."""
+        found = self.run(foreign_completions(self.publisher.projector, value, self._seen))
+        missing = [completion for completion in found.completions if cut.shows(completion)]
+        self._foreign |= bool(missing)
+        return missing
 
     def start(self) -> None:
         """Make sure that there is a first version to follow; anyone may write it, it is a function of the table."""

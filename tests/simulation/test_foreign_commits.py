@@ -1,0 +1,76 @@
+"""A table that Hudi's writers write to as well: no row of theirs is lost in silence, and none skips a follower.
+
+`foreign_commits` plays random histories; the planted bugs show that they would find a missing rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.timeline import Completion, Plan, Timeline
+from crdt_mor.ops import adoption, lifecycle
+from crdt_mor.ops.session import Session
+from crdt_mor.ops.steps import Steps
+from tests.simulation.foreign_commits import run
+
+BEHIND = (-1_000, -20_000)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("ahead_ms", [0, 15_000, *BEHIND])
+def test_each_commit_of_hudi_is_shown_or_refused_by_name(seed: int, ahead_ms: int, fast_path: Path) -> None:
+    run(seed, fast_path / "t", ahead_ms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 125))
+@pytest.mark.parametrize("ahead_ms", [0, 15_000, *BEHIND])
+def test_long_histories_too(seed: int, ahead_ms: int, fast_path: Path) -> None:
+    run(seed, fast_path / "t", ahead_ms, steps=120)
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(adoption, "_refuse_below", lambda bases, found: None)
+
+
+def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
+    def careless(tail: Timeline, found: list[Completion]) -> Steps[list[Plan]]:
+        return []
+        yield
+
+    patch.setattr(lifecycle, "_burying", careless)
+
+
+def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:
+    def careless(session: Session, value: Timeline, cut: Cut) -> list[Completion]:
+        return []
+
+    patch.setattr(Session, "unseen", careless)
+
+
+@pytest.mark.parametrize(
+    ("plant", "ahead_ms"),
+    [
+        (a_commit_below_a_base_is_taken_as_it_is, -20_000),
+        (a_plan_goes_on_that_buries_a_commit, -20_000),
+        (what_a_scan_hands_out_is_not_looked_after, 0),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_histories_find(
+    plant: Callable[[pytest.MonkeyPatch], None], ahead_ms: int, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_found() -> None:
+        for seed in range(30):
+            run(seed, fast_path / f"t{seed}", ahead_ms)
+
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="hudi_ahead_ms"):
+        until_found()

@@ -1,0 +1,224 @@
+"""Commits of Hudi's own writers between ours: what is handed out stays true, and what nobody would see is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Scan, SnapshotExpiredError, Table, UnsupportedFeatureError
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.ops.session import LOOK_EVERY_MS
+from crdt_mor.store.local import LocalStore
+from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
+
+
+class Clock(SystemEnvironment):
+    """Time that stands where a test puts it, not ahead of the store's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ms = super().now_ms() - 600_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def table(fast_path: Path, clock: Clock) -> Table:
+    made = Table.create(str(fast_path / "t"), SCHEMA, key="k", buckets=1, environment=clock)
+    made.upsert(rows("a"))
+    made.refresh()
+    return made
+
+
+def hudi(table: Table, clock: Clock, key: str, ago_ms: int = 0) -> Instant:
+    """A commit of Hudi's that begins now, or some time ago; when it completed."""
+    clock.ms += 100
+    requested, completed = from_ms(clock.ms - ago_ms), from_ms(clock.ms - ago_ms + 10)
+    hudi_commits(table, rows(key), requested, completed)
+    clock.ms += 100
+    return completed
+
+
+def later(table: Table, clock: Clock) -> None:
+    """A minute passes and the table's clock moves with it, since something is committed."""
+    clock.ms += 60_000
+    table.upsert(rows("a"))
+
+
+def keys(scan: Scan) -> list[str]:
+    return sorted(scan.to_arrow()["k"].to_pylist())
+
+
+# --- what is handed out -----------------------------------------------------------------------------------------------
+
+
+HANDED_OUT: list[Callable[[Scan], object]] = [
+    lambda scan: scan.checkpoint,
+    lambda scan: scan.as_of,
+    lambda scan: scan.version,
+]
+
+
+@pytest.mark.parametrize("hand_out", HANDED_OUT, ids=["checkpoint", "as_of", "version"])
+@pytest.mark.parametrize("consistency", ["latest", "stable"])
+def test_a_scan_hands_out_no_moment_before_which_hudi_has_committed_without_it(
+    table: Table, clock: Clock, consistency: str, hand_out: Callable[[Scan], object]
+) -> None:
+    hudi(table, clock, "hudi")
+    table.upsert(rows("b"))
+    scan = table.scan(consistency=consistency)  # type: ignore[arg-type]
+    assert keys(scan) == ["a", "b"], "it is not looked for at every scan"
+    with pytest.raises(SnapshotExpiredError, match="scan again"):
+        hand_out(scan)
+    again = table.scan(consistency=consistency)  # type: ignore[arg-type]
+    assert keys(again) == ["a", "b", "hudi"]
+    assert hand_out(again)
+
+
+def test_a_transaction_hands_out_no_such_moment_either(table: Table, clock: Clock) -> None:
+    hudi(table, clock, "hudi")
+    with table.transaction() as tx:
+        with pytest.raises(SnapshotExpiredError):
+            _ = tx.scan().checkpoint
+        tx.upsert(rows("b"))
+
+
+def test_changes_since_what_was_handed_out_have_hudis_later_commits(table: Table, clock: Clock) -> None:
+    scan = table.scan()
+    since = scan.checkpoint
+    hudi(table, clock, "hudi")
+    table.upsert(rows("b"))
+    changes = table.changes(since)
+    assert sorted(changes.to_arrow()["k"].to_pylist()) == ["b", "hudi"]
+    assert table.changes(changes.checkpoint).commits == 0
+
+
+def test_a_moment_shows_the_same_when_it_is_asked_for_again(table: Table, clock: Clock) -> None:
+    before = table.version
+    hudi(table, clock, "hudi")
+    mine = table.upsert(rows("b"))
+    moments = [mine, mine.version, mine.completed_at, before]
+    first = [keys(table.scan(as_of=moment)) for moment in moments]
+    assert first[0] == first[1] == first[2] == ["a", "b", "hudi"]
+    assert first[3] == ["a"]
+    clock.ms += LOOK_EVERY_MS + 1
+    table.upsert(rows("c"))
+    assert [keys(table.scan(as_of=moment)) for moment in moments] == first
+
+
+def test_a_version_shows_the_same_before_and_after_hudis_commit_is_part_of_one(table: Table, clock: Clock) -> None:
+    version = table.version
+    hudi(table, clock, "hudi")
+    assert keys(table.scan(as_of=version)) == ["a"]
+    clock.ms += LOOK_EVERY_MS + 1
+    table.upsert(rows("b"))
+    assert keys(table.scan(as_of=version)) == ["a"]
+
+
+def test_differences_and_files_of_a_moment_have_what_hudi_wrote_before_it(table: Table, clock: Clock) -> None:
+    before = table.version
+    hudi(table, clock, "hudi")
+    mine = table.upsert(rows("b"))
+    assert table.inspect.files(mine.completed_at).num_rows == 3
+    other = Table.open(table.uri, environment=clock)
+    hudi(table, clock, "more")
+    mine = other.upsert(rows("c"))
+    assert sorted(other.diff(before, mine).to_arrow()["k"].to_pylist()) == ["b", "c", "hudi", "more"]
+
+
+def test_a_scan_of_rows_does_not_look_into_hudis_timeline(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    list_ = LocalStore.list
+
+    def noted(store: LocalStore, folder: str) -> object:
+        listed.append(folder)
+        return list_(store, folder)
+
+    monkeypatch.setattr(LocalStore, "list", noted)
+    scan = table.scan()
+    assert keys(scan) == ["a"]
+    assert [part.to_arrow().num_rows for part in scan.parts()] == [1]
+    assert repr(scan)
+    assert listed == []
+    assert scan.checkpoint
+    assert table._session.publisher.projector.folder in listed
+
+
+def test_a_part_says_what_its_scan_says(table: Table) -> None:
+    scan = table.scan()
+    assert [(part.checkpoint, part.as_of) for part in scan.parts()] == [(scan.checkpoint, scan.as_of)]
+
+
+# --- what nobody would see --------------------------------------------------------------------------------------------
+
+
+def test_a_commit_below_a_compaction_of_ours_is_refused_by_name_until_it_is_taken_back(
+    table: Table, clock: Clock
+) -> None:
+    later(table, clock)
+    (compacted,) = table.maintenance.compact()
+    completed = hudi(table, clock, "hudi", ago_ms=40_000)
+    requested = from_ms(to_ms(completed) - 10)
+    said = f"instant={requested} completed={completed} compaction={compacted.barrier}"
+    with pytest.raises(UnsupportedFeatureError, match=said):
+        Table.open(table.uri)
+    with pytest.raises(UnsupportedFeatureError, match=said):
+        table.refresh()
+    with pytest.raises(UnsupportedFeatureError, match=said):
+        table.changes()
+    with pytest.raises(UnsupportedFeatureError, match=said):
+        table.maintenance.compact()
+    clock.ms += 700_000  # past the next sweep, on the store's clock too
+    with pytest.raises(UnsupportedFeatureError, match=said):
+        table.scan()
+    for file in Path(table.uri, ".hoodie/timeline").glob(f"{requested}*"):
+        file.rename(Path(table.uri).parent / file.name)
+    again = Table.open(table.uri)
+    again.upsert(rows("hudi"))
+    assert keys(again.scan()) == ["a", "hudi"]
+
+
+def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    later(table, clock)
+    table.maintenance.compact()
+    completed = hudi(table, clock, "hudi", ago_ms=40_000)
+    monkeypatch.setattr("crdt_mor.ops.lifecycle.SWEEP_EVERY_MS", -1)
+    with pytest.raises(UnsupportedFeatureError, match=completed):
+        table.upsert(rows("b"))
+
+
+def test_a_plan_that_would_bury_a_commit_is_cancelled_and_the_next_one_has_it(table: Table, clock: Clock) -> None:
+    later(table, clock)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    hudi(table, clock, "hudi", ago_ms=40_000)
+    assert table.maintenance.compact(plan) == []
+    assert table.maintenance.open_plans() == []
+    assert keys(Table.open(table.uri).scan()) == ["a", "hudi"]
+    (compacted,) = table.maintenance.compact()
+    assert compacted.rows == 2
+    assert not list(Path(table.uri).rglob(f"*{plan.barrier}*.parquet")), "what the cancelled plan wrote is gone"
+
+
+def test_a_commit_in_the_past_of_other_file_groups_is_shown(fast_path: Path, clock: Clock) -> None:
+    table = Table.create(
+        str(fast_path / "p"), SCHEMA.append(pa.field("p", pa.string())), key="k", partition_by="p", buckets=1,
+        environment=clock,
+    )  # fmt: skip
+    table.upsert(rows("a").append_column("p", pa.array(["one"])))
+    clock.ms += 60_000
+    table.upsert(rows("a").append_column("p", pa.array(["one"])))
+    table.maintenance.compact()
+    early = clock.ms - 40_000
+    hudi_commits(table, rows("hudi").append_column("p", pa.array(["two"])), from_ms(early), from_ms(early + 10))
+    assert keys(Table.open(table.uri, environment=clock).scan()) == ["a", "hudi"]
