@@ -34,7 +34,8 @@ from crdt_mor.format import avro
 
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
-_DECIMAL: Final = pa.decimal128(30, 15)
+_DECIMAL: Final = pa.decimal128(38, 15)
+"""Hudi's schema says (30, 15), but its readers, and hudi-rs, take as many digits as the bytes hold."""
 _SENTINEL_TEXT: Final = "\0the end\0"
 _SENTINEL: Final = b"\x02" + avro.encode_long(len(_SENTINEL_TEXT)) + _SENTINEL_TEXT.encode()
 _Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
@@ -150,7 +151,7 @@ def _wide_decimal(ordering: pa.Array) -> pa.Array:
         return ordering.cast(_DECIMAL)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
-            "an ordering value of a delete has at most 15 digits before the point and 15 after it in Hudi's format. "
+            "an ordering value of a delete has at most 23 digits before the point and 15 after it in Hudi's format. "
             f"type={ordering.type} error={error}"
         ) from error
 

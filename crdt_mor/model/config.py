@@ -99,6 +99,10 @@ ORDERING_TYPES: Final = (
 )  # fmt: skip
 """Stored types that Hudi's readers order as we do; decimals beside them."""
 
+ORDERING_DIGITS: Final = (23, 15)
+"""The digits before and after the point that a decimal may have by which versions are ordered: a delete carries its
+value, and Hudi's deletes have decimals of scale 15, which in 128 bits leaves 23."""
+
 _DEFAULT_DATABASE: Final = "default"
 _BUCKETS_MAX: Final = 99_999_999  # a file id has eight digits for them
 
@@ -268,6 +272,12 @@ def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
     if kind not in ORDERING_TYPES and not pa.types.is_decimal(kind):
         raise InvalidInputError(
             f"versions are ordered by a number, a string, a date or a timestamp. column={ordering} type={kind}"
+        )
+    before, after = ORDERING_DIGITS
+    if pa.types.is_decimal(kind) and (kind.precision - kind.scale > before or kind.scale > after):
+        raise InvalidInputError(
+            f"a decimal that orders versions has at most {before} digits before the point and {after} after it, as "
+            f"Hudi's deletes hold no others: declare fewer. column={ordering} type={kind}"
         )
 
 

@@ -216,19 +216,19 @@ def test_an_ordering_value_of_each_type_comes_back_typed(ordering: pa.Array) -> 
 
 
 def test_decimal_ordering_values_are_javas_big_integers() -> None:
-    texts = ["0", "0.01", "-0.01", "1.27", "1.28", "-1.28", "-1.29", "9999999999999.99", "-9999999999999.99"]
-    values = pa.array([decimal.Decimal(text) for text in texts], pa.decimal128(15, 2))
+    texts = ["0", "0.01", "-0.01", "1.27", "1.28", "-1.28", "-1.29", "9" * 23 + ".99", "-" + "9" * 23 + ".99"]
+    values = pa.array([decimal.Decimal(text) for text in texts], pa.decimal128(25, 2))
     block = delete_block(T1, SCHEMA, texts, "", values)
     table = decode_deletes(only(block))
-    assert table["ordering"].type == pa.decimal128(30, 15)
+    assert table["ordering"].type == pa.decimal128(38, 15)
     assert table["ordering"].to_pylist() == [decimal.Decimal(text) for text in texts]
     for text in texts:
-        unscaled = int(decimal.Decimal(text).scaleb(15))
+        unscaled = int(decimal.Decimal(text).scaleb(15, decimal.Context(prec=60)))
         length = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
         key = bytes([2, 2 * len(text)]) + text.encode()
         assert key + b"\x02\x00\x12" + bytes([2 * length]) + unscaled.to_bytes(length, "big", signed=True) in block
-    with pytest.raises(InvalidInputError, match="15 digits"):
-        delete_block(T1, SCHEMA, ["a"], "", pa.array([decimal.Decimal(10) ** 20], pa.decimal128(38, 2)))
+    with pytest.raises(InvalidInputError, match="23 digits"):
+        delete_block(T1, SCHEMA, ["a"], "", pa.array([decimal.Decimal(10) ** 23], pa.decimal128(38, 2)))
 
 
 def test_a_plain_delete_has_hudis_natural_order_and_an_ordered_zero_is_told_from_it() -> None:

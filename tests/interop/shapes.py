@@ -937,8 +937,8 @@ ORDERINGS: dict[str, tuple[pa.DataType, list[object]]] = {
     "timestamp": (pa.timestamp("us"), [moment.replace(tzinfo=None) for moment in _MOMENTS]),
     "timestamp_ms": (pa.timestamp("ms", "UTC"), list(_MOMENTS)),
     "decimal": (pa.decimal128(10, 2), [Decimal(t) for t in ("-5.00", "0.00", "7.25", "90000000.00")]),
-    "decimal38": (pa.decimal128(38, 10), [Decimal(t) for t in ("-5.5", "0", "7.25", "9000000000000000000000000000.5")]),
-    "uint64": (pa.uint64(), [0, 1, 7, 2**64 - 1]),
+    "decimal38": (pa.decimal128(38, 15), [Decimal(t) for t in ("-5.5", "0", "9" * 22, "9" * 23 + "." + "9" * 15)]),
+    "uint64": (pa.uint64(), [0, 1, 2**64 - 2, 2**64 - 1]),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,27 @@ def test_a_null_in_a_column_that_may_not_be_null_is_refused(fast_path: Path) -> 
         table.upsert(pa.table({"k": ["a"], "v": pa.array([None], pa.int64())}))
 
 
+EXTREMES: dict[pa.DataType, list[object]] = {
+    pa.int64(): [2**63 - 1, -(2**63)],
+    pa.uint64(): [2**64 - 1, 2**63, 0],
+    **{pa.decimal128(*spec): [Decimal(sign + "9" * (spec[0] - spec[1]) + "." + "9" * spec[1]) for sign in ("", "-")]
+       for spec in ((16, 0), (18, 2), (23, 0), (38, 15))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EXTREMES, ids=str)
+def test_a_row_is_deleted_at_the_extremes_of_its_ordering(make: Make, kind: pa.DataType) -> None:
+    table = make(schema=SCHEMA.set(2, pa.field("n", kind)), ordering="n", buckets=1)
+    for edge in EXTREMES[kind]:
+        extreme = GOOD.slice(0, 1).set_column(2, "n", pa.array([edge], kind))
+        table.upsert(extreme)
+        table.maintenance.compact()
+        table.delete(extreme)
+        assert rows(table) == []
+        table.maintenance.compact()
+        table.delete(keys=["a"], plain=True)
+
+
 # --- create -----------------------------------------------------------------------------------------------------------
 
 CREATES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -123,6 +145,12 @@ CREATES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a key of a type without one text": ({"key": "price"}, InvalidInputError, "column=price type=double"),
     "a partition that is not there": ({"partition_by": "nope"}, InvalidInputError, "column=nope"),
     "an ordering that is not there": ({"ordering": "nope"}, InvalidInputError, "column=nope"),
+    "an ordering of too many digits before the point": (
+        {"schema": SCHEMA.set(2, pa.field("n", pa.decimal128(26, 2))), "ordering": "n"}, InvalidInputError,
+        r"23 digits before the point.*column=n type=decimal128\(26, 2\)"),
+    "an ordering of too many digits after the point": (
+        {"schema": SCHEMA.set(2, pa.field("n", pa.decimal128(20, 16))), "ordering": "n"}, InvalidInputError,
+        r"15 after it.*column=n type=decimal128\(20, 16\)"),
     "an ordering and a payload": ({"ordering": "n", "merge": PartialUpdate()}, InvalidInputError, "not both"),
     "a merge that is none": ({"merge": 3}, InvalidInputError, "merge"),
     "no buckets": ({"buckets": 0}, InvalidInputError, "buckets=0"),
