@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -49,13 +50,13 @@ def note(message: str) -> None:
 
 def document(value: object) -> None:
     """One JSON document."""
-    sys.stdout.write(json.dumps(value, indent=2, default=_plain, ensure_ascii=False) + "\n")
+    sys.stdout.write(_json(value, indent=2) + "\n")
 
 
 def lines(rows: Iterable[Mapping[str, object]]) -> None:
     """One JSON object a line."""
     for row in rows:
-        sys.stdout.write(json.dumps(row, default=_plain, ensure_ascii=False) + "\n")
+        sys.stdout.write(_json(row) + "\n")
 
 
 def facts(pairs: Mapping[str, object]) -> None:
@@ -108,6 +109,24 @@ def _print(grid: Grid) -> None:
     with console.capture() as capture:
         console.print(grid)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def _json(value: object, indent: int | None = None) -> str:
+    """A value as JSON, which has no numbers for NaN and the infinities: they become the texts that Spark writes."""
+    try:
+        return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_with_texts(value), default=_plain, ensure_ascii=False, indent=indent)
+
+
+def _with_texts(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {name: _with_texts(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_texts(item) for item in value]
+    return value
 
 
 def _plain(value: object) -> object:

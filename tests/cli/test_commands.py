@@ -233,6 +233,20 @@ def test_cat_gives_the_same_rows_in_every_format(table: Path, limit: int | None)
         assert parquet.sort("id").equals(EVENTS)
 
 
+def test_cat_prints_json_where_floats_are_no_numbers_to_it(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("x", pa.float64()), ("s", pa.struct([("l", pa.list_(pa.float32()))]))])
+    table = mor.Table.create(tmp_path / "t", schema, key="id")
+    nan, inf = float("nan"), float("inf")
+    table.upsert(pa.table({"id": ["a"], "x": [nan], "s": [{"l": [inf, -inf, 1.5, None]}]}, schema))
+
+    def refuse(constant: str) -> object:
+        raise AssertionError(f"{constant} is no JSON")
+
+    for command in (["cat", table.uri, "--format", "jsonl"], ["changes", table.uri, "--output", "json"]):
+        row = json.loads(crdt_mor(*command).stdout, parse_constant=refuse)
+        assert (row["x"], row["s"]) == ("NaN", {"l": ["Infinity", "-Infinity", 1.5, None]})
+
+
 def test_cat_travels_in_time(table: Path, data: Path) -> None:
     version = json.loads(crdt_mor("show", table, "--output", "json").stdout)["version"]
     before = pl.DataFrame(mor.Table.open(table).inspect.timeline())["completed_at"].item()
