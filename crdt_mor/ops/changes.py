@@ -16,6 +16,7 @@ from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
+from polars.datatypes import DataTypeClass
 
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.merge import kernel
@@ -143,7 +144,7 @@ class Window:
                 gone = before.join(after, on=self._key, how="anti")[self._key]
             else:
                 kept, gone = after, keys.filter(~keys.is_in(after[self._key].implode()))
-            return [_typed(kept.select(select), UPSERT), _typed(self._buried(gone, unit.partition, select), DELETE)]
+            return [_typed(kept.select(select), UPSERT), _typed(self._buried(gone, unit, select), DELETE)]
 
         for frames in in_threads(changed, self._units()):
             yield from frames
@@ -199,7 +200,7 @@ class Window:
             with naming_damage(self.session.store, unit.written):
                 rows, deleted = kernel.written(blocks, self._how.columns, select)
             yield _typed(rows, UPSERT)
-            yield _typed(self._buried(deleted, unit.partition, select), DELETE)
+            yield _typed(self._buried(deleted, unit, select), DELETE)
 
     def _rewriting(self) -> list[Instant]:
         """The requested times of the commits; refuses those of which no file says what they deleted."""
@@ -315,15 +316,18 @@ class Window:
             return replace(opened, base=None, base_latest=None)
         return opened
 
-    def _buried(self, keys: pl.Series, partition: str, select: Sequence[str]) -> pl.DataFrame:
+    def _buried(self, keys: pl.Series, unit: Unit, select: Sequence[str]) -> pl.DataFrame:
         """What is left of deleted rows: their key and partition columns, all others null."""
         how, spec = self._how, self.session.config.key
         stored = TableSchema.from_json(self.value.schema).stored
-        known: dict[str, pl.Series | object] = dict(spec.partition_values(partition, stored))
+        known: dict[str, pl.Series | object] = dict(spec.partition_values(unit.partition, stored))
         if self._key == RECORD_KEY:
             found = spec.key_values(stored_array(keys, pa.string()), stored)
             known |= {name: pl.Series(pl.from_arrow(values)) for name, values in found.items()}
         known[self._key] = keys
+        unsaid = [name for name in spec.partition_fields if name in select and name not in known]
+        if unsaid and len(keys):
+            known |= self._seen_last(keys, unit, unsaid)
         types = how.columns.schema
         columns = [
             value.cast(types[name]).alias(name)
@@ -332,6 +336,18 @@ class Window:
             for name in select
         ]
         return pl.DataFrame(columns)
+
+    def _seen_last(self, keys: pl.Series, unit: Unit, names: Sequence[str]) -> dict[str, pl.Series]:
+        """Partition columns of deleted rows that the partition's path does not tell, as another key generator's does
+        not, or that of rows without a value: as the rows had them, before the window or in it."""
+        seen = [self._before(unit, keys, names).select(self._key, *names)]
+        if unit.written is not None:
+            blocks = self._blocks(unit.written)
+            with naming_damage(self.session.store, unit.written):
+                seen.append(kernel.written(blocks, self._how.columns, [self._key, *names])[0])
+        rows = pl.concat(seen).unique(self._key, keep="first")
+        found = keys.to_frame(self._key).join(rows, on=self._key, how="left", maintain_order="left")
+        return {name: found[name] for name in names}
 
 
 def _within(completions: Iterable[Completion], reach: frozenset[Reach]) -> list[Completion]:
@@ -367,7 +383,7 @@ def _images(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequenc
     """What turns `before` into `after`; keys whose rows look the same in `select` are left out."""
     both = before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False)
     others = [name for name in select if name != key]
-    differs = [pl.col(name).ne_missing(pl.col(name + _AFTER)) for name in others]
+    differs = [_differs(name, after.schema[name]) for name in others]
     changed = both.filter(pl.any_horizontal(differs)) if others else both.clear()
     later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
     return [
@@ -376,6 +392,30 @@ def _images(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequenc
         _typed(changed.select(later), POSTIMAGE),
         _typed(after.join(before, on=key, how="anti").select(select), INSERT),
     ]
+
+
+def _differs(name: str, kind: pl.DataType) -> pl.Expr:
+    """Whether the two values of a column differ; 0.0 and -0.0, which polars holds to be equal, do."""
+    values = pl.col(name), pl.col(name + _AFTER)
+    found = values[0].ne_missing(values[1])
+    before, after = (_zeros_told_apart(value, kind) for value in values)
+    return found if before is None or after is None else found | before.ne_missing(after)
+
+
+def _zeros_told_apart(value: pl.Expr, kind: pl.DataType | DataTypeClass) -> pl.Expr | None:
+    """The floats of a value upside down, so that its zeros are infinities with their signs; None: it has no floats."""
+    if kind.is_float():
+        return 1 / value
+    if isinstance(kind, pl.Struct):
+        fields = ((_zeros_told_apart(value.struct.field(f.name), f.dtype), f.name) for f in kind.fields)
+        found = [field.alias(name) for field, name in fields if field is not None]
+        return pl.struct(found) if found else None
+    if isinstance(kind, pl.Map):
+        value, kind = value.map.values(), pl.List(kind.value)
+    if isinstance(kind, pl.List):
+        inner = _zeros_told_apart(pl.element(), kind.inner)
+        return None if inner is None else value.list.eval(inner)
+    return None
 
 
 def _typed(frame: pl.DataFrame, change: str) -> pl.DataFrame:

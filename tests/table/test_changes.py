@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from crdt_mor import Changes, CheckpointExpiredError, Commit, InvalidInputError, Table
 from crdt_mor.model.instant import to_datetime
 from payloads import Counter, PartialUpdate
+from tests.interop.hudi_archive import make_hudis
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import data_files, files, frame
 
@@ -89,6 +91,54 @@ def test_images_say_commit_by_commit_what_was_and_what_is(make: Make, state: str
     assert [row[:3] for row in late] == ([("insert", "c", 33)] if "pending" in state else [])
     times = set(again.to_arrow()["_commit_timestamp"].to_pylist())
     assert {to_datetime(second.completed_at), to_datetime(third.completed_at)} <= times
+
+
+FLOATS: dict[str, pa.DataType] = {
+    "float64": pa.float64(),
+    "float32": pa.float32(),
+    "in a list": pa.list_(pa.float64()),
+    "in a struct": pa.struct([("n", pa.int64()), ("x", pa.float32())]),
+    "in a map": pa.map_(pa.string(), pa.float64()),
+    "deep": pa.list_(pa.struct([("s", pa.string()), ("x", pa.map_(pa.string(), pa.list_(pa.float64())))])),
+}
+
+
+@pytest.mark.parametrize("kind", FLOATS.values(), ids=FLOATS)
+def test_a_zero_that_changes_its_sign_has_images_and_a_value_that_stays_has_none(path: str, kind: pa.DataType) -> None:
+    def value(number: float) -> object:
+        if kind == FLOATS["deep"]:
+            return [{"s": "t", "x": [("k", [1.0, number])]}]
+        shapes = {"list": [number, 1.0], "struct": {"n": 1, "x": number}, "map": [("k", number)]}
+        return next((shape for name, shape in shapes.items() if str(kind).startswith(name)), number)
+
+    table = Table.create(path, pa.schema([("id", pa.string()), ("x", kind)]), key="id", buckets=1)
+    numbers = {"same": (0.0, 0.0), "sign": (0.0, -0.0), "back": (-0.0, 0.0), "nan": (math.nan, math.nan)}
+    commits = [
+        table.upsert(pa.table({"id": list(numbers), "x": pa.array([value(n[i]) for n in numbers.values()], kind)}))
+        for i in (0, 1)
+    ]
+    for found in (table.changes(commits[0], images=True), table.diff(*commits)):
+        images = found.to_arrow().to_pylist()
+        assert sorted({row["id"] for row in images}) == ["back", "sign"]
+        assert {row["id"]: "-0.0" in str(row["x"]) for row in images if row["_change_type"] == "update_postimage"} == {
+            "sign": True, "back": False
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_delete_has_its_partition_where_the_path_does_not_tell_it(make: Make, path: str, raw: bool) -> None:
+    """As Hudi's timestamp key generators make paths; and as rows without a value lie in one folder."""
+    table = make(partition_by="region", buckets=1)
+    first = table.upsert(frame(("a", "x", 1), ("b", "", 2), ("c", None, 3), ("d", "x", 4)))
+    table.upsert(frame(("e", "x", 5)))
+    table.delete(frame(("a", "x"), ("b", ""), ("c", None), ("e", "x")))
+    expected = [("delete", "a", "x"), ("delete", "b", ""), ("delete", "c", None), ("delete", "e", "x")]
+    for _ in range(2):
+        found = listed(table.changes(first, raw=raw), "id", "region")
+        assert [row for row in found if row[0] == "delete"] == expected
+        if table.config.ours:
+            make_hudis(Path(path), {"hoodie.table.keygenerator.type": "TIMESTAMP"})
+            table = Table.open(path)
 
 
 def test_a_straggler_that_loses_changes_no_image_and_is_an_upsert_all_the_same(make: Make) -> None:
