@@ -159,6 +159,18 @@ def test_rows_join_and_aggregate_like_any_others(spark: SparkSession, events: Ta
     assert listed(found) == listed(wanted.to_arrow())
 
 
+def test_a_filter_gives_the_same_before_and_after_a_compaction(spark: SparkSession, fast_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("cents", pa.int64()), ("code", pa.string())])
+    table = Table.create(fast_path / "cents", schema, key="id", buckets=1)
+    table.upsert(pa.table({"id": [1, 2, 3], "cents": [5, 2**62, 7], "code": ["5", "none", "7"]}, schema))
+    table.upsert(pa.table({"id": [2], "cents": [2**62], "code": ["2"]}, schema))
+    for _ in range(2):
+        for condition in ("cents * 1000 > 0", "CAST(code AS BIGINT) > 4"):
+            found = read(spark, table.uri, filter=condition).toArrow()["id"].to_pylist()
+            assert sorted(found) == [1, 3], condition
+        table.maintenance.compact()
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
