@@ -43,12 +43,12 @@ class Changes(ArrowRows):
     @property
     def since(self) -> str:
         """Where these changes begin, as a checkpoint."""
-        return str(self._window.start)
+        return self._window.start.checkpoint(self._window.value.table_id)
 
     @property
     def checkpoint(self) -> str:
-        """Where the next changes go on: `table.changes(since=changes.checkpoint)`."""
-        return str(self._window.end)
+        """Where the next changes of this very table go on: `table.changes(since=changes.checkpoint)`."""
+        return self._window.end.checkpoint(self._window.value.table_id)
 
     @property
     def commits(self) -> int:

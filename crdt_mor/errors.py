@@ -2,7 +2,7 @@
 
     CrdtMorError
     ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
-    ├── TableReplacedError                       -> the table was made anew, or its settings changed: open it anew
+    ├── TableReplacedError                       -> made anew, or given other settings: open it anew, or scan it anew
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
     ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
@@ -64,7 +64,7 @@ class FutureSnapshotError(CrdtMorError, ValueError):
 
 
 class TableReplacedError(CrdtMorError):
-    """The table here is not the one that was opened, or its settings are others now. Open it anew."""
+    """The table here is not the one that was opened or that a checkpoint is of, or its settings are others now."""
 
 
 class WriterExpiredError(CrdtMorError):

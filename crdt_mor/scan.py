@@ -66,7 +66,7 @@ class Scan(ArrowRows):
                 "a read-optimized scan leaves out commits, which changes since then would not bring: take the "
                 "checkpoint of a scan with consistency='latest' or 'stable'"
             )
-        return str(self._snapshot.sealed_cut())
+        return self._snapshot.sealed_cut().checkpoint(self._snapshot.value.table_id)
 
     @property
     def version(self) -> int:

@@ -22,6 +22,7 @@ from crdt_mor.errors import (
     InvalidInputError,
     SchemaMismatchError,
     TableExistsError,
+    TableReplacedError,
 )
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
@@ -331,7 +332,8 @@ class Table:
         consistency: "stable" stops before the oldest pending write.
         until: the window's end, as `since`; None: now. What is between two such points never changes.
 
-        Raises `CheckpointExpiredError` where what these commits wrote is gone.
+        Raises `CheckpointExpiredError` where what these commits wrote is gone, `TableReplacedError` where a checkpoint
+        is of another table than the one that is here now.
         """
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
@@ -363,7 +365,14 @@ class Table:
                     f"stable changes go on from the checkpoint of stable changes, or from None. {name}={given!r}"
                 )
             return Cut("completed", self._moment(value, given))
-        cut = Cut.parse(given)
+        cut, table_id = Cut.parse(given)
+        if table_id is not None and table_id != value.table_id:
+            raise TableReplacedError(
+                "this checkpoint is of another table, so that what has changed here since then cannot be told. If the "
+                "table was made anew, begin anew: scan it, and go on from the scan's checkpoint (a Spark stream: with "
+                "a new checkpointLocation). Else restore the table that it is of. "
+                f"{name}={given!r} found={value.table_id}"
+            )
         if cut.by != by:
             raise InvalidInputError(
                 f"this checkpoint belongs to changes of another consistency: go on with that one. {name}={given!r}"

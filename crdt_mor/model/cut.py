@@ -4,8 +4,11 @@
     by request      everything requested before a time that no pending write was requested before: a prefix of the
                     table's order, without holes, which no later commit can change (the fence of RFC-22)
 
-A cut is also a checkpoint: what one shows and another does not is the increment between them. So increments neither
-skip a commit nor repeat one, whatever overlapped.
+A cut of a table is also a checkpoint: what one shows and another does not is the increment between them. So increments
+neither skip a commit nor repeat one, whatever overlapped. Its text has the table's id at the end, since the same cut of
+another table means other commits:
+
+    completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726
 """
 
 from __future__ import annotations
@@ -62,10 +65,18 @@ class Cut:
     def __str__(self) -> str:
         return f"{self.by}:{self.time}"
 
+    def checkpoint(self, table_id: str | None) -> str:
+        """The text of this cut of a table; without an id where the table has none yet."""
+        return f"{self}:{table_id}" if table_id else str(self)
+
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """The cut of a checkpoint; raises `InvalidInputError` if it is none."""
-        by, _, time = text.partition(":")
+    def parse(cls, text: str) -> tuple[Self, str | None]:
+        """The cut of a checkpoint and the id of its table, None where it has none: the first release's had none.
+
+        Raises `InvalidInputError` for what is no checkpoint.
+        """
+        by, _, rest = text.partition(":")
         if by not in ("completed", "requested"):
             raise InvalidInputError(f"not a checkpoint: take the one that `changes` or a scan gave. got={text!r}")
-        return cls(by, parse(time))  # type: ignore[arg-type]
+        time, _, table_id = rest.partition(":")
+        return cls(by, parse(time)), table_id or None  # type: ignore[arg-type]

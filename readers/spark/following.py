@@ -1,6 +1,6 @@
 """A stream of changes. Its offsets are the engine's checkpoints, so that it neither skips a commit nor repeats one.
 
-    {"checkpoint": "completed:20260131120000000"}
+    {"checkpoint": "completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726"}
 
 A micro-batch is what lies between two of them. That is closed for ever: stragglers, which began long ago, complete
 later, and commits are in the order in which they complete. So a batch that is repeated after a failure is the same.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -372,6 +373,22 @@ def test_stable_changes_stop_before_a_pending_write_and_show_says_so(table: Path
 
 def test_following_needs_lines(table: Path) -> None:
     assert "--format jsonl" in crdt_mor("changes", table, "--follow", code=2).stderr
+
+
+def test_a_checkpoint_is_refused_by_the_table_that_came_in_the_place_of_its_own(
+    table: Path, data: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "events.checkpoint"
+    changed("changes", table, "--checkpoint", state)
+    checkpoint = state.read_text().strip()
+    shutil.rmtree(table)
+    crdt_mor("create", table, "--schema", data, "--key", "id")
+    crdt_mor("write", table, data, "--as", "append")
+    for begin in (["--since", checkpoint], ["--checkpoint", state], ["--checkpoint", state, "--follow"]):
+        said = crdt_mor("changes", table, *begin, "--format", "jsonl", code=1)
+        assert "this checkpoint is of another table" in said.stderr
+        assert said.stdout == ""
+    assert state.read_text().strip() == checkpoint
 
 
 def test_a_checkpoint_file_and_since_contradict(table: Path, tmp_path: Path) -> None:

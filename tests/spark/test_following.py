@@ -197,14 +197,60 @@ def test_what_a_checkpoint_needs_and_is_gone_is_said(spark: SparkSession, table:
         Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
 
 
-def test_the_checkpoint_of_another_table_is_refused(spark: SparkSession, table: Table, fast_path: Path) -> None:
+def test_a_query_is_refused_by_the_table_that_came_in_the_place_of_its_own(
+    spark: SparkSession, table: Table, fast_path: Path
+) -> None:
+    """Its checkpoint is before the new table's first commit, so that it would seem to have missed nothing."""
     Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
+    since = table.scan().checkpoint
     shutil.rmtree(table.uri)
     again = Table.create(table.uri, SCHEMA, key="id")
+    again.upsert(rows(("a", 1)))
+    with pytest.raises(StreamingQueryException, match=r"this checkpoint is of another table.*new checkpointLocation"):
+        Stream(spark, again, fast_path / "checkpoint", changes="raw").run()
+    with pytest.raises(AnalysisException, match="this checkpoint is of another table"):
+        Stream(spark, again, fast_path / "another", since=since).run()
+    with pytest.raises(AnalysisException, match="this checkpoint is of another table"):
+        spark.read.format("crdt_mor").option("since", since).load(again.uri).collect()
+    assert Stream(spark, again, fast_path / "new", changes="merged").run() == {0: [("a", 1, "upsert")]}
+
+
+def test_a_running_query_ends_when_its_table_is_replaced(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    source = spark.readStream.format("crdt_mor").option("changes", "raw").load(table.uri)
+    query = (
+        source.writeStream.format("memory").queryName("replaced")
+        .option("checkpointLocation", str(fast_path / "checkpoint")).start()
+    )  # fmt: skip
+    try:
+        query.processAllAvailable()
+        before = listed(spark.table("replaced"))
+        shutil.rmtree(table.uri)
+        Table.create(table.uri, SCHEMA, key="id").upsert(rows(("new", 1)))
+        with pytest.raises(StreamingQueryException, match=r"TableReplacedError|TableNotFoundError"):
+            query.processAllAvailable()
+        assert listed(spark.table("replaced")) == before
+    finally:
+        query.stop()
+
+
+def test_an_offset_of_the_release_before_goes_on(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    """Its offsets had no id of a table."""
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="merged")
+    stream.run()
+    for file in (fast_path / "checkpoint" / "offsets").glob("[0-9]*"):
+        text = file.read_text()
+        file.write_text(re.sub(r"(completed:\d{17}):\w+", r"\1", text))
+        assert file.read_text() != text
+    table.upsert(rows(("a", 7)))
+    assert stream.run()[1] == [("a", 18, "upsert")]
+
+
+def test_a_checkpoint_that_is_ahead_of_its_table_is_refused(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
     offsets = fast_path / "checkpoint" / "offsets" / "0"
     offsets.write_text(re.sub(r"completed:\d{8}", "completed:29990101", offsets.read_text()))
     with pytest.raises(StreamingQueryException, match="this checkpoint is ahead of the table"):
-        Stream(spark, again, fast_path / "checkpoint", changes="raw").run()
+        Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 
 from crdt_mor import (
     FormatError,
+    InvalidInputError,
     SnapshotExpiredError,
     Table,
     TableNotFoundError,
@@ -22,6 +24,7 @@ from crdt_mor import (
 )
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.properties import decode_table, encode_table
+from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.ops import lifecycle, protocol
@@ -29,6 +32,7 @@ from crdt_mor.ops.protocol import version_path
 from crdt_mor.ops.session import PROPERTIES, Session
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
+from readers.follow import follow
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import files, frame, rows
 
@@ -268,6 +272,81 @@ def test_a_plan_is_executed_and_completed_in_its_own_table_alone(make: Make, pat
         with pytest.raises(TableReplacedError):
             handle.maintenance.complete(plan, done)
     assert files(path) == before
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def checkpoints(table: Table) -> dict[str, str]:
+    """Checkpoints of every kind, by the consistency of the changes that go on from them."""
+    return {
+        "a scan's": table.scan().checkpoint,
+        "a part's": table.scan().parts()[0].checkpoint,
+        "the end of changes": table.changes().checkpoint,
+        "the end of some changes": table.changes().limited(commits=1).checkpoint,
+        "the start of changes": table.changes().since,
+        "the end of stable changes": table.changes(consistency="stable").checkpoint,
+        "the start of stable changes": table.changes(consistency="stable").since,
+        "a stable scan's": table.scan(consistency="stable").checkpoint,
+    }
+
+
+def test_a_checkpoint_belongs_to_its_table(make: Make, path: str) -> None:
+    old = make(buckets=1)
+    old.upsert(OLD)
+    taken = checkpoints(old)
+    new = replaced(path, 5)
+    for kind, checkpoint in taken.items():
+        consistency: Literal["latest", "stable"] = "stable" if "stable" in kind else "latest"
+        told = f"begin anew: scan it.*={checkpoint!r} found={table_id(new)}"
+        for table in (new, Table.open(path)):
+            with pytest.raises(TableReplacedError, match=told):
+                table.changes(checkpoint, consistency=consistency)
+            with pytest.raises(TableReplacedError, match=told):
+                table.changes(until=checkpoint, consistency=consistency)
+        with pytest.raises(TableReplacedError):
+            old.changes(checkpoint, consistency=consistency)
+    for kind, checkpoint in checkpoints(new).items():
+        new.changes(checkpoint, consistency="stable" if "stable" in kind else "latest").to_arrow()
+
+
+def test_a_checkpoint_of_a_copy_that_went_on_is_ahead_of_the_table(make: Make, path: str, tmp_path: Path) -> None:
+    table = make()
+    table.upsert(OLD)
+    shutil.copytree(path, tmp_path / "copy")
+    table.upsert(NEW)
+    checkpoint = table.changes().checkpoint
+    with pytest.raises(InvalidInputError, match="restored from a copy"):
+        Table.open(tmp_path / "copy").changes(checkpoint)
+
+
+def test_a_follower_ends_when_its_table_is_replaced(make: Make, path: str) -> None:
+    table = make(buckets=1)
+    table.upsert(OLD)
+    following = follow(table)
+    window = next(following)
+    replaced(path, 5)
+    with pytest.raises(TableReplacedError):
+        next(following)
+    with pytest.raises(TableReplacedError):
+        next(follow(Table.open(path), window.checkpoint))
+
+
+def test_checkpoints_without_an_id_go_on_where_they_were_taken(make: Make, path: str) -> None:
+    make()
+    of_the_first_release(path)
+    table = Table.open(path)
+    empty = table.scan().checkpoint
+    assert empty == f"completed:{EPOCH}", "what has no id cannot say one"
+    table.upsert(OLD)
+    for checkpoint in checkpoints(table).values():
+        by, time, found = checkpoint.split(":")
+        assert found == table_id(table)
+        of_the_release_before = f"{by}:{time}"
+        consistency: Literal["latest", "stable"] = "latest" if by == "completed" else "stable"
+        ours, theirs = (table.changes(c, consistency=consistency) for c in (checkpoint, of_the_release_before))
+        assert ours.to_arrow() == theirs.to_arrow()
+    assert table.changes(empty).to_arrow().num_rows == 8
 
 
 # --- tables without an id ---------------------------------------------------------------------------------------------
