@@ -156,10 +156,7 @@ class Publisher:
                 placed.append(path)
             elif not path.endswith(HINTS):
                 yield Settle(path)  # who put it may have died before it lasts, and what follows it must not last longer
-        # Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the
-        # meantime, its files have been removed by somebody who will not come again, so what was put goes again.
-        begun = begun_by(value)
-        if placed and begun is not None and (yield from is_given_up(begun, value)):
+        if placed and (yield from _is_void(value)):
             for path in reversed(placed):
                 yield Delete(path)
         for plan in value.rolled_back:
@@ -183,6 +180,23 @@ class Publisher:
         if gone:
             for path in reversed(self.projector.pending_paths(barrier, "compaction")):
                 yield Delete(path)
+
+
+def _is_void(value: Timeline) -> Steps[bool]:
+    """Whether the files of a value's events do not belong in Hudi's directory, though they were just put there.
+
+    Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the meantime, its
+    files have been removed by somebody who will not come again. If the table was, they were put into another one.
+    """
+    begun = begun_by(value)
+    try:
+        if begun is not None:
+            return (yield from is_given_up(begun, value))
+        if not (yield from _still_stands(value)):
+            yield from find_tail(value)
+    except (TableReplacedError, TableNotFoundError):
+        return True
+    return False
 
 
 def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -209,6 +211,24 @@ def test_what_is_refused_says_why_and_leaves_nothing(
 def test_a_missing_table_is_named(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="there is no table here"):
         spark.range(1).write.format("crdt_mor").mode("append").save(str(tmp_path / "nothing"))
+
+
+def test_a_write_is_refused_by_the_table_that_came_in_the_place_of_its_own(spark: Any, tmp_path: Path) -> None:
+    """It is made while a task of the write computes its rows."""
+    path = tmp_path / "t"
+    make(path, {"buckets": 1})
+
+    def replacing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(batches)
+        shutil.rmtree(path)
+        Table.create(path, found[0].schema, key="id", buckets=7).upsert(pa.Table.from_batches(found).slice(0, 5))
+        yield from found
+
+    data = spark.createDataFrame(batch(SCHEMA, 1)).coalesce(1)
+    with pytest.raises(Exception, match=r"TableReplacedError|TableNotFoundError"):
+        data.mapInArrow(replacing, data.schema).write.format("crdt_mor").mode("append").save(str(path))
+    again = Table.open(path)
+    assert (again.config.buckets, again.scan().count(), pending(str(path))) == (7, 5, [])
 
 
 def test_compaction_as_a_job_is_the_compaction(spark: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pickle
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,7 @@ from crdt_mor.ops.session import PROPERTIES, Session
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
 from readers.follow import follow
+from readers.polars import scan_table
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import files, frame, rows
 
@@ -81,6 +83,7 @@ DOORS: dict[str, Callable[[Table], object]] = {
     "scan": lambda table: table.scan(),
     "scan, stable": lambda table: table.scan(consistency="stable"),
     "scan, as_of": lambda table: table.scan(as_of=1),
+    "polars": scan_table,
     "changes": lambda table: table.changes(),
     "diff": lambda table: table.diff(0, 1),
     "refresh": lambda table: table.refresh(),
@@ -462,6 +465,32 @@ def test_a_version_that_was_put_where_the_table_was_removed_is_taken_back(
         old.upsert(OLD)
     assert versions(path) == []
     make().upsert(NEW)
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["made anew", "removed"])
+@pytest.mark.parametrize("state", [".deltacommit.requested", ".deltacommit"])
+def test_what_was_projected_into_the_next_table_is_taken_back(
+    make: Make, path: str, monkeypatch: pytest.MonkeyPatch, state: str, again: bool
+) -> None:
+    """A commit of ours that the new table's own timeline does not know would look like a damage of it."""
+    old = make()
+    old.upsert(OLD)
+    projected: list[str] = []
+
+    def happens() -> None:
+        projected.extend(name for name in files(path) if "deltacommit" in name)
+        shutil.rmtree(path)
+        if again:
+            make()
+
+    before_put(monkeypatch, lambda name: name.endswith(state), happens)
+    with suppress(TableReplacedError, TableNotFoundError):
+        old.upsert(NEW)
+    assert projected, "it happened"
+    if not again:
+        make()
+    assert not [name for name in files(path) if "deltacommit" in name]
+    assert rows(Table.open(path)) == []
 
 
 def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,98 @@
+"""Tables that are removed and made again under the hands of those who have them open.
+
+A failure prints the whole history; the test's name holds its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crdt_mor.errors import CrdtMorError
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.ops import protocol, session
+from crdt_mor.ops.protocol import Publisher, find_tail
+from crdt_mor.ops.session import Session
+from crdt_mor.ops.steps import Steps
+from tests.simulation.recreated_tables import run
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_table_has_anything_of_the_one_before_it(seed: int, fast_path: Path) -> None:
+    run(seed, fast_path / "t", steps=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1060))
+def test_many_histories(seed: int, fast_path: Path) -> None:
+    run(seed, fast_path / "t", steps=80)
+
+
+# --- planted bugs: every part of it is needed -------------------------------------------------------------------------
+
+SEEDS_MAX = 60
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "_is_foreign", lambda found, known: False)
+    patch.setattr(protocol, "is_kept", lambda known, tail: False)
+    patch.setattr(session, "_require_same", lambda opened, found: None)
+
+
+def every_first_version_has_one_nonce(patch: pytest.MonkeyPatch) -> None:
+    genesis = Timeline.genesis
+
+    def alike(schema: str, table_id: str | None = None) -> Timeline:
+        return Timeline(0, "genesis", genesis(schema).clock, schema, table_id=table_id)
+
+    patch.setattr(Timeline, "genesis", alike)
+
+
+def checkpoints_have_no_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cut, "checkpoint", lambda cut, table_id: str(cut))
+
+
+def jobs_and_plans_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Session, "require_table", lambda self, table_id: None)
+
+
+def a_put_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
+    def careless(self: Publisher, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
+        return (yield from find_tail(tail))
+
+    patch.setattr(Publisher, "_next_tail", careless)
+
+
+def what_was_projected_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
+    def careless(value: Timeline) -> Steps[bool]:
+        return False
+        yield
+
+    patch.setattr(protocol, "_is_void", careless)
+
+
+def run_all(seeds: range, path: Path) -> None:
+    for seed in seeds:
+        run(seed, path / str(seed), steps=60)
+
+
+@pytest.mark.parametrize(
+    ("plant", "found"),
+    [
+        (values_are_not_compared, "is gone, and answered"),
+        (every_first_version_has_one_nonce, "is gone, and answered"),
+        (checkpoints_have_no_id, "a follower has"),
+        (jobs_and_plans_are_not_compared, "is gone, and answered"),
+        (a_put_into_the_next_table_stays, "is there, and was refused|properties here are of one table"),
+        (what_was_projected_into_the_next_table_stays, "timeline is missing"),
+    ],
+)
+def test_the_histories_find(plant: Plant, found: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, CrdtMorError), match=found):
+        run_all(range(SEEDS_MAX), fast_path)
