@@ -34,8 +34,8 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     if not column.nullable and plain.null_count:
         row = pc.index(plain.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
-    if _is_stored(data.type, column.type):
-        target = stored_type(column.type, column.name)
+    target = stored_type(column.type, column.name)
+    if _is_stored(data.type, column.type, target):
         return data if _same(data.type, target) else data.cast(target)  # which differ in the names inside of lists
     _refuse_other_kind(data.type, column)
     try:
@@ -170,7 +170,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _same(left: pa.DataType, right: pa.DataType) -> bool:
-    return bool(left == right and str(left) == str(right))  # equality alone does not look at names inside lists
+    # Equality alone does not look at names inside of lists.
+    return bool(left == right and (left.num_fields == 0 or str(left) == str(right)))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -219,9 +220,8 @@ def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
 # --- into stored types, at every depth --------------------------------------------------------------------------------
 
 
-def _is_stored(kind: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether any value of `kind` is one of the declared column as it is stored, but for names inside of lists."""
-    target = stored_type(declared, "")
+def _is_stored(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> bool:
+    """Whether any value of `kind` is one of a declared column whose stored type is `target`, but for names in lists."""
     return bool(kind == target and (declared == target or _is_text(declared)) and not _has_map(kind))
 
 
@@ -233,7 +233,7 @@ def _has_map(kind: pa.DataType) -> bool:
 def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.ChunkedArray:
     """The values in the stored type of `declared`; raises `_InexactError` where one would change, at any depth."""
     target, data = stored_type(declared, path), _plain(data)
-    if _is_stored(data.type, declared):
+    if _is_stored(data.type, declared, target):
         return data.cast(target)
     if pt.is_nested(declared) and pt.is_nested(data.type):
         return pa.chunked_array([_stored_nested(chunk, declared, path, target) for chunk in data.chunks], target)

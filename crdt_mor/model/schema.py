@@ -182,17 +182,18 @@ class TableSchema:
         reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
         if reserved:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
+        if not unknown:
+            return
         known = {name.lower(): name for name in self.declared.names}
         misspelt = {name: known[name.lower()] for name in unknown if name.lower() in known}
         if misspelt:
             raise SchemaMismatchError(
                 f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
             )
-        if unknown:
-            raise SchemaMismatchError(
-                'the table has no such columns: drop them, or add them with schema_mode="merge". '
-                f"unknown={unknown} known={self.declared.names}"
-            )
+        raise SchemaMismatchError(
+            'the table has no such columns: drop them, or add them with schema_mode="merge". '
+            f"unknown={unknown} known={self.declared.names}"
+        )
 
     def restore(self, data: pa.Table) -> pa.Table:
         """`data` in the declared types: any columns of the table in any order, Hudi's own five as strings."""
