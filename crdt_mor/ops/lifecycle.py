@@ -414,8 +414,8 @@ def _burying(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
     """The open plans whose barrier is above a commit of Hudi's that they do not know, in a file group of it."""
     burying = []
     for plan in tail.plans:
-        groups = (yield from read_plan(plan)).file_groups
-        barriers = dict.fromkeys(groups, plan.barrier)
+        frozen = yield from read_plan(tail, plan)
+        barriers = dict.fromkeys(frozen.file_groups if frozen is not None else (), plan.barrier)
         if any(below(completion, barriers) for completion in found):
             burying.append(plan)
     return burying

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
 from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, is_given_up, put_surely
 from crdt_mor.ops.steps import Delete, Nonce, Put, Read, Steps
 
@@ -39,8 +39,9 @@ def schedule(
     written: list[str] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        if any(plan.nonce == nonce for plan in tail.plans):
-            return None  # a put whose reply was lost had landed: the plan of that attempt stands
+        outcomes: tuple[Plan | RolledBack | Completion, ...] = (*tail.plans, *tail.rolled_back, *tail.completions)
+        if any(known.nonce == nonce for known in outcomes):
+            return None  # a put that seemed lost had landed: the plan of that attempt is open, or over by now
         taken = yield from _taken(tail)
         plan = plan_from(tail, taken)
         if plan is None:
@@ -56,33 +57,40 @@ def schedule(
     for path in written:
         if mine is None or path != mine.path:
             yield Delete(path)
-    return value, (yield from read_plan(mine)) if mine is not None else None
+    return value, (yield from read_plan(value, mine)) if mine is not None else None
 
 
 def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
     """The file groups of the open plans."""
     taken: set[FileGroup] = set()
-    for plan in tail.plans:
-        taken.update((yield from read_plan(plan)).file_groups)
+    for open_plan in tail.plans:
+        plan = yield from read_plan(tail, open_plan)
+        taken.update(plan.file_groups if plan is not None else ())
     return taken
 
 
-def read_plan(plan: Plan) -> Steps[CompactionPlan]:
-    """The frozen plan of an open compaction."""
+def read_plan(tail: Timeline, plan: Plan) -> Steps[CompactionPlan | None]:
+    """A plan that is open in `tail`; None if it is over by now, so that whatever is derived from `tail` loses its race.
+
+    Who scheduled a plan that is over before he hears of it removes the object.
+    """
     data = yield Read(plan.path)
-    if data is None:
-        raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
-    return CompactionPlan.decode(data, plan.path)
+    if data is not None:
+        return CompactionPlan.decode(data, plan.path)
+    if (yield from find_tail(tail)).find_plan(plan.barrier) is None:
+        return None
+    raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
 
 
 def open_plans(publisher: Publisher, known: Timeline) -> Steps[tuple[Timeline, list[CompactionPlan]]]:
     """The scheduled plans, oldest first: the order in which to execute them. Hudi's timeline has all of them."""
     tail = yield from find_tail(known)
     yield from publisher.help_project(tail)  # who scheduled the newest may have died before he could
-    found: dict[Instant, CompactionPlan] = {}
-    for plan in sorted(tail.plans, key=lambda plan: plan.barrier):
-        found[plan.barrier] = yield from read_plan(plan)
-    return tail, list(found.values())
+    found: list[CompactionPlan] = []
+    for open_plan in sorted(tail.plans, key=lambda plan: plan.barrier):
+        plan = yield from read_plan(tail, open_plan)
+        found += [plan] if plan is not None else []
+    return tail, found
 
 
 def keep_outputs(known: Timeline, barrier: Instant, outputs: Iterable[str]) -> Steps[bool]:
@@ -104,10 +112,12 @@ def complete(
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        plan = tail.find_plan(barrier)
-        if plan is None:
+        open_plan = tail.find_plan(barrier)
+        if open_plan is None:
             return None
-        _require_whole((yield from read_plan(plan)), files)
+        plan = yield from read_plan(tail, open_plan)
+        if plan is not None:
+            _require_whole(plan, files)
         return tail.complete_plan(nonce, wall_ms, barrier, files)
 
     value = yield from publisher.publish(derive, known)

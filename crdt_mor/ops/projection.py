@@ -1,10 +1,12 @@
 """What Hudi's own readers are told: the files of Hudi's timeline directory, as a function of one value.
 
     write    T.deltacommit.inflight, T.deltacommit.requested   ...   T_C.deltacommit
-    plan     b.compaction.requested, b.compaction.inflight     ...   b_C.commit     a cancelled plan's files are removed
+    plan     b.compaction.requested   ...   b.compaction.inflight, b_C.commit     a cancelled plan's file is removed
 
-Every file bears our key, so a sweep knows it for ours, be it all that is left of an instant. (Hudi leaves
-`deltacommit.requested` and `compaction.inflight` empty, and none of its readers looks into them.)
+Every file of an instant that may still be given up bears our key, so a sweep knows it for ours, be it all that is left.
+(Hudi leaves `deltacommit.requested` empty, and none of its readers looks into it.) Hudi's readers open the record of a
+plan, `compaction.requested`, wherever they see another file of it: so there is no other one before it is completed, and
+a helper that puts a file of a cancelled plan, and dies, never makes the table unreadable.
 
 The completion in the value says everything that a completed file holds, so any helper can project any event, and the
 bytes are the same whoever does. Every completed file carries the value's joined schema, since Hudi's readers take the
@@ -33,10 +35,9 @@ PENDING_ACTIONS: dict[str, tuple[TimelineState, TimelineState]] = {
     "deltacommit": ("inflight", "requested"),
     "compaction": ("requested", "inflight"),
 }
-"""The files of a pending instant, in the order in which they are put; they are removed in the reverse order.
+"""The files of an instant before the completed one, in the order in which they are put; removed in the reverse order.
 
-Hudi's readers open the record of every compaction of which they see a file, so it comes first and goes last. Tables
-have `.deltacommit.requested` files of ours without our key, made before they had one: those do not stand alone.
+Tables have `.deltacommit.requested` and `.compaction.inflight` files of ours without our key, made before this was so.
 """
 
 
@@ -80,12 +81,13 @@ class Projector:
                 data = yield Read(plan.path)
                 if data is not None:
                     record = encode_plan_record(CompactionPlan.decode(data, plan.path))
-                    paths = self.pending_paths(plan.barrier, "compaction")
-                    found += zip(paths, (record, _PENDING), strict=True)
+                    found.append((self.pending_paths(plan.barrier, "compaction")[0], record))
         for completion in value.completions:
             if completion.version == value.version and not completion.adopted:
                 if not completion.files and completion.action == "deltacommit":
                     found += self._begun(completion.requested)
+                if completion.action == "commit":
+                    found.append((self.pending_paths(completion.requested, "compaction")[1], b""))
                 found.append((self.path(completed_name(completion)), self._completed(completion, value.schema)))
         return found
 

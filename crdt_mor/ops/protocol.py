@@ -157,8 +157,12 @@ class Publisher:
             elif not path.endswith(HINTS):
                 yield Settle(path)  # who put it may have died before it lasts, and what follows it must not last longer
         if placed and (yield from _is_void(value)):
-            for path in reversed(placed):
-                yield Delete(path)
+            begun = begun_by(value)
+            if begun is not None and value.find_plan(begun) is not None:
+                yield from self._withdraw(begun)
+            else:
+                for path in reversed(placed):
+                    yield Delete(path)
         for plan in value.rolled_back:
             if plan.plan and plan.version == value.version:
                 yield from self._withdraw(plan.requested)

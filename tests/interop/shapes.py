@@ -356,6 +356,17 @@ def plan_cancelled(make: Maker) -> Table:
 
 
 @shape()
+def executed_and_not_completed(make: Maker) -> Table:
+    """default, a compaction executed and not completed, written after."""
+    table = log_only(make)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    assert table.maintenance.execute(plan)
+    table.upsert(rows([2], 7))
+    return table
+
+
+@shape()
 def cancelled_and_planned_again(make: Maker) -> Table:
     """default, a compaction executed in part and cancelled, written after, scheduled again and written after."""
     table = log_only(make)

@@ -519,7 +519,7 @@ def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() ->
     assert scene.hudi() == []
 
 
-@pytest.mark.parametrize("file", range(4), ids=["inflight", "requested", "compaction-requested", "compaction-inflight"])
+@pytest.mark.parametrize("file", range(3), ids=["inflight", "requested", "compaction-requested"])
 def test_each_file_that_a_stalled_helper_puts_is_swept_though_it_is_alone(file: int) -> None:
     """The helper looked for the first file, stalled until the instant was forgotten, put one file, and died."""
     scene = Scene()
@@ -531,7 +531,7 @@ def test_each_file_that_a_stalled_helper_puts_is_swept_though_it_is_alone(file: 
         scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
     assert scene.tail().rolled_back == ()
     files = [*scene.run(PUBLISHER.projector.files(value)), *scene.run(PUBLISHER.projector.files(planned))]
-    assert len(files) == 4
+    assert len(files) == 3
     scene.store.put(*files[file])
     scene.run(lifecycle.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == []
@@ -579,10 +579,10 @@ def test_a_cancelled_plan_leaves_nothing_in_hudis_timeline_and_its_outputs_go_fi
     planned = scene.schedule()
     scene.store.put(output(planned).path, b"base")
     barrier = planned.plans[0].barrier
-    assert scene.hudi() == [f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"]
+    assert scene.hudi() == [f"{barrier}.compaction.requested"]
     deleted = scene.deletions(plans.cancel(PUBLISHER, planned, barrier))
     assert [path.rpartition("/")[2] for path in deleted] == [
-        output(planned).path, f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"
+        output(planned).path, f"{barrier}.compaction.requested"
     ]  # fmt: skip
     assert (scene.hudi(), scene.store.walk("")) == ([], [])
 
@@ -593,10 +593,10 @@ def test_a_plan_on_the_same_group_removes_first_what_a_dead_canceller_left() -> 
     planned = scene.schedule()
     scene.store.put(output(planned).path, b"base")
     scene.run_until_put(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier), version_path(2))
-    assert len(scene.hudi()) == 2, "it died before it could remove anything"
+    assert len(scene.hudi()) == 1, "it died before it could remove anything"
     again = scene.schedule(watch=lambda: sum(name.endswith("compaction.requested") for name in scene.hudi()) < 2)
     (plan,) = again.plans
-    assert scene.hudi() == [f"{plan.barrier}.compaction.inflight", f"{plan.barrier}.compaction.requested"]
+    assert scene.hudi() == [f"{plan.barrier}.compaction.requested"]
     assert scene.store.walk("") == []
 
 
@@ -632,7 +632,7 @@ def test_a_sweep_removes_the_outputs_of_a_plan_before_the_plan() -> None:
     scene.store.put(output(planned).path, b"late")
     deleted = [path.rpartition("/")[2] for path in scene.deletions(lifecycle.sweep(PUBLISHER, scene.tail()))]
     barrier = planned.plans[0].barrier
-    assert deleted == [output(planned).path, f"{barrier}.compaction.inflight", f"{barrier}.compaction.requested"]
+    assert deleted == [output(planned).path, f"{barrier}.compaction.requested"]
 
 
 def test_a_plan_of_many_file_groups_adds_nothing_to_a_value_but_its_name() -> None:
@@ -660,9 +660,7 @@ def test_who_executes_open_plans_first_tells_hudi_of_them() -> None:
     scene.run_until_put(scene.scheduling(), version_path(value.version + 1))
     assert not any("compaction" in name for name in scene.hudi()), "it died before it could tell"
     _, (plan,) = scene.run(plans.open_plans(PUBLISHER, value))
-    assert [name for name in scene.hudi() if "compaction" in name] == [
-        f"{plan.barrier}.compaction.inflight", f"{plan.barrier}.compaction.requested"
-    ]  # fmt: skip
+    assert [name for name in scene.hudi() if "compaction" in name] == [f"{plan.barrier}.compaction.requested"]
 
 
 # --- adoption ---------------------------------------------------------------------------------------------------------

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
-from crdt_mor.model.instant import Instant
-from crdt_mor.model.names import LogFileName, bucket_file_id
-from crdt_mor.model.timeline import DataFile, Pending, Timeline
-from crdt_mor.ops import lifecycle
+from crdt_mor.model.instant import EPOCH, Instant
+from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.plans import CompactionPlan, GroupInput
+from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
+from crdt_mor.ops import lifecycle, plans
+from crdt_mor.ops.plan_record import encode_plan_record
 from crdt_mor.ops.protocol import Publisher, find_tail, version_path
 from crdt_mor.ops.steps import Put
-from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths
+from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths, plan_paths
 
 PUBLISHER = Publisher(PROJECTOR)
 GENESIS = Timeline.genesis("", "the-table")
@@ -94,3 +96,66 @@ def begun_world(count: int) -> tuple[dict[str, bytes], Timeline]:
         value = value.begin(f"begun{i}", 0)
     objects = {path: b"" for p in value.pending for path in begun_paths(p.requested)}
     return {**objects, version_path(value.version): value.encode()}, value
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+GROUP = GroupInput("", bucket_file_id(0), None, (DataFile(data_path(EPOCH), 1, 1),))
+"""The one file group, which is in every plan."""
+
+
+def output_path(barrier: Instant) -> str:
+    return str(BaseFileName(bucket_file_id(0), WRITE_TOKEN, barrier))
+
+
+def plan_of(tail: Timeline) -> CompactionPlan:
+    return CompactionPlan(tail.next_barrier, (), "", "latest", (GROUP,))
+
+
+def planner(value: Timeline) -> Run:
+    """Plans the file group, unless it is in an open plan."""
+
+    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+        return None if taken else plan_of(tail)
+
+    yield from plans.schedule(PUBLISHER, value, plan_from)
+
+
+def worker(value: Timeline) -> Run:
+    """Executes and completes the oldest open plan, if there is one."""
+    tail, found = yield from plans.open_plans(PUBLISHER, value)
+    for plan in found[:1]:
+        files = yield from execute(tail, plan.barrier)
+        _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, files)
+        return ("compacted" if done else "cancelled", plan.barrier)
+    return None
+
+
+def execute(value: Timeline, barrier: Instant) -> Run:
+    """What `compact.execute` does to the store."""
+    if not (yield from plans.keep_outputs(value, barrier, [])):
+        return []
+    path = output_path(barrier)
+    yield Put(path, b"base")
+    return [DataFile(path, 1, 1)] if (yield from plans.keep_outputs(value, barrier, [path])) else []
+
+
+def canceller() -> Run:
+    """Cancels a plan, once there is one."""
+    tail, barrier = yield Pick(plan=True)
+    value = yield from plans.cancel(PUBLISHER, tail, barrier)
+    return ("cancelled", barrier) if value.find_rolled_back(barrier) else None
+
+
+def sweeper(value: Timeline) -> Run:
+    """Sweeps once."""
+    tail = yield from find_tail(value)
+    yield from lifecycle.sweep(PUBLISHER, tail)
+
+
+def planned_world(*, projected: bool) -> tuple[dict[str, bytes], Timeline]:
+    """Objects of a table with one open plan, of which Hudi has been told, unless who scheduled it died before."""
+    plan = plan_of(GENESIS)
+    value = GENESIS.schedule("planned", 0, f"{plans.PLANS}/first.json")
+    objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
+    return objects | ({plan_paths(plan.barrier)[0]: encode_plan_record(plan)} if projected else {}), value

@@ -39,9 +39,12 @@ from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from typing import Any
 
+from crdt_mor.format.commit import decode_compaction_plan
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.names import BaseFileName, TimelineFileName, data_file_name
+from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.ops.projection import Projector, completed_name
 from crdt_mor.ops.protocol import VERSIONS, version_path
@@ -66,6 +69,8 @@ Objects = tuple[tuple[str, Hashable], ...]
 """A store as a value: (path, content), sorted. Paths that begin with `!` are the search's own notes."""
 
 LOG, FAULTS, FLYING = "!log", "!faults", "!flying"
+LATE = "!late"
+"""Files of plans, in Hudi's timeline or their outputs, that were put after the plan had been cancelled."""
 
 
 class Violation(AssertionError):  # noqa: N818
@@ -74,7 +79,9 @@ class Violation(AssertionError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """-> (tail, instant): any instant that is pending right now. Blocks while there is none."""
+    """-> (tail, instant): any write that is pending, or plan that is open, right now. Blocks while there is none."""
+
+    plan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,11 @@ def begun_paths(requested: Instant) -> tuple[str, str]:
     return inflight, asked
 
 
+def plan_paths(barrier: Instant) -> tuple[str, str]:
+    record, inflight = PROJECTOR.pending_paths(barrier, "compaction")
+    return record, inflight
+
+
 def completed_path(completion: Completion) -> str:
     return PROJECTOR.path(completed_name(completion))
 
@@ -129,6 +141,8 @@ def freeze(value: object) -> Hashable:
         return (type(value).__name__, *(freeze(item) for item in value))
     if isinstance(value, (set, frozenset)):
         return frozenset(freeze(item) for item in value)
+    if isinstance(value, dict):
+        return ("dict", *(freeze(item) for item in value.items()))
     if isinstance(value, types.FunctionType):
         return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
     if isinstance(value, FakeProjector):
@@ -217,7 +231,7 @@ class World:
         self._stores: list[Objects] = []
         self._store_ids: dict[Objects, int] = {}
         log = tuple(sorted(data for path, data in objects.items() if path.startswith(VERSIONS)))
-        self.first = self._store({**objects, LOG: log, FAULTS: faults, FLYING: None})
+        self.first = self._store({**objects, LOG: log, FAULTS: faults, FLYING: None, LATE: ()})
         self._blocks: list[dict[int, Block]] = [{} for _ in actors]
         self._overtaken: list[dict[tuple[int, int, int], tuple[int, ...]]] = [{} for _ in actors]
         self._changes: dict[int, tuple[int, ...]] = {}
@@ -335,12 +349,13 @@ class World:
             case Walk():
                 return [(_walked(objects), None)]
             case Delete(path):
-                return [(True, {p: data for p, data in objects.items() if p != path} if path in objects else None)]
+                return [(True, removed(objects, path) if path in objects else None)]
             case Saw():
                 return [(None, None)]
-            case Pick():
+            case Pick(plan):
                 tail = decoded(objects[LOG][-1])
-                return [((tail, p.requested), None) for p in tail.pending]
+                instants = [p.barrier for p in tail.plans] if plan else [p.requested for p in tail.pending]
+                return [((tail, instant), None) for instant in instants]
             case Put(path, data, _):
                 landed = land(objects, path, data)
                 found: list[tuple[object, dict[str, Hashable] | None]] = [(landed is not None, landed)]
@@ -511,7 +526,32 @@ def land(objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | No
     if path.startswith(VERSIONS) and path == version_path(decoded(objects[LOG][-1]).version + 1):
         after[LOG] = (*objects[LOG], data)
         check_event(decoded(objects[LOG][-1]), decoded(data))
+        check_open_plans(decoded(data), objects)
+    barrier = barrier_of(path)
+    if barrier is not None and barrier not in barriers_kept(decoded(objects[LOG][-1])):
+        after[LATE] = tuple(sorted({*objects[LATE], path}))
     return after
+
+
+def removed(objects: dict[str, Any], path: str) -> dict[str, Any]:
+    """The store after a deletion."""
+    after = {p: data for p, data in objects.items() if p != path}
+    return {**after, LATE: tuple(late for late in objects[LATE] if late != path)}
+
+
+def barriers_kept(value: Timeline) -> set[Instant]:
+    """The plans that are open or completed."""
+    return {p.barrier for p in value.plans} | {c.requested for c in value.completions}
+
+
+@cache
+def barrier_of(path: str) -> Instant | None:
+    """The barrier of the compaction that a file is of: one in Hudi's timeline, or an output."""
+    data = data_file_name(path)
+    if data is not None:
+        return data.instant if isinstance(data, BaseFileName) else None
+    name = TimelineFileName.parse(path.rpartition("/")[2])
+    return name.requested if name is not None and name.action == "compaction" else None
 
 
 # --- the promises -----------------------------------------------------------------------------------------------------
@@ -524,8 +564,30 @@ def check_event(before: Timeline, after: Timeline) -> None:
     if after.completions[: len(before.completions)] != before.completions:
         raise Violation("a commit was lost from the timeline")
     outcomes = [c.requested for c in after.completions] + [r.requested for r in after.rolled_back]
-    if len(outcomes) != len(set(outcomes)) or set(outcomes) & {p.requested for p in after.pending}:
+    going_on = {p.requested for p in after.pending} | {p.barrier for p in after.plans}
+    if len(outcomes) != len(set(outcomes)) or set(outcomes) & going_on:
         raise Violation(f"an instant with two outcomes: {outcomes}")
+    for completion in after.completions[len(before.completions) :]:
+        if completion.action == "commit" and before.find_plan(completion.requested) is None:
+            raise Violation(f"a plan was completed that was not open: {completion.requested}")
+
+
+def check_open_plans(value: Timeline, objects: dict[str, Any]) -> None:
+    """A file group is in one open plan at most."""
+    groups = [group for plan in value.plans for group in planned(objects[plan.path]).file_groups]
+    if len(groups) != len(set(groups)):
+        raise Violation(f"two open plans of one file group: {value.plans}")
+
+
+@cache
+def planned(data: bytes) -> CompactionPlan:
+    return CompactionPlan.decode(data, "")
+
+
+@cache
+def recorded(data: bytes) -> list[tuple[str, str]]:
+    """The file groups of a plan in Hudi's timeline."""
+    return [(group.partition_path or "", group.file_id) for group in decode_compaction_plan(data, "").operations]
 
 
 def check_store(objects: dict[str, Any]) -> None:
@@ -537,7 +599,9 @@ def check_store(objects: dict[str, Any]) -> None:
         for file in completion.files:
             if file.path not in objects:
                 raise Violation(f"a file of a committed instant was removed: {file.path}")
-        for path in begun_paths(completion.requested):
+        compacted = completion.action == "commit"
+        begun = plan_paths(completion.requested) if compacted else begun_paths(completion.requested)
+        for path in begun if completed_path(completion) in objects else begun[: 1 if compacted else 2]:
             if path not in objects:
                 raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
         if completed_path(completion) not in objects and completion.version < tail.version:
@@ -546,6 +610,31 @@ def check_store(objects: dict[str, Any]) -> None:
     for path in objects:
         if path.startswith(HUDI) and "_" in path and path not in mine:
             raise Violation(f"Hudi was told of a commit that never was: {path}")
+    check_plans(objects, {c.requested for c in tail.completions if completed_path(c) in objects})
+
+
+def check_plans(objects: dict[str, Any], completed: set[Instant]) -> None:
+    """Hudi's readers can read the table, and miss nothing, whatever becomes of the plans.
+
+    An output or a record that a stalled process put after the plan was cancelled is not held against it here: it
+    removes that itself, or is dead, and then a sweep does.
+    """
+    pending: list[tuple[str, str]] = []
+    for path, data in objects.items():
+        barrier = barrier_of(path)
+        if barrier is None or barrier in completed:
+            continue
+        record, inflight = plan_paths(barrier)
+        if path == inflight and record not in objects:
+            raise Violation(f"Hudi's readers look for the record of a plan, and there is none: {path}")
+        if path in objects[LATE]:
+            continue
+        if path == record:
+            pending += recorded(data)
+        elif record not in objects:
+            raise Violation(f"beside an output without a plan Hudi's readers miss later commits: {path}")
+    if len(pending) != len(set(pending)):
+        raise Violation(f"two pending compactions of one file group in Hudi's timeline: {pending}")
 
 
 def check_result(result: object, objects: dict[str, Any]) -> None:
@@ -558,6 +647,15 @@ def check_result(result: object, objects: dict[str, Any]) -> None:
                 raise Violation(f"an acknowledged commit was lost: {requested}")
             if completed_path(done) not in objects:
                 raise Violation(f"an acknowledged commit is not in Hudi's directory: {requested}")
+        case ("compacted", barrier):
+            done = next((c for c in tail.completions if c.requested == barrier), None)
+            if done is None or completed_path(done) not in objects:
+                raise Violation(f"an acknowledged compaction was lost, or Hudi was not told of it: {barrier}")
+        case ("cancelled", barrier):
+            if any(c.requested == barrier for c in tail.completions):
+                raise Violation(f"a plan was said to be cancelled, but it was completed: {barrier}")
+            if any(barrier_of(path) == barrier and path not in objects[LATE] for path in objects):
+                raise Violation(f"a plan was said to be cancelled, and is not gone: {barrier}")
         case ("expired", requested):
             if any(c.requested == requested for c in tail.completions):
                 raise Violation(f"a writer was told that its commit was rolled back, but it was not: {requested}")
@@ -577,7 +675,11 @@ def check_saw(saw: Saw, objects: dict[str, Any]) -> None:
 
 def check_end(objects: dict[str, Any]) -> None:
     """Nobody has anything left to do, so nobody will remove what a given-up instant left in Hudi's directory."""
-    for given_up in decoded(objects[LOG][-1]).rolled_back:
+    tail = decoded(objects[LOG][-1])
+    for path in objects:
+        if (barrier := barrier_of(path)) is not None and barrier not in barriers_kept(tail):
+            raise Violation(f"a file of a cancelled plan stays: {path}")
+    for given_up in tail.rolled_back:
         for path in begun_paths(given_up.requested):
             if path in objects:
                 raise Violation(f"a file of a given-up instant stays in Hudi's directory: {path}")

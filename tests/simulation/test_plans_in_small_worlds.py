@@ -1,0 +1,233 @@
+"""Plans keep their promises in every interleaving: schedule, execute by several workers, complete, cancel, plan again.
+
+An instant has one outcome, no output of a completed plan is removed, no file group is in two open plans; and Hudi's
+readers can read the table in every state: they never see two pending plans of a file group, never look for the record
+of a plan in vain, and never miss a commit because of an output whose plan they do not know. Each has a planted bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.model.instant import Instant
+from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.timeline import FileGroup, Plan, Timeline
+from crdt_mor.ops import plans, protocol
+from crdt_mor.ops.projection import Projector
+from crdt_mor.ops.protocol import VERSIONS, Publisher, version_path
+from crdt_mor.ops.steps import Delete, Put, Read, Steps
+from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
+from tests.simulation.small_world import Actor, Violation, World
+
+ROLES: dict[str, Callable[[Timeline], Any]] = {
+    "planner": planner,
+    "worker": worker,
+    "canceller": lambda value: canceller(),
+    "sweeper": sweeper,
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a version may go as soon as there is a newer one, which is far more often than in life."""
+    monkeypatch.setattr(protocol, "KEPT_VERSIONS", 1)
+
+
+def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
+    """A table with one file group, whose plan is there and projected, is there and not projected, or is not there."""
+    if plan == "none":
+        objects, value = {version_path(0): GENESIS.encode()}, GENESIS
+    else:
+        objects, value = planned_world(projected=plan == "projected")
+    actors = [Actor(f"{role[0]}{i}", partial(ROLES[role], value)) for i, role in enumerate(who)]
+    # What else is put, and lands when everything is over, is left to a sweep.
+    return World(objects, actors, **{"check_leftovers": True, "faulty": _is_version, **options})
+
+
+def _is_version(put: Put) -> bool:
+    return put.path.startswith(VERSIONS)
+
+
+@pytest.mark.parametrize(
+    ("who", "options", "states"),
+    [
+        (["worker", "canceller"], {"plan": "unprojected"}, 200),
+        (["worker", "canceller"], {"faults": 1}, 1_000),
+        (["canceller", "planner"], {"faults": 1}, 1_000),
+        (["worker", "worker", "canceller"], {"plan": "unprojected"}, 10_000),
+        (["worker", "canceller", "planner"], {}, 20_000),
+    ],
+    ids=str,
+)
+def test_workers_and_those_who_cancel_and_plan_again(who: Sequence[str], options: dict[str, Any], states: int) -> None:
+    assert world(who, **options).search() > states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["planner", "planner", "canceller"], {"plan": "none"}),
+        (["planner", "worker", "canceller"], {"plan": "none"}),
+        (["worker", "canceller", "planner"], {"plan": "unprojected"}),
+        (["worker", "canceller", "sweeper"], {}),
+        (["planner", "canceller", "sweeper"], {}),
+        (["worker", "worker", "canceller"], {"faults": 1}),
+        (["worker", "canceller"], {"faults": 2}),
+        (["canceller", "planner"], {"faults": 2}),
+    ],
+    ids=str,
+)
+def test_everything(who: Sequence[str], options: dict[str, Any]) -> None:
+    assert world(who, **options).search() > 5_000
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_cancelled_plan_stays_in_hudis_timeline(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "_withdraw", lambda self, barrier: _nothing())
+
+
+def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
+    project = Publisher.project
+
+    def adds_only(self: Publisher, tail: Timeline) -> Steps[None]:
+        yield from project(self, replace(tail, rolled_back=()))
+
+    patch.setattr(Publisher, "help_project", adds_only)
+
+
+def a_plan_is_removed_before_its_outputs(patch: pytest.MonkeyPatch) -> None:
+    withdraw = Publisher._withdraw
+
+    def hasty(self: Publisher, barrier: Instant) -> Steps[None]:
+        for path in self.projector.pending_paths(barrier, "compaction"):
+            yield Delete(path)
+        yield from withdraw(self, barrier)
+
+    patch.setattr(Publisher, "_withdraw", hasty)
+
+
+def a_plan_leaves_without_its_outputs(patch: pytest.MonkeyPatch) -> None:
+    def careless(self: Publisher, barrier: Instant) -> Steps[None]:
+        for path in reversed(self.projector.pending_paths(barrier, "compaction")):
+            yield Delete(path)
+
+    patch.setattr(Publisher, "_withdraw", careless)
+
+
+def who_cancels_trusts_the_put(patch: pytest.MonkeyPatch) -> None:
+    claim = protocol.claim
+
+    def trusting(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
+        if len(value.rolled_back) == len(tail.rolled_back):
+            return (yield from claim(tail, value))
+        return value if (yield Put(version_path(value.version), value.encode())) else None
+
+    patch.setattr(protocol, "claim", trusting)
+
+
+def a_cancelled_plan_may_be_completed(patch: pytest.MonkeyPatch) -> None:
+    find = Timeline.find_plan
+
+    def careless(self: Timeline, barrier: Instant) -> Plan:
+        return find(self, barrier) or Plan(barrier, "?", 0, f"{plans.PLANS}/first.json")
+
+    patch.setattr(Timeline, "find_plan", careless)
+
+
+def open_plans_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    def nothing_taken(tail: Timeline) -> Steps[set[FileGroup]]:
+        return set()
+        yield
+
+    patch.setattr(plans, "_taken", nothing_taken)
+
+
+def open_plans_are_executed_before_hudi_hears_of_them(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "help_project", lambda self, tail: _nothing())
+
+
+def an_executor_does_not_look_again(patch: pytest.MonkeyPatch) -> None:
+    def careless(known: Timeline, barrier: Instant, outputs: Iterable[str]) -> Steps[bool]:
+        return True
+        yield
+
+    patch.setattr(plans, "keep_outputs", careless)
+
+
+def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.MonkeyPatch) -> None:
+    def careless(instant: Instant, known: Timeline) -> Steps[bool]:
+        return False
+        yield
+
+    patch.setattr(protocol, "is_given_up", careless)
+
+
+def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> None:
+    files = Projector.files
+
+    def early(self: Projector, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
+        found = yield from files(self, value)
+        begun = [self.pending_paths(p.barrier, "compaction")[1] for p in value.plans if p.version == value.version]
+        return [*found, *((path, b"") for path in begun)]
+
+    patch.setattr(Projector, "files", early)
+
+
+def the_object_of_a_plan_that_is_over_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
+    def strict(tail: Timeline, plan: Plan) -> Steps[CompactionPlan]:
+        data = yield Read(plan.path)
+        if data is None:
+            raise Violation(f"a planner fails because of another: {plan.path}")
+        return CompactionPlan.decode(data, plan.path)
+
+    patch.setattr(plans, "read_plan", strict)
+
+
+def _nothing() -> Steps[None]:
+    return
+    yield
+
+
+CANCEL = ["worker", "canceller"]
+AGAIN = ["canceller", "planner"]
+
+
+@pytest.mark.parametrize(
+    ("plant", "who", "options", "found"),
+    [
+        (a_cancelled_plan_stays_in_hudis_timeline, AGAIN, {}, "two pending compactions|not gone"),
+        (only_who_cancels_removes_the_plan, AGAIN, {"check_leftovers": False}, "two pending compactions"),
+        (a_plan_is_removed_before_its_outputs, CANCEL, {}, "miss later commits"),
+        (a_plan_leaves_without_its_outputs, CANCEL, {}, "miss later commits"),
+        (who_cancels_trusts_the_put, ["worker", "planner", "canceller"], {}, "."),
+        (a_cancelled_plan_may_be_completed, CANCEL, {}, "two outcomes|not open"),
+        (open_plans_are_not_looked_at, AGAIN, {}, "two open plans"),
+        (open_plans_are_executed_before_hudi_hears_of_them, CANCEL, {"plan": "unprojected"}, "miss later commits"),
+        (an_executor_does_not_look_again, ["worker", *AGAIN], {}, "stays"),
+        (who_projects_does_not_look_whether_the_plan_was_cancelled, AGAIN, {"plan": "unprojected"}, "stays"),
+        (inflight_is_put_before_the_plan_is_completed, AGAIN, {"plan": "unprojected"}, "look for the record"),
+        (
+            the_object_of_a_plan_that_is_over_is_taken_for_lost,
+            ["planner", "planner", "canceller"],
+            {"plan": "none"},
+            "because of another",
+        ),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(
+    plant: Plant, who: Sequence[str], options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world(who, **options).search(depth_first=True)
