@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Commit, Receipt, Table, WriteJob
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ops.session import Session
 from payloads import Counter
+from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
 from tests.table.helpers import data_files
@@ -83,6 +86,39 @@ def test_a_task_that_fails_for_good_fails_the_job_and_leaves_nothing(
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
     ones(spark).write.format("crdt_mor").mode("append").save(table.uri)
     assert total(table) == 100
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["both complete", "the first dies"])
+def test_a_second_driver_of_a_spark_job_counts_nothing_twice(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    """Another process has the job and its receipts as well, as where a driver was thought to be dead and was not."""
+    from readers.spark import upsert
+
+    table = counters(tmp_path / "t")
+    complete = Table.complete_write
+    jobs: list[WriteJob] = []
+    commits: list[Commit] = []
+
+    def completes_beside_another(self: Table, job: WriteJob, receipts: Sequence[Receipt]) -> Commit:
+        jobs.append(job)
+        if dies:
+            store = InterruptedStore(tmp_path / "t")
+            first = Table(Session(store, SystemEnvironment(), self.config, 600_000), self.uri)
+            store.arm(5, store.die, after=True)
+            with pytest.raises(ProcessDied):
+                complete(first, job, receipts)
+        commits.append(complete(Table.open(self.uri), job, receipts))
+        return complete(self, job, receipts)
+
+    monkeypatch.setattr(Table, "complete_write", completes_beside_another)
+    commits.append(upsert(ones(spark), table.uri))
+    assert [commit.repeated for commit in commits] == [False, True]
+    assert commits[0].version == commits[1].version
+    late = jobs[0].stage(pa.table({"id": [1], "n": [1]}), task=0)  # a speculative attempt that comes when all is over
+    assert complete(table, jobs[0], [late]) == commits[1]
+    assert total(table) == 100
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 
 
 def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> None:

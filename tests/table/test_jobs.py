@@ -32,6 +32,7 @@ from crdt_mor.ops.session import Session
 from crdt_mor.ops.write import Write
 from payloads import Counter
 from tests.crash.stores import InterruptedStore, ProcessDied
+from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("n", pa.int64())])
@@ -416,21 +417,10 @@ def test_a_plan_that_waits_on_a_quiet_table_is_not_too_old(world: World, monkeyp
     """The table's clock stands where its last event was; how old a job is counts from when it was planned."""
     monkeypatch.setattr(lifecycle, "JOB_EXPIRY_MS", 60_000)
     world.table._session.start()
-    job = Table.open(world.path, environment=Later(50_000)).plan_write("upsert", SCHEMA)
-    world.table = Table.open(world.path, environment=Later(50_000))
+    job = Table.open(world.path, environment=SkewedEnvironment(50_000)).plan_write("upsert", SCHEMA)
+    world.table = Table.open(world.path, environment=SkewedEnvironment(50_000))
     world.table.upsert(frame({"z": 1}))
     assert staged(job, ONE)[0].rows == 3
-
-
-class Later(SystemEnvironment):
-    """A machine whose clock is ahead, as far as the store lets it."""
-
-    def __init__(self, ms: int) -> None:
-        super().__init__()
-        self._ms = ms
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self._ms
 
 
 def test_the_receipts_of_another_job_are_refused(world: World) -> None:
