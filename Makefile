@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-slow check-spark bench bench-small lint types format lock clean
+.PHONY: help setup demo test check check-slow check-spark check-spark-versions bench bench-small lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ check-slow: setup  ## The tests marked slow, and beside them the largest world o
 check-spark: setup  ## The tests on Spark, slow ones too, in threads and on a cluster of processes; needs Java 17
 	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)
 
+check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
+	$(BIN)/python -m tests.spark.versions $(ARGS)
+
 lint: setup      ## ruff
 	$(BIN)/ruff check .
 
@@ -56,5 +59,5 @@ lock:            ## Resolve requirements.lock again (needs uv)
 		--custom-compile-command "make lock" --quiet --upgrade -o requirements.lock
 
 clean:           ## Remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist build
+	rm -rf $(VENV) .venvs .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,10 +9,9 @@ done and changes nothing. So does a compaction of the same plan by any other pro
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from pyspark.sql.functions import udf
 
 import crdt_mor as mor
 
@@ -31,15 +30,15 @@ def compact(spark: SparkSession, path: str, *, log_files_min: int = 1) -> list[m
 
 
 def _execute(spark: SparkSession, path: str, plan: mor.CompactionPlan) -> mor.Compacted | None:
-    def executed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        maintenance = mor.Table.open(path).maintenance
-        for batch in batches:
-            for part in batch["part"].to_pylist():
-                files = maintenance.execute(pickle.loads(part))
-                yield pa.record_batch({"files": [pickle.dumps(files)]})
+    parts = [pickle.dumps(part) for part in plan.parts()]
 
-    parts = [(number, pickle.dumps(part)) for number, part in enumerate(plan.parts())]
-    frame = spark.createDataFrame(parts, "number int, part binary").repartitionById(len(parts), "number")
-    found = frame.mapInArrow(executed, "files binary").collect()
+    # A plain function of rows, which every release of Spark 4 runs and which needs no pandas.
+    @udf("binary", useArrow=False)
+    def execute(number: int) -> bytes:
+        part = pickle.loads(parts[number])
+        return pickle.dumps(mor.Table.open(path).maintenance.execute(part))
+
+    tasks = spark.range(0, len(parts), 1, numPartitions=len(parts))
+    found = tasks.select(execute("id").alias("files")).collect()
     files = [file for row in found for file in pickle.loads(row.files)]
     return mor.Table.open(path).maintenance.complete(plan, files)

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from crdt_mor import Changes, InvalidInputError, Scan, Table
-from readers.spark.filters import expression
 from readers.spark.options import ReadOptions
 from readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
+from readers.spark.versions import PUSHES_CONDITIONS, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 
 @dataclass
@@ -35,7 +38,10 @@ def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
     rows = snapshot(options)
     check_schema(schema, spark_schema(rows.schema))
     rows = rows.narrowed(columns=schema.names)
-    return PushingReader(rows, schema) if options.pushdown else RowsReader(rows, schema)
+    if not options.pushdown:
+        return RowsReader(rows, schema)
+    require_spark(PUSHES_CONDITIONS, "the option pushdown")
+    return PushingReader(rows, schema)
 
 
 def schema_of(options: ReadOptions) -> StructType:
@@ -107,6 +113,8 @@ class PushingReader(RowsReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Take what can be taken; what is given back Spark applies itself."""
+        from readers.spark.filters import expression  # Spark 4.0 has no classes of conditions
+
         assert isinstance(self._rows, Scan)
         for one in filters:
             condition = expression(one, self._rows.schema)

@@ -5,7 +5,8 @@
     writing.py     batches: tasks stage log files, the driver publishes one commit
     sinking.py     streams: each micro-batch once, by query and batch id
 
-Each method here may run in a process of its own, which has this object and nothing else.
+Each method here may run in a process of its own, which has this object and nothing else. What only streams need is
+imported where a stream is asked for: older releases of Spark 4 read and write batches alone.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from readers.spark import following, reading, sinking, writing
+from readers.spark import reading, writing
 from readers.spark.options import ReadOptions
+from readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -45,12 +47,18 @@ class CrdtMorSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A stream of changes."""
+        require_spark(READS_STREAMS, "reading a table as a stream")
+        from readers.spark import following
+
         return following.StreamReader(ReadOptions.of(self.options).for_stream(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of one batch."""
-        return writing.BatchWriter(self.options, schema, overwrite)
+        return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Of a stream."""
+        require_spark(WRITES_STREAMS, "writing a stream to a table")
+        from readers.spark import sinking
+
         return sinking.StreamWriter(self.options, schema, overwrite)

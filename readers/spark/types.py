@@ -15,6 +15,7 @@ from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from crdt_mor import SchemaMismatchError
+from readers.spark.versions import SPARK
 
 _SCALARS: dict[pa.DataType, st.DataType] = {
     pa.bool_(): st.BooleanType(),
@@ -85,8 +86,46 @@ def check_schema(asked: st.StructType, found: st.StructType) -> None:
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
-    """The only Arrow schema that Spark takes batches of these columns in."""
-    return to_arrow_schema(schema, timezone="UTC")
+    """The only Arrow schema that Spark takes batches of these columns in.
+
+    Tasks get the rows of a write in it, too, but for the time zone of moments, which changes no value.
+    """
+    return to_arrow_schema(schema, timezone="UTC") if SPARK >= (4, 2) else to_arrow_schema(schema)
+
+
+_OPAQUE = {
+    "VariantType": "a text with to_json",
+    "GeometryType": "binary with st_asbinary",
+    "GeographyType": "binary with st_asbinary",
+}
+"""Types of Spark's that Arrow has no word for, by class (older releases lack some), and what holds their values.
+
+pyspark calls them structs in Arrow, so that as columns of a table they would be taken for such and not come back.
+"""
+
+
+def written_schema(schema: st.StructType) -> pa.Schema:
+    """The columns of a frame as a table takes them; raises `SchemaMismatchError` for types that no table can hold."""
+    for field in schema:
+        _refuse_opaque(field.name, field.dataType)
+    return arrow_schema(schema)
+
+
+def _refuse_opaque(name: str, kind: st.DataType) -> None:
+    way_out = _OPAQUE.get(type(kind).__name__)
+    if way_out is not None:
+        raise SchemaMismatchError(
+            f"no table holds this type of Spark's: make it {way_out}. column={name} type={kind.simpleString()}"
+        )
+    match kind:
+        case st.StructType():
+            for field in kind:
+                _refuse_opaque(f"{name}.{field.name}", field.dataType)
+        case st.ArrayType():
+            _refuse_opaque(name, kind.elementType)
+        case st.MapType():
+            _refuse_opaque(name, kind.keyType)
+            _refuse_opaque(name, kind.valueType)
 
 
 def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -16,23 +16,28 @@ is; where several have some, the driver folds theirs. `by_file_group` shuffles s
 from __future__ import annotations
 
 import pickle
+import warnings
 import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.functions import struct
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 import crdt_mor as mor
 from readers.spark.options import by_name, flag, payloads
+from readers.spark.types import arrow_schema, written_schema
+from readers.spark.versions import HANDS_KEYS_ALONE, SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.datasource import DataSourceWriter
 
 OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads")
 TOKEN_OPTIONS = ("txnAppId", "txnVersion")
@@ -54,8 +59,13 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
     operation: Any = given.get("operation", "upsert")
     mode: Any = given.get("schemaMode", "strict")
     return mor.Table.open(given["path"], payloads=payloads(given)).plan_write(
-        operation, arrow_schema(schema), schema_mode=mode, plain=flag("plain", given), token=_token(given)
+        operation, written_schema(schema), schema_mode=mode, plain=flag("plain", given), token=_token(given)
     )
+
+
+def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) -> mor.WriteJob:
+    """The write of one batch, which may have a token."""
+    return plan(options, (*OPTIONS, *TOKEN_OPTIONS), schema, overwrite)
 
 
 def _token(given: Mapping[str, str]) -> tuple[str, int] | None:
@@ -68,11 +78,6 @@ def _token(given: Mapping[str, str]) -> tuple[str, int] | None:
             f"txnAppId={application!r} txnVersion={number!r}"
         )
     return application, int(number)
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns in Arrow, in the types that tasks get them in but for the time zone, which changes no value."""
-    return to_arrow_schema(schema, timezone="UTC")
 
 
 def stage(job: mor.WriteJob, schema: StructType, batches: Iterable[pa.RecordBatch]) -> mor.Receipt:
@@ -94,8 +99,8 @@ class Staged(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one commit."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        self._job = plan(options, (*OPTIONS, *TOKEN_OPTIONS), schema, overwrite)
+    def __init__(self, job: mor.WriteJob, schema: StructType) -> None:
+        self._job = job
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -110,6 +115,22 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
         """On the driver, when a task has failed for good or the commit has."""
         mor.Table.open(self._job.uri).abandon_write(self._job)
+
+
+class PlannedWrites(DataSource):
+    """Writes the rows of a job that was planned before: `upsert` and its siblings, which want to know of its commit.
+
+    All rows go through Spark's data sources, since `mapInArrow` needs pandas.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "crdt_mor_planned_writes"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  it only appends
+        """Of the job that the option has."""
+        return BatchWriter(pickle.loads(b64decode(self.options["job"])), schema)
 
 
 # --- shuffled by file group -------------------------------------------------------------------------------------------
@@ -153,27 +174,45 @@ def by_file_group(df: DataFrame, path: str) -> DataFrame:
     absent = [name for name in names if name not in df.columns]
     if absent:
         raise mor.InvalidInputError(f"rows go to file groups by key and partition. missing={absent} has={df.columns}")
-    uri = table.uri
-
-    def numbers(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        table = mor.Table.open(uri)
-        for batch in batches:
-            arrays = batch if isinstance(batch, tuple) else (batch,)
-            yield _group_numbers(table.file_groups(pa.table(list(arrays), names=names)))
-
-    numbers.__annotations__ = {
-        "batches": Iterator[pa.Array] if len(names) == 1 else Iterator[tuple[pa.Array, ...]],
-        "return": Iterator[pa.Array],
-    }
     tasks = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if not key.partition_fields:
         tasks = min(tasks, table.config.buckets or 1)
-    number: Any = arrow_udf(numbers, "int")  # type: ignore[call-overload]
-    return df.repartitionById(tasks, number(*(df[f"`{name}`"] for name in names)))
+    shuffled = _shuffled_by_keys if SPARK >= HANDS_KEYS_ALONE else _shuffled_by_rows
+    return shuffled(df, table.uri, names, tasks)
 
 
-def _group_numbers(groups: pa.Table) -> pa.Array:
+def _shuffled_by_keys(df: DataFrame, uri: str, names: Sequence[str], tasks: int) -> DataFrame:
+    """Spark hands Python the columns `names` alone."""
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+    def numbers(batches: Iterator[pa.StructArray]) -> Iterator[pa.Array]:
+        table = mor.Table.open(uri)
+        for keys in batches:
+            yield _group_numbers(table, pa.RecordBatch.from_struct_array(keys))
+
+    # pyspark would rather read the kind from annotations, and warns; but for that it imports pandas.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "It is preferred to specify type hints for arrow UDF", UserWarning)
+        number: Any = arrow_udf(numbers, "int", ArrowUDFType.SCALAR_ITER)
+    return df.repartitionById(tasks, number(struct(*(df[f"`{name}`"] for name in names))))
+
+
+def _shuffled_by_rows(df: DataFrame, uri: str, names: Sequence[str], tasks: int) -> DataFrame:
+    """The same in Spark 4.0, where all columns have to go through Python."""
+    number = "_file_group"
+
+    def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = mor.Table.open(uri)
+        for batch in batches:
+            yield batch.append_column(number, _group_numbers(table, batch.select(list(names))))
+
+    schema = StructType([*df.schema, StructField(number, IntegerType())])
+    return df.mapInArrow(numbered, schema).repartition(tasks, number).drop(number)
+
+
+def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
     """The same number for rows of one file group, different ones as a rule for those of two."""
+    groups = table.file_groups(pa.Table.from_batches([keys]))
     partitions = groups["partition"].combine_chunks().dictionary_encode()
     firsts = np.array([zlib.crc32(path.encode()) & 0x3FFFFFFF for path in partitions.dictionary.to_pylist()], np.int64)
     numbers = firsts[partitions.indices.to_numpy()] + groups["bucket"].to_numpy()
@@ -189,15 +228,20 @@ def _write(
     token: tuple[str, int] | None,
 ) -> mor.Commit:
     table = mor.Table.open(path)
-    schema = df.schema
-    job = table.plan_write(operation, arrow_schema(schema), schema_mode=mode, plain=plain, token=token)
-
-    def staged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"receipt": [pickle.dumps(stage(job, schema, batches))]})
-
+    columns = written_schema(df.schema)
+    job = table.plan_write(operation, columns, schema_mode=mode, plain=plain, token=token)
+    if not job.job.repeated:
+        df.sparkSession.dataSource.register(PlannedWrites)
+        rows = by_file_group(df, path).write.format(PlannedWrites.name()).mode("append")
+        try:
+            rows.option("job", b64encode(pickle.dumps(job)).decode()).save()
+        except BaseException:
+            table.abandon_write(job)
+            raise
     try:
-        found = by_file_group(df, path).mapInArrow(staged, "receipt binary").collect()
-    except BaseException:
-        table.abandon_write(job)
-        raise
-    return table.complete_write(job, [pickle.loads(row.receipt) for row in found])
+        return replace(table.complete_write(job, []), repeated=job.job.repeated)
+    except mor.WriterExpiredError:
+        if token is None:
+            raise
+        # Another write with this token was done meanwhile, and its commit is the one.
+        return table.complete_write(table.plan_write(operation, columns, plain=plain, token=token), [])

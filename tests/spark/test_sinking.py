@@ -19,7 +19,7 @@ import pytest
 from crdt_mor import Table
 from tests.spark.sessions import ROOT, fixture
 from tests.spark.tables import leftovers, pending
-from tests.spark.test_failing import counters, total
+from tests.spark.test_failing import SCHEMA, counters, total
 
 pytestmark = pytest.mark.spark
 spark = fixture()
@@ -94,6 +94,27 @@ def test_options_of_a_stream(spark: Any, tmp_path: Path) -> None:
     feed(gone, 0)
     run(spark, gone, table.uri, operation="delete")
     assert total(table) == 0
+
+
+def test_a_running_aggregate_is_upserted_batch_by_batch(spark: Any, tmp_path: Path) -> None:
+    from readers.spark import upsert
+
+    table, home = Table.create(tmp_path / "t", SCHEMA, key="id"), tmp_path / "q"
+    for number in range(2):
+        feed(home, number)
+    clicks = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 1).json(str(home / "in"))
+    totals = clicks.groupBy("id").sum("n").withColumnRenamed("sum(n)", "n").writeStream
+    options = {"checkpointLocation": str(home / "checkpoint")}
+    for mode, says in {"update": "does not support Update mode", "complete": "is not overwritten"}.items():
+        with pytest.raises(Exception, match=says):
+            totals.format("crdt_mor").outputMode(mode).options(**options).start(table.uri).awaitTermination()
+
+    def put(rows: Any, number: int) -> None:
+        upsert(rows, table.uri, token=("totals", number))
+
+    query = totals.foreachBatch(put).outputMode("update").options(**options).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert (total(table), commits(table)) == (20, 2)
 
 
 def test_a_batch_that_fails_leaves_nothing_visible(spark: Any, tmp_path: Path) -> None:

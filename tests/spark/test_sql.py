@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from crdt_mor import InvalidInputError, PartialUpdate, Table, TableNotFoundError, UnsupportedVersionError
 from readers.spark import register_path, require_java, upsert
+from readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
 from tests.spark.helpers import listed
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def sql(spark: SparkSession, table: Table) -> Iterator[SparkSession]:
     spark.sql("DROP VIEW IF EXISTS looked_at")
 
 
+@pytest.mark.skipif(SPARK < ONE_SNAPSHOT_A_FRAME, reason="Spark 4.0 plans every action of a frame anew")
 def test_a_temporary_view_takes_options_and_shows_the_snapshot_of_its_first_query(
     spark: SparkSession, table: Table
 ) -> None:
@@ -98,11 +100,15 @@ FEWER_COLUMNS: dict[str, Callable[[SparkSession], object]] = {
 }
 
 
+# Spark 4.0 says of some of them, in words of its own, that the default is none.
+LEFT_OUT = r"raise_error\('name every column|not enough data|every column must be|Cannot find data for"
+
+
 @pytest.mark.parametrize("write", FEWER_COLUMNS.values(), ids=FEWER_COLUMNS)
 def test_a_write_that_leaves_columns_out_erases_nothing(
     sql: SparkSession, table: Table, write: Callable[[SparkSession], object]
 ) -> None:
-    with pytest.raises(PySparkException, match=r"raise_error\('name every column|not enough data|every column must be"):
+    with pytest.raises(PySparkException, match=LEFT_OUT):
         write(sql)
     assert listed(table.scan()) == [("a", 1), ("b", 2)]
 
@@ -117,7 +123,7 @@ def test_no_column_of_a_partial_or_partitioned_table_is_left_out(spark: SparkSes
         register_path(spark, name, table.uri)
         spark.sql(f"CREATE TABLE {name} USING {name}")
         try:
-            with pytest.raises(AnalysisException, match="name every column"):
+            with pytest.raises(AnalysisException, match=LEFT_OUT):
                 spark.sql(f"INSERT INTO {name} (id) VALUES ('a')")
             spark.sql(f"INSERT INTO {name} (n, id) VALUES (1, 'a'), (NULL, 'b')")
         finally:
@@ -148,7 +154,7 @@ def test_frames_that_do_not_come_from_the_catalog_have_columns_without_defaults(
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("UPDATE events SET n = 3 WHERE id = 'a'", "does not support UPDATE"),
+        ("UPDATE events SET n = 3 WHERE id = 'a'", "does not support UPDATE|UPDATE TABLE is not supported"),
         ("SELECT * FROM events VERSION AS OF 1", "[Tt]ime travel"),
         ("INSERT OVERWRITE events SELECT 'a', 1L", "a table that others write to at the same time is not overwritten"),
         ("DELETE FROM events WHERE id = 'a'", "does not support deletes"),

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import PartialUpdate, Table
+from crdt_mor import PartialUpdate, SchemaMismatchError, Table
 from payloads import Counter, GrowOnlySet, LatestBy, MVRegister, ORSet
+from readers.spark.versions import SPARK
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending, same_rows
 from tests.table.helpers import files
@@ -206,6 +207,45 @@ def test_what_is_refused_says_why_and_leaves_nothing(
     assert not data, "no reader that goes by names finds anything either"
     if "key" not in says and "twice" not in says:
         assert files(table.uri) == before, "said before anything began"
+
+
+OPAQUE = {
+    "VARIANT": "parse_json('{}')",
+    "an array of VARIANT": "array(parse_json('{}'))",
+    "a map of VARIANT": "map('a', parse_json('{}'))",
+    "a field of VARIANT": "named_struct('a', parse_json('{}'))",
+    "GEOMETRY": "st_geomfromwkb(X'0101000000000000000000F03F000000000000F03F')",
+    "GEOGRAPHY": "st_geogfromwkb(X'0101000000000000000000F03F000000000000F03F')",
+}
+
+
+@pytest.mark.parametrize("mode", ["strict", "merge"])
+@pytest.mark.parametrize("value", OPAQUE.values(), ids=OPAQUE)
+def test_what_arrow_has_no_word_for_is_refused_before_anything_runs(
+    spark: Any, tmp_path: Path, value: str, mode: Any
+) -> None:
+    from readers.spark import upsert
+
+    if value.startswith("st_") and SPARK < (4, 2):
+        pytest.skip("this release has no such type")
+    opaque = pa.struct({"value": pa.binary(), "metadata": pa.binary()})
+    table = make(tmp_path / "t", {"schema": SCHEMA.append(pa.field("v", opaque)) if mode == "strict" else SCHEMA})
+    before = files(table.uri)
+    frame = spark.range(2).selectExpr("id", "'d' as day", "id as n", "'s' as s", f"{value} as v")
+    says = r"no table holds this type of Spark's: make it (a text with to_json|binary with st_asbinary)\. column=v"
+    with pytest.raises(Exception, match=says):
+        frame.write.format("crdt_mor").mode("append").option("schemaMode", mode).save(table.uri)
+    with pytest.raises(SchemaMismatchError, match=says):
+        upsert(frame, table.uri, schema_mode=mode)
+    assert files(table.uri) == before
+
+
+def test_a_partition_value_that_is_no_folder_fails_the_job_and_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+    table = make(tmp_path / "t", {"partition_by": "day"})
+    frame = spark.range(9, numPartitions=2).selectExpr("id", "if(id = 7, 'a/b', 'c') as day", "id as n", "'s' as s")
+    with pytest.raises(Exception, match=r"map it to another value\. column=day row=\d value='a/b'"):
+        frame.write.format("crdt_mor").mode("append").save(table.uri)
+    assert (table.scan().count(), leftovers(table.uri), pending(table.uri)) == (0, [], [])
 
 
 def test_a_missing_table_is_named(spark: Any, tmp_path: Path) -> None:

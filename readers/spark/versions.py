@@ -1,0 +1,31 @@
+"""Which release of Spark can do what. Batch reads and writes work from Spark 4.0 on.
+
+    4.0    batch reads and writes, SQL, compaction
+    4.1    all actions of a frame show one snapshot; streams are written; conditions are pushed down; the shuffle by
+           file group hands Python the keys alone
+    4.2    streams of changes are read
+"""
+
+from __future__ import annotations
+
+import pyspark
+
+from crdt_mor import UnsupportedVersionError
+
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+"""The release that this process has, as (4, 3)."""
+
+ONE_SNAPSHOT_A_FRAME = (4, 1)
+PUSHES_CONDITIONS = (4, 1)
+WRITES_STREAMS = (4, 1)
+HANDS_KEYS_ALONE = (4, 1)
+READS_STREAMS = (4, 2)
+
+
+def require_spark(least: tuple[int, int], what: str) -> None:
+    """Raise `UnsupportedVersionError` where Spark is older than `least`, the first release that can do `what`."""
+    if least > SPARK:
+        raise UnsupportedVersionError(
+            f"{what} needs Spark {least[0]}.{least[1]} or later: install that pyspark on the driver and the workers. "
+            f"found={pyspark.__version__}"
+        )
