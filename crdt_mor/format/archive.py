@@ -57,7 +57,7 @@ def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:
     """The names of the data files that a manifest lists."""
     try:
         names = [entry["fileName"] for entry in json.loads(data)["files"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(f"damaged manifest of the archived timeline: {error!r}. file={path}") from error
     if not all(isinstance(name, str) and name.endswith(".parquet") and "/" not in name for name in names):
         raise FormatError(f"a manifest of the archived timeline names no files of it. file={path} names={names[:5]}")

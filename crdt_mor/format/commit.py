@@ -392,7 +392,7 @@ def _decode_json(data: bytes, path: str, kind: _Kind) -> _Datum:
     """The same fields as JSON, as Hudi wrote them before version 8; archived instants may still be in it."""
     try:
         return cast("_Datum", json.loads(data))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"damaged {kind.name}: {error}. path={path}") from error
 
 

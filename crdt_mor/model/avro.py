@@ -91,7 +91,7 @@ def parse_record(text: str) -> list[pa.Field]:
         if not (isinstance(record, dict) and record.get("type") == "record"):
             raise TypeError("not a record")
         return _Parser().fields(record, "", "")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"not an Avro record schema: {error!r}. schema={text[:200]!r}") from error
 
 

@@ -246,6 +246,9 @@ class TableConfig:
             timeline_path=props.get(_TIMELINE_PATH, "timeline"),
             properties=MappingProxyType(dict(properties)),
         )
+        for name, folder in ((_TIMELINE_PATH, config.timeline_path), (_HISTORY_PATH, config.history_path)):
+            if not {"", ".", ".."}.isdisjoint(folder.split("/")):
+                raise FormatError(f"a folder of the table lies below .hoodie: {name}={folder!r} table={where}")
         if ours and config.buckets is None:
             raise FormatError(f"the table's properties are damaged: restore them. missing={_OUR_BUCKETS} table={where}")
         return config

@@ -45,7 +45,7 @@ class PayloadRef:
             raise InvalidInputError(f"a payload is found at a path like `acme.payloads:Longest`. path={self.path}")
         try:
             parameters = json.loads(self.parameters)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}") from error
         if not isinstance(parameters, dict):
             raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}")
@@ -149,7 +149,7 @@ class MergeSpec:
         head, _, members = text.partition(" ")
         try:
             columns = tuple(ColumnMerge.of_json(member) for member in json.loads(members)) if members else ()
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"not the payloads of a table: {error!r}. merge={text!r}") from error
         name, _, query = head.partition("?")
         if head == "latest":

@@ -20,7 +20,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.model.timeline import DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import WRONG_SHAPE, DataFile, FileGroup, Timeline, require_types
 
 FORMAT = 1
 
@@ -102,7 +102,7 @@ class CompactionPlan:
                 GroupInput(partition, file_id, DataFile(*base) if base else None, tuple(DataFile(*f) for f in logs))
                 for partition, file_id, base, logs in found["groups"]
             )
-            return cls(
+            plan = cls(
                 found["barrier"],
                 tuple(found["pending"]),
                 found["schema"],
@@ -110,7 +110,9 @@ class CompactionPlan:
                 groups,
                 found.get("table_id"),  # the first release knew of none
             )
-        except (ValueError, KeyError, TypeError) as error:
+            require_types(file for group in groups for file in (*group.logs, *filter(None, [group.base])))
+            return plan
+        except WRONG_SHAPE as error:
             raise FormatError(f"not a compaction plan: {error!r}. file={path}") from error
 
 

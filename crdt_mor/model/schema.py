@@ -110,7 +110,7 @@ class TableSchema:
         """The schema that `to_json` wrote."""
         try:
             columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
-        except (ValueError, TypeError, pa.ArrowException) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException) as error:
             raise FormatError(f"not a table schema: {error}. schema={text[:200]!r}") from error
         return cls(pa.schema(columns))
 

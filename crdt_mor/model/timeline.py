@@ -17,13 +17,14 @@ only names; segments are rolled up sixteen to one, so even their names grow with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from types import MappingProxyType, NoneType
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.model.instant import EPOCH, Instant, barrier_after, from_ms, tick_after
+from crdt_mor.model.instant import EPOCH, Instant, barrier_after, from_ms, tick_after, to_ms
 from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
 
 FORMAT = 2
@@ -417,7 +418,7 @@ class Timeline:
                     f"this table's timeline was written by a newer release; upgrade crdt-mor. "
                     f"file={path} format={found['format']} supported={list(FORMATS_READ)}"
                 )
-            return cls(
+            value = cls(
                 version=found["version"],
                 nonce=found["nonce"],
                 clock=found["clock"],
@@ -433,8 +434,12 @@ class Timeline:
                 table_id=found.get("table_id"),
                 added=tuple(found.get("added", ())),
             )
-        except (ValueError, KeyError, TypeError) as error:
+            _require_shape(value)
+        except WRONG_SHAPE as error:
             raise FormatError(f"not a timeline value: {error!r}. file={path}") from error
+        if not value.is_in(data):  # who looks again whether it still stands would look for ever
+            raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
+        return value
 
 
 def encode_segment(completions: Sequence[Completion]) -> bytes:
@@ -446,9 +451,53 @@ def encode_segment(completions: Sequence[Completion]) -> bytes:
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
     """The completions in a segment, in completion order; raises `FormatError` naming `path`."""
     try:
-        return tuple(_completion(c) for c in json.loads(data)["completions"])
-    except (ValueError, KeyError, TypeError) as error:
+        found = tuple(_completion(c) for c in json.loads(data)["completions"])
+        require_types(found)
+        return found
+    except WRONG_SHAPE as error:
         raise FormatError(f"not a timeline segment: {error!r}. file={path}") from error
+
+
+WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What a text that is JSON, but not ours, can lead to; the last one if it is nested a thousand deep."""
+
+_INT_BITS = 63
+
+_KINDS: Mapping[str, Any] = MappingProxyType({
+    "Instant": str, "str": str, "int": int, "bool": int, "tuple[str, ...]": tuple,
+    "Instant | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
+})  # fmt: skip
+
+
+_FIELDS: Mapping[type, Sequence[tuple[str, Any]]] = {
+    cls: tuple((found.name, _KINDS[str(found.type)]) for found in fields(cls) if found.type in _KINDS)
+    for cls in (Timeline, Pending, Plan, RolledBack, Completion, DataFile, Segment, Token)
+}
+
+
+def require_types(found: Iterable[object]) -> None:
+    """Raise TypeError where a value has a field of another type than it says."""
+    for one in found:
+        if isinstance(one, Completion):
+            require_types(file for file in one.files if not _is_plain(file))
+        for name, kind in _FIELDS[type(one)]:
+            value: Any = getattr(one, name)
+            if not isinstance(value, kind) or (kind is int and value.bit_length() > _INT_BITS):
+                raise TypeError(f"{type(one).__name__}.{name}={value!r}")
+
+
+def _is_plain(file: DataFile) -> bool:
+    """Whether a file is what it says, asked quickly: there are many of them."""
+    kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes)
+    return kinds == (str, int, int, int) and (file.size | file.rows | file.deletes).bit_length() <= _INT_BITS
+
+
+def _require_shape(value: Timeline) -> None:
+    """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
+    require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
+    require_types((*value.segments, *value.tokens))
+    for instant in (value.clock, value.swept, *(p.requested for p in value.pending)):
+        to_ms(instant)
 
 
 def _pending_json(p: Pending) -> list[object]:

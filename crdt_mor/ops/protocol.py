@@ -348,7 +348,7 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         data = yield Read(path)
         if data is None:
             continue  # deleted since: the tail has moved on
-        found = Timeline.decode(data, path)
+        found = _value_at(data, path)
         if known is not None and (_is_foreign(found, known) or is_kept(known, found)):
             raise replaced(known.table_id, found.table_id)
         # Between listing and reading it may have been deleted and put again by somebody who was late: a ghost. But then
@@ -358,6 +358,14 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
             tail = yield from _climb(found)
             if tail is not None:
                 return tail
+
+
+def _value_at(data: bytes, path: str) -> Timeline:
+    """The value of a version, which must be the one that its name says: it would be looked for in another place."""
+    found = Timeline.decode(data, path)
+    if version_path(found.version) != path:
+        raise FormatError(f"this is another version than its name says: restore it. file={path} found={found.version}")
+    return found
 
 
 def is_kept(known: Timeline, tail: Timeline) -> bool:
@@ -400,7 +408,7 @@ def _climb(start: Timeline) -> Steps[Timeline | None]:
         data = yield Read(version_path(low))
         if data is None:
             return None
-        tail = Timeline.decode(data, version_path(low))
+        tail = _value_at(data, version_path(low))
     if not (yield from _still_stands(start)):
         return None
     if _is_foreign(tail, start):

@@ -62,6 +62,7 @@ class LocalStore:
         self.root = Path(os.path.abspath(root))
         self._nonce = nonce or SystemEnvironment().nonce
         self._durable_folders: set[str] = set()
+        self._inside: set[str] = set()
         self._durable_files: dict[str, None] = {}
 
     def __repr__(self) -> str:
@@ -141,6 +142,7 @@ class LocalStore:
 
     def delete(self, path: str) -> None:
         """Remove the object; removing what is not there is fine. After a power cut it may be back."""
+        self._require_inside(path.rpartition("/")[0])
         with _answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             os.unlink(self._at(path))
 
@@ -294,6 +296,22 @@ class LocalStore:
                 self._make_durable(folder)
             return work()
 
+    def _require_inside(self, folder: str) -> None:
+        """Raise `UnsupportedFeatureError` where a symbolic link leads from `folder` out of the table.
+
+        Such a link is read through, if the file system lets us. But a table may come from anybody: nothing is written
+        or deleted behind its links. (A put could not work there in any case if it is another file system.)
+        """
+        if folder in self._inside:
+            return
+        root, found = os.path.realpath(self.root), os.path.realpath(self._folder(folder))
+        if found != root and not found.startswith(os.path.join(root, "")):
+            raise UnsupportedFeatureError(
+                "a symbolic link leads out of the table, and nothing is written or deleted there: put a real folder in "
+                f"its place. table={self.root} folder={folder} leads_to={found}"
+            )
+        self._inside.add(folder)
+
     def _make_durable(self, folder: str) -> None:
         """Make `folder` and the ones above it, and fsync the folder that each stands in, unless this store has before.
 
@@ -308,6 +326,7 @@ class LocalStore:
             self._make_durable(above)
             with suppress(FileExistsError):
                 os.mkdir(self._folder(folder))
+            self._require_inside(folder)
             _fsync_path(self._folder(above))
         self._durable_folders.add(folder)
         if folder == TEMP_FOLDER:
@@ -326,11 +345,13 @@ class LocalStore:
 
     def _touch(self, path: str) -> os.stat_result:
         target = self._at(path)
+        how = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW  # a link may lead to any file of ours
+        self._require_inside(path.rpartition("/")[0])
         try:
-            file = os.open(target, os.O_WRONLY | os.O_CREAT, 0o666)
+            file = os.open(target, how, 0o666)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            file = os.open(target, os.O_WRONLY | os.O_CREAT, 0o666)
+            file = os.open(target, how, 0o666)
         try:
             os.utime(file)  # no times given: the file system's own clock, as in the times of its other files
             return os.fstat(file)
