@@ -93,7 +93,7 @@ class KeySpec:
 
     def record_keys(self, data: pa.Table) -> pa.Array:
         """The record key of every row; `InvalidInputError` names column and row of one that is missing."""
-        self._refuse_foreign_generator()
+        self.refuse_foreign_generator()
         if not self.composite:
             name = self.fields[0]
             text = _text(data.column(name))
@@ -123,7 +123,7 @@ class KeySpec:
 
     def partition_paths(self, data: pa.Table) -> pa.Array:
         """The partition path of every row, empty for an unpartitioned table."""
-        self._refuse_foreign_generator()
+        self.refuse_foreign_generator()
         if not self.partition_fields:
             return pa.repeat(pa.scalar("", pa.string()), data.num_rows)
         levels = [self._level(data.column(name), name) for name in self.partition_fields]
@@ -159,7 +159,8 @@ class KeySpec:
             rules.append((hidden, "Hudi's readers skip directories that begin with . or _"))
         return rules
 
-    def _refuse_foreign_generator(self) -> None:
+    def refuse_foreign_generator(self) -> None:
+        """Raise `UnsupportedFeatureError` where keys or partition paths are made in a way that we only read."""
         if self.keygen_type not in _GENERATORS or self.url_encode:
             raise UnsupportedFeatureError(
                 "this table makes its keys or partition paths in a way that this release only reads. "

@@ -508,6 +508,7 @@ def require_bucketed(config: TableConfig) -> None:
             "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
             "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
         )
+    config.key.refuse_foreign_generator()
 
 
 def require_no_archive(session: Session) -> None:
