@@ -404,8 +404,10 @@ class World:
                     case Nonce():
                         nonces += 1
                         reply = f"{actor.name}{nonces}"
-                    case Now() | StoreNow():
+                    case Now():
                         reply = 0
+                    case StoreNow():
+                        reply = 1  # later than the last sweep, as in life: by that a sweep knows itself for done
                     case Pause() | Settle() | Touch():
                         reply = None
                     case _ if waiting:
