@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
-from crdt_mor import Commit, Receipt, Table, WriteJob
+from crdt_mor import Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.ops.session import Session
 from payloads import Counter
+from readers.spark.writing import BatchWriter, PlannedWrites, Staged
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
@@ -88,35 +93,61 @@ def test_a_task_that_fails_for_good_fails_the_job_and_leaves_nothing(
     assert total(table) == 100
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["both complete", "the first dies"])
+class BesideAnother(BatchWriter):
+    """A driver's part, while another process has the job and its receipts as well, and completes or dies before it.
+
+    It notes the job and the other's commit beside the table.
+    """
+
+    dies = False
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        receipts = [message.receipt for message in messages if isinstance(message, Staged)]
+        home = Path(self._job.uri)
+        if self.dies:
+            store = InterruptedStore(home)
+            first = Table(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
+            store.arm(5, store.die, after=True)
+            with pytest.raises(ProcessDied):
+                first.complete_write(self._job, receipts)
+        other = Table.open(home).complete_write(self._job, receipts)
+        home.with_name("other").write_bytes(pickle.dumps((self._job, other)))
+        super().commit(messages)
+
+
+class BesideOneThatDied(BesideAnother):
+    dies = True
+
+
+class TwoDrivers(PlannedWrites):
+    """The writes of `upsert`, completed by two drivers."""
+
+    driver: type[BesideAnother] = BesideAnother
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        planned = super().writer(schema, overwrite)
+        assert isinstance(planned, BatchWriter)
+        return self.driver(planned._job, schema)
+
+
+class TwoDriversOfWhichOneDied(TwoDrivers):
+    driver = BesideOneThatDied
+
+
+@pytest.mark.parametrize("drivers", [TwoDrivers, TwoDriversOfWhichOneDied])
 def test_a_second_driver_of_a_spark_job_counts_nothing_twice(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: type[TwoDrivers]
 ) -> None:
-    """Another process has the job and its receipts as well, as where a driver was thought to be dead and was not."""
+    """Where a driver was thought to be dead and was not."""
     from readers.spark import upsert
 
     table = counters(tmp_path / "t")
-    complete = Table.complete_write
-    jobs: list[WriteJob] = []
-    commits: list[Commit] = []
-
-    def completes_beside_another(self: Table, job: WriteJob, receipts: Sequence[Receipt]) -> Commit:
-        jobs.append(job)
-        if dies:
-            store = InterruptedStore(tmp_path / "t")
-            first = Table(Session(store, SystemEnvironment(), self.config, 600_000), self.uri)
-            store.arm(5, store.die, after=True)
-            with pytest.raises(ProcessDied):
-                complete(first, job, receipts)
-        commits.append(complete(Table.open(self.uri), job, receipts))
-        return complete(self, job, receipts)
-
-    monkeypatch.setattr(Table, "complete_write", completes_beside_another)
-    commits.append(upsert(ones(spark), table.uri))
-    assert [commit.repeated for commit in commits] == [False, True]
-    assert commits[0].version == commits[1].version
-    late = jobs[0].stage(pa.table({"id": [1], "n": [1]}), task=0)  # a speculative attempt that comes when all is over
-    assert complete(table, jobs[0], [late]) == commits[1]
+    monkeypatch.setattr("readers.spark.writing.PlannedWrites", drivers)
+    done = upsert(ones(spark), table.uri)
+    job, other = pickle.loads((tmp_path / "other").read_bytes())
+    assert (other.repeated, other.version) == (False, done.version)
+    late = job.stage(pa.table({"id": [1], "n": [1]}), task=0)  # a speculative attempt that comes when all is over
+    assert table.complete_write(job, [late]) == replace(done, repeated=True)
     assert total(table) == 100
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 
