@@ -193,7 +193,7 @@ class Timeline:
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
-        """The value before the first event; a function of the table's properties alone, so anyone may write it."""
+        """The value before the first event: of the table's properties alone, so anyone may put it, with a nonce."""
         return cls(0, table_id or "genesis", EPOCH, schema, table_id=table_id)
 
     # --- what it says -------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ from crdt_mor.errors import (
     CommitUnknownError,
     FormatError,
     StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
     TokenOrderError,
     WriterExpiredError,
 )
@@ -53,6 +55,7 @@ from crdt_mor.ops.protocol import (
     find_ending,
     find_tail,
     put_surely,
+    take_back,
     version_path,
 )
 from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk
@@ -290,7 +293,11 @@ def give_up(
         return tail.roll_back(nonce, wall_ms, requested)
         yield
 
-    value = yield from publisher.publish(derive, known)
+    try:
+        value = yield from publisher.publish(derive, known)
+    except (TableReplacedError, TableNotFoundError):
+        yield from take_back(known, staged or ())  # Hudi's readers would show it in the table that was made here since
+        raise
     gone = value.find_rolled_back(requested)
     if gone is not None:
         with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
-from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, is_given_up, put_surely
+from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, is_given_up, put_surely, take_back
 from crdt_mor.ops.steps import Delete, Nonce, Put, Read, Steps
 
 PLANS = f"{OWN_FOLDER}/plans"
@@ -52,7 +52,11 @@ def schedule(
         written.append(path)
         return tail.schedule(nonce, wall_ms, path)
 
-    value = yield from publisher.publish(derive, known)
+    try:
+        value = yield from publisher.publish(derive, known)
+    except (TableReplacedError, TableNotFoundError):
+        yield from take_back(known, written)
+        raise
     mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
     for path in written:
         if mine is None or path != mine.path:

@@ -22,7 +22,7 @@ An event that finds itself settled in the tail derives nothing (`None`), so whoe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -128,10 +128,19 @@ class Publisher:
 
     def _next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
         """The tail after a put that did not succeed. If the table is another one by now, or gone, `lost` is taken back:
-        it may stand in that table's folder, above its tail."""
+        it may stand in that table's folder, above its tail.
+
+        Where the table is there, and refuses only for what stands above its tail, `lost` may be part of it yet.
+        """
         try:
             return (yield from find_tail(tail))
-        except (TableReplacedError, TableNotFoundError):
+        except (TableReplacedError, TableNotFoundError) as error:
+            if (yield from _still_stands(tail)):
+                raise CommitUnknownError(
+                    "a process that has an earlier table of this place open writes here, so that it is not known "
+                    "whether this write is visible: look at the table before writing again, or write with a token, "
+                    f"which may be repeated. cause={error}"
+                ) from error
             path = version_path(lost.version)
             data = yield Read(path)
             if data is not None and lost.is_in(data):
@@ -349,7 +358,7 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         if data is None:
             continue  # deleted since: the tail has moved on
         found = _value_at(data, path)
-        if known is not None and (_is_foreign(found, known) or is_kept(known, found)):
+        if known is not None and (yield from _is_elsewhere(known, found)):
             raise replaced(known.table_id, found.table_id)
         # Between listing and reading it may have been deleted and put again by somebody who was late: a ghost. But then
         # more than KEPT_VERSIONS newer ones had been published by the time it was read, and a listing shows the newest.
@@ -371,6 +380,13 @@ def _value_at(data: bytes, path: str) -> Timeline:
 def is_kept(known: Timeline, tail: Timeline) -> bool:
     """Whether `known` still has to stand where `tail` is the newest version, so that who misses it is elsewhere."""
     return tail.version < known.version + KEPT_VERSIONS
+
+
+def _is_elsewhere(known: Timeline, found: Timeline) -> Steps[bool]:
+    """Whether `found`, the newest version, tells that the table of `known` is not the one that is there."""
+    if _is_foreign(found, known):
+        return True
+    return is_kept(known, found) and not (yield from _still_stands(known))
 
 
 def _is_foreign(found: Timeline, known: Timeline) -> bool:
@@ -414,6 +430,27 @@ def _climb(start: Timeline) -> Steps[Timeline | None]:
     if _is_foreign(tail, start):
         raise replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
     return tail
+
+
+def take_back(known: Timeline, paths: Iterable[str]) -> Steps[None]:
+    """Delete what was put for an event of `known`, whose publication was refused, where its table is no longer there.
+
+    A table that is there refuses as well, while something that a process of another one has put stands above its tail;
+    then the event may be part of it already.
+    """
+    for path in paths if not (yield from _is_here(known)) else ():
+        yield Delete(path)
+
+
+def _is_here(known: Timeline) -> Steps[bool]:
+    """Whether the table of `known` is the one that is there, which the oldest version tells. When in doubt, yes."""
+    if (yield from _still_stands(known)):
+        return True
+    names = yield List(VERSIONS)
+    if not names or known.table_id is None:
+        return False
+    data = yield Read(names[0].path)
+    return data is None or not _is_foreign(_value_at(data, names[0].path), known)
 
 
 def _still_stands(value: Timeline) -> Steps[bool]:

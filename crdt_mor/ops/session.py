@@ -25,7 +25,7 @@ from crdt_mor.ops import lifecycle
 from crdt_mor.ops.adoption import Seen, foreign_completions
 from crdt_mor.ops.projection import Projector
 from crdt_mor.ops.protocol import VERSIONS, Publisher, find_tail, read_segment, replaced, version_path
-from crdt_mor.ops.steps import Steps, run
+from crdt_mor.ops.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
 
@@ -41,7 +41,10 @@ _SEGMENTS_CACHED = 256
 
 def read_config(store: Store, uri: str) -> TableConfig:
     """What the table says about itself; raises `TableNotFoundError`."""
-    data = store.read(PROPERTIES)
+    return _decoded(store.read(PROPERTIES), uri)
+
+
+def _decoded(data: bytes | None, uri: str) -> TableConfig:
     if data is None:
         raise TableNotFoundError(f"there is no table here; create it with Table.create. path={uri}")
     return TableConfig.from_properties(decode_table(data, PROPERTIES), uri)
@@ -137,9 +140,11 @@ class Session:
 
     def tail(self) -> Timeline:
         """The newest value there is; the genesis of a table that only Hudi has written to so far."""
-        if self._known is None and not self.store.list(VERSIONS):
+        if self._known is not None:
+            return self.remember(self.run(find_tail(self._known)))
+        if not self.store.list(VERSIONS):
             return self.genesis()
-        return self.remember(self.run(find_tail(self._known)))
+        return self.remember(self.run(first_tail(self.config)))
 
     def settled(self) -> Timeline:
         """The newest value, made to last and projected: what a caller is told out of it stays so."""
@@ -171,21 +176,9 @@ class Session:
         return missing
 
     def start(self) -> None:
-        """Make sure that there is a first version to follow; anyone may write it, it is a function of the table."""
-        if self._known is None and not self.store.list(VERSIONS):
-            # Hudi's Spark reader lists its timeline's folder even where nothing was ever written.
-            self.store.put(f"{self.publisher.projector.folder}/.crdt_mor", b"", durable=False)
-            if self.store.put(version_path(0), self.genesis().encode()):
-                self._require_still_there()
-
-    def _require_still_there(self) -> None:
-        """The table may have been made anew while this process put a first version, which is then taken back."""
-        try:
-            found = read_config(self.store, PROPERTIES)
-            _require_same(self.config, found)
-        except (TableNotFoundError, TableReplacedError):
-            self.store.delete(version_path(0))
-            raise
+        """Make sure that there is a first version to follow; anyone may put it."""
+        if self._known is None:
+            self.run(put_first(self.publisher.projector.folder, self.config, self.genesis()))
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
         """The completions of a value, those of the `needed` segments included, in completion order."""
@@ -228,6 +221,46 @@ class Session:
         if self._foreign:
             self.remember(self.run(lifecycle.adopt(self.publisher, self.known())))
             self._foreign = False
+
+
+def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None]:
+    """Put the first version, unless there is one.
+
+    Its nonce is that of this put, so that it is told from the first version of whoever else puts one. The table may be
+    made anew meanwhile: then it is taken back, and nobody who has the table before open takes it for the one he knows.
+    """
+    if (yield List(VERSIONS)):
+        return
+    # Hudi's Spark reader lists its timeline's folder even where nothing was ever written.
+    yield Put(f"{folder}/.crdt_mor", b"", durable=False)
+    nonce = yield Nonce()
+    mine = replace(genesis, nonce=nonce)
+    path = version_path(mine.version)
+    yield Put(path, mine.encode())
+    try:
+        yield from _require_there(config)
+    except (TableNotFoundError, TableReplacedError):
+        found = yield Read(path)
+        if found is not None and mine.is_in(found):
+            yield Delete(path)
+        raise
+
+
+def first_tail(config: TableConfig) -> Steps[Timeline]:
+    """The newest value, for who has only read the properties so far.
+
+    They are looked at once more: the table may have been made anew, and the value may be of what a process that has the
+    one before open puts beside it.
+    """
+    tail = yield from find_tail(None)
+    yield from _require_there(config)
+    return tail
+
+
+def _require_there(config: TableConfig) -> Steps[None]:
+    """Raise unless the properties are there, and still those of the table that `config` is of."""
+    data = yield Read(PROPERTIES)
+    _require_same(config, _decoded(data, PROPERTIES))
 
 
 def _require_same(opened: TableConfig, found: TableConfig) -> None:

@@ -296,7 +296,7 @@ class Write:
         try:
             value = self.roll_back()
             done = self.session.run(find_completion(self.begun.requested, value))
-        except (StorageUnavailableError, CommitUnknownError):
+        except (StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             raise unknown from None
         if done is None and value.find_pending(self.begun.requested) is not None:
             raise unknown  # another driver has taken the write over

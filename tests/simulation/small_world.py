@@ -35,15 +35,16 @@ import itertools
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from crdt_mor.format.commit import decode_compaction_plan
+from crdt_mor.format.commit import CommitMetadata, decode_compaction_plan, encode_commit
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.names import BaseFileName, TimelineFileName, data_file_name
+from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.ops.projection import Projector, completed_name
@@ -59,11 +60,14 @@ from crdt_mor.ops.steps import (
     Read,
     Settle,
     Step,
+    Steps,
     StoreNow,
     Touch,
     Walk,
 )  # fmt: skip
 from crdt_mor.store.base import Stat
+
+T = TypeVar("T")
 
 Objects = tuple[tuple[str, Hashable], ...]
 """A store as a value: (path, content), sorted. Paths that begin with `!` are the search's own notes."""
@@ -85,6 +89,11 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
+class Remove:
+    """-> None, after everything in the store is removed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Saw:
     """A reader went from one value to another. Checked on the spot, no scheduling point."""
 
@@ -92,14 +101,17 @@ class Saw:
     after: Timeline
 
 
+_OWN = encode_commit(CommitMetadata(stats={}, extra={OWN_KEY: "1"}))
+
+
 class FakeProjector(Projector):
-    """The real one, but that completed files are empty: their names are what matters here."""
+    """The real one, but that completed files hold our key alone: their names are what matters here."""
 
     def __init__(self) -> None:
         super().__init__(TableConfig("t", KeySpec(("id",)), buckets=1))
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
-        return b""
+        return _OWN
 
 
 PROJECTOR = FakeProjector()
@@ -141,12 +153,16 @@ def freeze(value: object) -> Hashable:
         return (type(value).__name__, *(freeze(item) for item in value))
     if isinstance(value, (set, frozenset)):
         return frozenset(freeze(item) for item in value)
-    if isinstance(value, dict):
+    if isinstance(value, (dict, types.MappingProxyType)):
         return ("dict", *(freeze(item) for item in value.items()))
     if isinstance(value, types.FunctionType):
         return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
     if isinstance(value, FakeProjector):
         return "projector"
+    if isinstance(value, suppress):
+        return "suppress"
+    if isinstance(value, BaseException):
+        return (type(value), str(value))
     if is_dataclass(value):
         known = _BY_IDENTITY.get(id(value))
         if known is None:  # the object is kept, so its identity stays its own
@@ -248,8 +264,24 @@ class World:
         if found is None:
             found = self._store_ids[key] = len(self._stores)
             self._stores.append(key)
-            check_store(objects)
+            self.check(objects)
         return found
+
+    def check(self, objects: dict[str, Any]) -> None:
+        """Raise `Violation` for a store that must never be."""
+        check_store(objects)
+
+    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+        """Raise `Violation` where an actor ended with a `result` that is not so, or is so no more."""
+        check_result(result, objects)
+
+    def check_end(self, objects: dict[str, Any]) -> None:
+        """Raise `Violation` for what must not be there when all actors have come to their end."""
+        check_end(objects)
+
+    def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
+        """The store after a put; None if the path is taken."""
+        return land(objects, path, data)
 
     def search(self, *, depth_first: bool = False) -> int:
         """Visit every state that can be reached; returns how many. Raises `Violation` with the steps that lead there:
@@ -280,7 +312,7 @@ class World:
         for to_store in self._change(store):
             yield from self._overtaking(store, locals_, to_store, -1, 0)
         if over and self.check_leftovers:
-            check_end(dict(self._stores[store]))
+            self.check_end(dict(self._stores[store]))
 
     def _overtaking(self, store: int, locals_: Sequence[int], to_store: int, mover: int, moved: int) -> Iterator[int]:
         """The states after a change of the store: each other actor has read what changes before it, or has not."""
@@ -320,7 +352,7 @@ class World:
             local = waiting.pop()
             step = actor.local[local].step
             if step is None:
-                check_result(actor.local[local].result, objects)
+                self.check_result(actor.local[local].result, objects)
                 continue
             if isinstance(step, Saw):
                 check_saw(step, objects)
@@ -329,7 +361,7 @@ class World:
                 if after is not None or not self.reads_wait:
                     to_store = store if after is None else self._store(after)
                     if actor.local[to_local].step is None:
-                        check_result(actor.local[to_local].result, after or objects)
+                        self.check_result(actor.local[to_local].result, after or objects)
                     ends.append((to_store, to_local))
                     continue
                 reads.append((step, to_local))
@@ -338,7 +370,9 @@ class World:
                     waiting.append(to_local)
         return Block(tuple(ends), tuple(reads))
 
-    def _perform(self, step: Step | Pick, objects: dict[str, Any]) -> list[tuple[object, dict[str, Hashable] | None]]:
+    def _perform(
+        self, step: Step | Pick | Remove, objects: dict[str, Any]
+    ) -> list[tuple[object, dict[str, Hashable] | None]]:
         match step:
             case Read(path):
                 return [(objects.get(path), None)]
@@ -352,12 +386,15 @@ class World:
                 return [(True, removed(objects, path) if path in objects else None)]
             case Saw():
                 return [(None, None)]
+            case Remove():
+                notes = {path: note for path, note in objects.items() if path.startswith("!")}
+                return [(None, {**notes, LOG: (), LATE: ()})]
             case Pick(plan):
                 tail = decoded(objects[LOG][-1])
                 instants = [p.barrier for p in tail.plans] if plan else [p.requested for p in tail.pending]
                 return [((tail, instant), None) for instant in instants]
             case Put(path, data, _):
-                landed = land(objects, path, data)
+                landed = self.land(objects, path, data)
                 found: list[tuple[object, dict[str, Hashable] | None]] = [(landed is not None, landed)]
                 if objects[FAULTS] and self.faulty(step):
                     fewer = {**objects, FAULTS: objects[FAULTS] - 1}
@@ -377,7 +414,7 @@ class World:
         found = []
         if objects[FLYING] is not None:
             path, data = objects[FLYING]
-            found.append(self._store({**(land(objects, path, data) or objects), FLYING: None}))
+            found.append(self._store({**(self.land(objects, path, data) or objects), FLYING: None}))
         if self.deletions:
             genuine = [p for p in sorted(objects) if p.startswith(VERSIONS) and objects[p] in objects[LOG]]
             ghosts = [p for p in objects if p.startswith(VERSIONS) and objects[p] not in objects[LOG]]
@@ -554,6 +591,25 @@ def barrier_of(path: str) -> Instant | None:
         return data.instant if isinstance(data, BaseFileName) else None
     name = TimelineFileName.parse(path.rpartition("/")[2])
     return name.requested if name is not None and name.action == "compaction" else None
+
+
+def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
+    """What a protocol that only looks ends in, where nobody else does anything meanwhile."""
+    reply: object = None
+    try:
+        while True:
+            match steps.send(reply):
+                case Read(path):
+                    reply = objects.get(path)
+                case Exists(path):
+                    reply = _stat(path) if path in objects else None
+                case List(folder):
+                    reply = _listed(objects, folder)
+                case step:
+                    raise Violation(f"not a look: {step}")
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
 # --- the promises -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,293 @@
+"""Hudi commits to a table of ours, in every interleaving with those who write, plan and compact it.
+
+Hudi's writer puts its files one after the other, on a clock of its own: behind ours, at the very moment of a barrier of
+ours, or ahead. What a plan folds is computed by the real code, and a base file here says what it holds, so that in
+every store that can be reached one sees what a reader sees. `small_world` says how the search works; a crash at every
+operation is part of it. The promises, on top of those there:
+
+    - each commit, ours or Hudi's, is shown to who looks now, or he is refused, by the name of a commit of Hudi's
+    - no plan stays open that does not know a commit which it would bury, once that commit is in the value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.model.instant import Instant, from_ms
+from crdt_mor.model.merge_spec import MergeSpec
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.plans import CompactionPlan, plan_compaction
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
+from crdt_mor.ops import adoption, lifecycle, plans
+from crdt_mor.ops.protocol import version_path
+from crdt_mor.ops.steps import Put, Read, Steps
+from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
+from tests.simulation.small_world import (
+    HUDI,
+    LOG,
+    PROJECTOR,
+    Actor,
+    Violation,
+    World,
+    begun_paths,
+    completed_path,
+    decoded,
+    looked,
+    planned,
+)
+
+GENESIS = replace(Timeline.genesis("[]", "the-table"), clock=from_ms(100))
+MERGE = MergeSpec.parse("latest")
+
+
+# --- who is there -----------------------------------------------------------------------------------------------------
+
+
+def hudi_log(requested: Instant) -> str:
+    return str(LogFileName(bucket_file_id(0), requested, token="7-1-2"))
+
+
+def hudi_files(requested: Instant) -> list[tuple[str, bytes]]:
+    """What Hudi's writer puts before its commit is completed."""
+    begun = [f"{HUDI}/{requested}.deltacommit.{state}" for state in ("requested", "inflight")]
+    return [*((path, b"") for path in begun), (hudi_log(requested), b"rows")]
+
+
+def hudi_completed(requested: Instant, completed: Instant) -> tuple[str, bytes]:
+    log = hudi_log(requested)
+    stat = WriteStat(
+        file_id=bucket_file_id(0), path=log, num_writes=1, file_size_in_bytes=4, partition_path="", base_file="",
+        log_files=(log,), log_version=1, log_offset=0,
+    )  # fmt: skip
+    return f"{HUDI}/{requested}_{completed}.deltacommit", encode_commit(CommitMetadata({"": [stat]}, "UPSERT", {}))
+
+
+def hudi(requested: Instant, completed: Instant) -> Run:
+    """One commit of Hudi's."""
+    for path, data in [*hudi_files(requested), hudi_completed(requested, completed)]:
+        yield Put(path, data)
+
+
+def writer(value: Timeline) -> Run:
+    """One commit of ours."""
+    after, begun = yield from lifecycle.begin(PUBLISHER, value, 1 << 60)
+    return (yield from finish(after, begun))
+
+
+def looker(value: Timeline) -> Run:
+    """Adopts what Hudi has written, as each writer does now and then."""
+    try:
+        yield from lifecycle.adopt(PUBLISHER, value)
+    except UnsupportedFeatureError:
+        return ("refused", None)
+    return None
+
+
+def compactor(value: Timeline) -> Run:
+    """Plans, executes and completes a compaction, as `ops.compact` does."""
+    return (yield from _unless_refused(_compact, value))
+
+
+def worker(value: Timeline) -> Run:
+    """Executes and completes the oldest open plan, as `ops.compact` does."""
+    return (yield from _unless_refused(_work, value))
+
+
+def _unless_refused(use: Callable[[Timeline], Run], value: Timeline) -> Run:
+    try:
+        return (yield from use(value))
+    except UnsupportedFeatureError:
+        return ("refused", None)
+
+
+def _compact(value: Timeline) -> Run:
+    tail = yield from lifecycle.adopt(PUBLISHER, value)
+    tail, plan = yield from plans.schedule(PUBLISHER, tail, plan_from)
+    return (yield from _execute(tail, plan)) if plan is not None else None
+
+
+def _work(value: Timeline) -> Run:
+    tail, found = yield from plans.open_plans(PUBLISHER, value)
+    return (yield from _execute(tail, found[0])) if found else None
+
+
+def _execute(tail: Timeline, plan: CompactionPlan) -> Run:
+    path = output_path(plan.barrier)
+    held = yield from _held(plan)
+    if (yield from plans.keep_outputs(tail, plan.barrier, [])):
+        yield Put(path, "\n".join(held).encode())
+        yield from plans.keep_outputs(tail, plan.barrier, [path])
+    tail = yield from lifecycle.adopt(PUBLISHER, tail)
+    _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, [DataFile(path, 1, 1)])
+    return ("compacted" if done else "cancelled", plan.barrier)
+
+
+def _held(plan: CompactionPlan) -> Steps[list[str]]:
+    """The logs that the base file of a plan holds, those of the base before it included."""
+    (group,) = plan.groups
+    held = [log.path for log in group.logs]
+    if group.base is not None:
+        data = yield Read(group.base.path)
+        held += data.decode().split("\n") if data else []
+    return sorted(held)
+
+
+def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+    return plan_compaction(tail, fold_slices(tail.completions), MERGE, taken)
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+CLOCKS = {
+    "behind": (from_ms(50), from_ms(51)),
+    "at-our-barrier": (from_ms(50), from_ms(105)),
+    "after-our-barrier": (from_ms(50), from_ms(107)),
+    "ahead": (from_ms(900), from_ms(901)),
+}
+"""When Hudi's commit is requested and completed. Ours begin after 100; the one that is there is completed at 104."""
+
+
+class Shared(World):
+    """A table with one commit of ours, and `open_plan`: one of that, which is executed by nobody so far."""
+
+    def __init__(self, who: Sequence[str], clock: str, *, open_plan: bool = False, **options: Any) -> None:
+        value = GENESIS.begin("begun", 0)
+        (begun,) = value.pending
+        objects = dict.fromkeys(begun_paths(begun.requested), b"") | {data_path(begun.requested): b"rows"}
+        value = value.complete("done", 0, begun.requested, "UPSERT", [DataFile(data_path(begun.requested), 4, 1)])
+        objects[completed_path(value.completions[0])] = PROJECTOR._completed(value.completions[0], "")
+        if open_plan:
+            plan = plan_from(value, [])
+            assert plan is not None
+            objects[f"{plans.PLANS}/first.json"] = plan.encode()
+            value = value.schedule("planned", 0, f"{plans.PLANS}/first.json")
+        objects[version_path(value.version)] = value.encode()
+        self.requested, self.completed = CLOCKS[clock]
+        roles: dict[str, Callable[[], Run]] = {
+            "hudi": partial(hudi, self.requested, self.completed),
+            "writer": partial(writer, value),
+            "looker": partial(looker, value),
+            "compactor": partial(compactor, value),
+            "worker": partial(worker, value),
+        }
+        actors = [Actor(f"{role[0]}{i}", roles[role]) for i, role in enumerate(who)]
+        super().__init__(objects, actors, deletions=False, **options)
+
+    def check(self, objects: dict[str, Any]) -> None:
+        tail = decoded(objects[LOG][-1])
+        foreign, _ = hudi_completed(self.requested, self.completed)
+        adopted = any(c.adopted for c in tail.completions)
+        super().check({path: data for path, data in objects.items() if path != foreign or adopted})
+        check_burying(tail, objects)
+        expected = {file.path for c in tail.completions for file in c.files if not file.is_base}
+        expected |= {hudi_log(self.requested)} if foreign in objects else set()
+        try:
+            found = looked(adoption.foreign_completions(PROJECTOR, tail), objects)
+        except UnsupportedFeatureError as refusal:
+            if f"instant={self.requested} " not in str(refusal):
+                raise Violation(f"the table is refused, and not for what Hudi did: {refusal}") from refusal
+            return
+        value = tail.adopt("", 0, found.completions, found.schema) if found.completions else tail
+        shown = set(shown_by(value, objects))
+        if expected != shown:
+            raise Violation(f"rows are lost, or twice there: expected={sorted(expected)} shown={sorted(shown)}")
+
+
+def shown_by(value: Timeline, objects: dict[str, Any]) -> Sequence[str]:
+    """The logs whose rows a reader of the latest snapshot sees."""
+    shown: list[str] = []
+    for found in fold_slices(value.completions):
+        shown += objects[found.base.path].decode().split("\n") if found.base is not None else []
+        shown += [log.path for log in found.logs]
+    return shown
+
+
+def check_burying(tail: Timeline, objects: dict[str, Any]) -> None:
+    """No open plan buries what Hudi wrote, and the value knows."""
+    for plan in tail.plans:
+        frozen = planned(objects[plan.path])
+        folded = {log.path for group in frozen.groups for log in group.logs}
+        for done in tail.completions:
+            if done.adopted and done.completed <= plan.barrier and not folded.issuperset(f.path for f in done.files):
+                raise Violation(f"an open plan would bury a commit of Hudi's: {plan.barrier} {done.requested}")
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["hudi", "compactor"], {}),
+        (["hudi", "worker", "looker"], {"open_plan": True}),
+    ],
+    ids=["plan", "execute-and-look"],
+)
+def test_each_commit_is_shown_or_refused_by_name(who: Sequence[str], options: dict[str, Any], clock: str) -> None:
+    assert Shared(who, clock, **options).search() > 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["hudi", "compactor", "writer"], {}),
+        (["hudi", "compactor", "compactor"], {}),
+        (["hudi", "worker", "looker", "writer"], {"open_plan": True}),
+    ],
+    ids=["plan-and-write", "plan-twice", "execute-and-look-and-write"],
+)
+def test_everything(who: Sequence[str], options: dict[str, Any], clock: str) -> None:
+    assert Shared(who, clock, **options).search() > 1_000
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(adoption, "_refuse_below", lambda bases, found: None)
+
+
+def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
+    def careless(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+        return []
+        yield
+
+    patch.setattr(lifecycle, "_burying", careless)
+
+
+def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> None:
+    """Whether a plan buries what was found is asked of an older value than the one that adopts it."""
+    burying = lifecycle._burying
+
+    def stale(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+        kept = [plan for plan in tail.plans if plan.version < tail.version]
+        return (yield from burying(replace(tail, plans=tuple(kept)), found))
+
+    patch.setattr(lifecycle, "_burying", stale)
+
+
+@pytest.mark.parametrize(
+    ("plant", "who", "options", "found"),
+    [
+        (a_commit_below_a_base_is_taken_as_it_is, ["hudi", "compactor"], {}, "rows are lost"),
+        (a_plan_goes_on_that_buries_a_commit, ["hudi", "worker", "looker"], {"open_plan": True}, "would bury"),
+        (a_commit_is_judged_by_when_it_was_looked_for, ["hudi", "compactor", "looker"], {}, "would bury"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(
+    plant: Plant, who: Sequence[str], options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        Shared(who, "behind", **options).search()
