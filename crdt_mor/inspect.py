@@ -71,7 +71,7 @@ class Inspect:
 
     def files(self, as_of: Instant | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one as of a completion time, by file group."""
-        value = self._session.sealed(look=as_of is not None)
+        value = self._session.sealed(decided=as_of is not None)
         rows = []
         cut = None if as_of is None else Cut("completed", as_of)
         for found in fold_slices(self._session.snapshot_completions(value, cut)):

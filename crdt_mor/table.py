@@ -300,7 +300,7 @@ class Table:
         meta: Hudi's five columns in front.
         limit: at most so many rows, whichever come first; no more file slices are read than that takes.
         """
-        value = self._session.sealed(look=as_of is not None)  # the answer for a moment never changes
+        value = self._session.sealed(decided=as_of is not None)  # the answer for a moment never changes
         if _consistency(consistency) == "stable":
             if as_of is not None:
                 raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
@@ -338,7 +338,7 @@ class Table:
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
-        value = self._session.sealed(look=True)  # what Hudi wrote must not come to light behind the checkpoint
+        value = self._session.sealed(decided=True)  # what Hudi wrote must not come to light behind the checkpoint
         start = Cut.start(by) if since is None else self._end_of_window(value, since, by, "since")
         end = Cut.latest(value, by) if until is None else self._end_of_window(value, until, by, "until")
         if end.time < start.time:
@@ -348,7 +348,7 @@ class Table:
 
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
-        value = self._session.sealed(look=True)
+        value = self._session.sealed(decided=True)
         start, end = self._cut(value, before), self._cut(value, after)
         assert start is not None
         assert end is not None

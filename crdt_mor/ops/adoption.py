@@ -85,13 +85,17 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     known |= {r.requested for r in value.rolled_back}
     found: dict[Instant, Found] = {}
     moved = bool(archive)
+    completed = {c.requested: c.completed for c in done}
     for name in others:
-        if name.requested not in known:
-            item = yield from _read_active(projector.path(name), name, seen)
-            if item is None:
-                moved = True
-            else:
-                found[name.requested] = item
+        if name.requested in known and name.completed in (None, completed.get(name.requested)):
+            continue
+        item = yield from _read_active(projector.path(name), name, seen)
+        if item is None:
+            moved = True
+        elif name.requested not in known:
+            found[name.requested] = item
+        elif not item.own and name.action in _DATA_ACTIONS:
+            raise _same_instant(item.completion)
     for item in (yield from _read_archive(projector.archive, seen)) if moved else []:
         if item.completion.requested not in known and item.completion.action != _SAVEPOINT:
             found.setdefault(item.completion.requested, item)
@@ -140,6 +144,16 @@ def _refuse_below(bases: Mapping[FileGroup, Instant], found: Iterable[Completion
                 f"out of the timeline's folder, and write its rows again. instant={completion.requested} "
                 f"completed={completion.completed} compaction={base} partition={partition!r} file_group={file_id}"
             )
+
+
+def _same_instant(found: Completion) -> UnsupportedFeatureError:
+    """The refusal of a table in which a commit of Hudi's has the requested time of an instant of ours."""
+    return UnsupportedFeatureError(
+        "Hudi and we wrote to this table at the very same moment, and a commit of Hudi's has the requested time of an "
+        "instant of ours, so that its rows cannot be told from ours: move its completed file out of the timeline's "
+        f"folder and its log files out of the table, and write its rows again. instant={found.requested} "
+        f"completed={found.completed} files={[file.path for file in found.files]}"
+    )
 
 
 def _has_gone_on() -> Steps[bool]:

@@ -20,7 +20,7 @@ from typing import TypeVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
 from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
 from crdt_mor.merge import kernel
@@ -181,6 +181,12 @@ class Snapshot:
                 "Hudi committed to this table before the moment that this scan shows, which was found only now: scan "
                 "again, and before that call table.refresh() where Hudi writes as well. "
                 f"instant={missing[0].requested} completed={missing[0].completed} scan={self.cut}"
+            )
+        if not self.part and not self.session.is_decided(self.value.clock):
+            raise FutureSnapshotError(
+                "a commit of Hudi's that this scan shows was completed at a time that has not come yet by the clock of "
+                "this machine, so that commits of ours may still come before it: scan again when it has come. "
+                f"scan={self.cut} clock={self.session.known().clock}"
             )
         return self.cut
 

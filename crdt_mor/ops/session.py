@@ -19,7 +19,7 @@ from crdt_mor.merge.allowed import Carried
 from crdt_mor.merge.resolve import carried
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import Instant, from_ms
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.ops import lifecycle
 from crdt_mor.ops.adoption import Seen, foreign_completions
@@ -152,21 +152,34 @@ class Session:
         self.run(self.publisher.help_project(tail))
         return tail
 
-    def sealed(self, *, look: bool = False) -> Timeline:
+    def sealed(self, *, look: bool = False, decided: bool = False) -> Timeline:
         """The newest value, with what Hudi wrote beside it adopted in memory.
 
         Hudi's directory is looked at when the session begins, when asked to, and then once a minute.
+
+        decided: look, and leave out what Hudi completed at times that have not come yet, see `is_decided`.
         """
         tail = self.tail()
         now_ms = self.environment.now_ms()
-        if not (look or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
+        if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
             return tail
         found = self.run(foreign_completions(self.publisher.projector, tail, self._seen))
         self._looked_at_ms, self._foreign = now_ms, bool(found.completions)
-        if not found.completions:
+        completions = [c for c in found.completions if not decided or self.is_decided(c.completed)]
+        if not completions:
             return tail
         # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
-        return replace(tail.adopt(tail.nonce, 0, found.completions, found.schema), version=tail.version)
+        clock = max(tail.clock, *(c.completed for c in completions))
+        return replace(tail.adopt(tail.nonce, 0, completions, found.schema), version=tail.version, clock=clock)
+
+    def is_decided(self, moment: Instant) -> bool:
+        """Whether no later commit of ours can come before a moment: the table's clock or the wall clock has passed it.
+
+        The clock of Hudi's writers may be ahead of ours, and the table's clock follows theirs only with our next event
+        that has looked. Where nothing of ours was ever published, the first event looks.
+        """
+        known = self.known()
+        return known.version == 0 or moment <= known.clock or moment < from_ms(self.environment.now_ms())
 
     def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
         """Commits that Hudi has made, that a cut shows, and that `value` does not have."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Scan, SnapshotExpiredError, Table, UnsupportedFeatureError
+from crdt_mor import FutureSnapshotError, Scan, SnapshotExpiredError, Table, UnsupportedFeatureError
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.instant import Instant, from_ms, to_ms
 from crdt_mor.ops.session import LOOK_EVERY_MS
@@ -83,6 +84,30 @@ def test_a_scan_hands_out_no_moment_before_which_hudi_has_committed_without_it(
     again = table.scan(consistency=consistency)  # type: ignore[arg-type]
     assert keys(again) == ["a", "b", "hudi"]
     assert hand_out(again)
+
+
+def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(table: Table, clock: Clock) -> None:
+    """Commits of ours may still come before it: a follower would never get them."""
+    start = table.scan().checkpoint
+    other = Table.open(table.uri, environment=clock)  # a writer that has looked before Hudi's commit
+    completed = hudi(table, clock, "hudi", ago_ms=-15_000)
+    table.refresh()
+    scan = table.scan()
+    assert keys(scan) == ["a", "hudi"]
+    for hand_out in HANDED_OUT:
+        with pytest.raises(FutureSnapshotError, match="scan again when it has come"):
+            hand_out(scan)
+    with pytest.raises(FutureSnapshotError, match="not decided yet"):
+        table.scan(as_of=completed)
+    before = table.changes(start)
+    other.upsert(rows("b"))
+    after = table.changes(before.checkpoint)
+    clock.ms += 15_000
+    last = table.changes(after.checkpoint)
+    assert [changes.to_arrow()["k"].to_pylist() for changes in (before, after)] == [[], ["b"]]
+    assert last.to_arrow()["k"].to_pylist() == ["hudi"]
+    assert table.scan().checkpoint
+    assert keys(table.scan(as_of=completed)) == ["a", "b", "hudi"]
 
 
 def test_a_transaction_hands_out_no_such_moment_either(table: Table, clock: Clock) -> None:
@@ -186,6 +211,31 @@ def test_a_commit_below_a_compaction_of_ours_is_refused_by_name_until_it_is_take
     again = Table.open(table.uri)
     again.upsert(rows("hudi"))
     assert keys(again.scan()) == ["a", "hudi"]
+
+
+@pytest.mark.parametrize("ending", ["completed", "pending", "rolled back"])
+def test_a_commit_with_the_requested_time_of_one_of_ours_is_refused_by_name(
+    table: Table, clock: Clock, ending: str
+) -> None:
+    class GivenUpError(Exception):
+        pass
+
+    with suppress(GivenUpError), table.transaction() as ours:
+        ours.upsert(rows("b"))
+        requested = table._session.tail().pending[0].requested
+        if ending == "rolled back":
+            raise GivenUpError
+        if ending == "pending":
+            clock.ms += 100
+            hudi_commits(table, rows("hudi"), requested, from_ms(clock.ms - 50))
+            with pytest.raises(UnsupportedFeatureError, match=f"very same moment.* instant={requested}"):
+                table.refresh()
+    if ending != "pending":
+        clock.ms += 100
+        hudi_commits(table, rows("hudi"), requested, from_ms(clock.ms))
+    for look in (table.refresh, lambda: Table.open(table.uri, environment=clock)):
+        with pytest.raises(UnsupportedFeatureError, match=f"very same moment.* instant={requested}"):
+            look()
 
 
 def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
