@@ -114,5 +114,6 @@ def _holds(kind: pl.DataType, number: float | Decimal) -> bool:
         return unscaled is not None and unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision
     if kind.is_float():
         same = np.float32 if kind == pl.Float32 else float
-        return not isinstance(number, Decimal) and same(number) == number
+        with np.errstate(over="ignore"):  # a number beyond all floats of 32 bits is infinite there, so another one
+            return not isinstance(number, Decimal) and same(number) == number
     return isinstance(number, int) and -_INTEGERS.get(kind, 0) <= number < _INTEGERS.get(kind, 0)

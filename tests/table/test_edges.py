@@ -226,6 +226,16 @@ def test_a_compaction_changes_no_answer_where_arithmetic_overflows(
     assert found.explain().pushed is None
 
 
+@pytest.mark.parametrize("condition", [pl.col("f32") <= 1e308, pl.col("f32") == 1e308, "f32 > -1e308"], ids=str)
+def test_a_literal_beyond_all_values_of_its_column_is_compared_without_a_word(
+    tables: dict[str, Table], condition: pl.Expr | str
+) -> None:
+    whole = tables["logs"].scan().to_polars()
+    expected = sorted(whole.filter(pl.sql_expr(condition) if isinstance(condition, str) else condition)["id"])
+    for table in tables.values():
+        assert sorted(table.scan(filter=condition).to_polars()["id"]) == expected
+
+
 CENTS = pa.schema([("id", pa.int64()), ("cents", pa.int64())])
 
 
