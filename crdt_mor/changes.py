@@ -64,7 +64,7 @@ class Changes(ArrowRows):
     def limited(
         self, *, commits: int | None = None, files: int | None = None, bytes: int | None = None
     ) -> Changes:
-        """The same changes, ended after as many commits as stay within the limits, but one at least.
+        """These changes, ended after as many commits as stay within the limits, but one at least.
 
         files, bytes: of the files that the commits wrote. The rest is what comes after the `checkpoint` of these.
         """

@@ -82,7 +82,7 @@ class Scan(ArrowRows):
 
     @property
     def polars_schema(self) -> pl.Schema:
-        """The same as polars has it, of `to_polars` and `frames`."""
+        """The columns that come out, in the types of polars, as `to_polars` and `frames` have them."""
         return polars_schema(self.schema)
 
     def narrowed(

@@ -389,7 +389,7 @@ def _decode(data: bytes, path: str, kind: _Kind) -> _Datum:
 
 
 def _decode_json(data: bytes, path: str, kind: _Kind) -> _Datum:
-    """The same fields as JSON, as Hudi wrote them before version 8; archived instants may still be in it."""
+    """Commit metadata in JSON, as Hudi wrote it before version 8; archived instants may still be in it."""
     try:
         return cast("_Datum", json.loads(data))
     except (ValueError, RecursionError) as error:

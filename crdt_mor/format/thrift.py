@@ -21,7 +21,8 @@ TRUE, FALSE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 3, 4, 5, 6, 8, 9,
 
 _NUMBERS: Final = frozenset({I16, I32, I64})
 _LONG: Final = 15
-"""A list of so many items or more has its length apart; a field so far from the one before, its number."""
+"""Lists of 15 items or more store their length separately; a field whose id is more than 15 above that of the field
+before it stores the id itself (Thrift's compact protocol)."""
 
 
 @dataclass(slots=True)

@@ -32,8 +32,9 @@ class DataBlock:
 
     `given`: the user columns that these rows set (None: all that the file has); only a partial update asks.
     `own_times`: each row's `_hoodie_commit_time` is its requested time, instead of `instant`.
-    `continues`: no key of it is in the blocks before it that it continues, of the same commit.
-    `height`: how many rows, where that is known without opening the file.
+    `continues`: the block follows blocks of the same commit and file that share no key with it, and counts as one block
+        with them.
+    `height`: the number of rows, where that is known without opening the file.
     """
 
     instant: str
@@ -101,7 +102,7 @@ class Columns:
         return self.key_column if dtype == pl.String or dtype.is_integer() else RECORD_KEY
 
     def by_text(self) -> Columns:
-        """The same columns, with keys compared as text."""
+        """These columns, with keys compared as text."""
         return Columns(self.stored)
 
     def select_all(self) -> list[str]:
@@ -109,7 +110,7 @@ class Columns:
         return [*META_COLUMNS, *self.stored]
 
     def select_own(self) -> list[str]:
-        """The same without partition path and file name, which all rows of a file share."""
+        """Time, sequence number and record key, then the user's columns: what differs from row to row of one file."""
         return [COMMIT_TIME, SEQUENCE, RECORD_KEY, *self.stored]
 
 

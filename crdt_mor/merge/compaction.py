@@ -44,8 +44,8 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import merge, promote, resolve
 
 PART_ROWS: Final = 98_304
-"""Of the base in a part, at least. Compactions write row groups of 3/4 to 3/2 of 131,072 rows, each a part of its own
-then."""
+"""The least number of base rows in a part. The smallest row group that a compaction writes is as large (row groups have
+3/4 to 3/2 of 131,072 rows), so that each row group becomes a part of its own."""
 
 Carry = list[DataBlock | DeleteBlock]
 

@@ -93,7 +93,7 @@ def row_groups(source: Source, column: str) -> list[RowGroup] | None:
 
 
 def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.DataFrame:
-    """The same for rows that are decoded already."""
+    """Decoded rows with the columns `need` in the table's types; null where the file lacks a column."""
     schema = columns.schema
     have = set(frame.columns)
     return frame.select((pl.col(c).cast(schema[c]) if c in have else pl.lit(None, schema[c])).alias(c) for c in need)

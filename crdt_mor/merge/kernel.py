@@ -81,7 +81,7 @@ def in_views(frame: pl.DataFrame) -> pa.Table:
 
 @lru_cache(maxsize=1024)
 def _small(arrow: pa.DataType) -> pa.DataType:
-    """The same type with 32-bit offsets and without views."""
+    """An Arrow type with 32-bit offsets and without views, at every depth."""
     if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
         return pa.string()
     if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):

@@ -43,7 +43,7 @@ def parts(files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Se
 
 
 def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
-    """The same, however small it is: by ranges of so many rows of the base at least, but the last."""
+    """`files` split by ranges of keys, each with `rows_min` rows of the base or more; the last may have fewer."""
     found = _ranges(files.base, rows_min) if files.base is not None else []
     if len(found) < 2:
         return [files]

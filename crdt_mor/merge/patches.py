@@ -45,7 +45,7 @@ class Patches:
     def states(self, member: Member, base: pl.DataFrame | None = None, under: np.ndarray | None = None) -> pl.Series:
         """What `member` folds to for each key, on top of its row `under` in `base` where there is one, else -1.
 
-        The keys that have one come in the order of its rows, see `renumbered`.
+        Keys that have a row in `base` must come in the order of those rows; `renumbered` sees to that.
         """
         states = member.pack(self.found.rows)
         keep = self.found.given[member.stored[0]][self.at]
@@ -62,8 +62,10 @@ class Patches:
         return fold_states(member, states, code, self.keys)
 
     def renumbered(self, first: np.ndarray) -> Patches:
-        """The same with the keys of these numbers in front, in this order: that of the base, so that its rows and
-        theirs are met one after the other."""
+        """These patches with other numbers for their keys: the keys numbered `first` come first, in that order.
+
+        `first` is in the order of the base's rows, so that base and patches are read from front to back.
+        """
         rest = np.ones(len(self.keys), dtype=bool)
         rest[first] = False
         order = np.concatenate([first, np.flatnonzero(rest)])

@@ -85,7 +85,7 @@ class Payload:
         raise NotImplementedError(f"{type(self).__name__} says nothing of what it means: write join(a, b)")
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        """The same for all states of a key, in the table's order, as an expression for `group_by(...).agg(...)`.
+        """`join` of all states of a key, in the table's order, as an expression for `group_by(...).agg(...)`.
 
         Optional: without it `join` is called pair by pair, a hundred times slower.
         """

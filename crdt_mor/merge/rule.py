@@ -79,8 +79,11 @@ class Member:
         return [*found, *(field.alias(name) for field, name in zip(fields, wanted, strict=True))]
 
     def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.Series:
-        """The states of rows of a base: see `Payload.settle`, and `Payload.restore` if all who come later have `seen`
-        them."""
+        """The states of a base's rows, as `Payload.settle` leaves them.
+
+        seen: no write was pending, so every later write has seen these rows. Then the states that `Payload.restore` can
+            make from the visible values are dropped.
+        """
         states = self._mapped(self.pack(rows), self.payload.settle, rows.schema[self.stored[0]])
         if not (seen and self.restores):
             return states
@@ -139,7 +142,7 @@ class MergeRule:
         return list(dict.fromkeys([*(name for name in need if name not in shown), *states]))
 
     def below(self, need: Sequence[str]) -> list[str]:
-        """The same of a base."""
+        """What must be read of a base file to know `need`: also the values that states are restored from."""
         return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
 
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:

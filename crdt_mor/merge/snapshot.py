@@ -36,8 +36,8 @@ PLAYS_BASE_BYTES_MIN = 1 << 20
 """A smaller block is cheaper merged than promoted."""
 
 NO_SAY = ""
-"""`base_latest` of a block that plays the base: each of its rows that another block touches is in a block as well, so
-that the base itself never competes."""
+"""`base_latest` of a log block that is promoted to be the base. Those of its rows that other blocks touch are kept as a
+log block, too, so no row of the base needs to be compared with a row of the logs."""
 
 _BASE_ORDER, _CUT = "base_ordering", "cut"
 
@@ -107,8 +107,11 @@ def _merge(
 
 
 def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:
-    """Without a base file: the largest block, with what continues it, as the base. If it is the first one, as after a
-    load, it is just that; else its rows that the others touch are an ordinary block as well."""
+    """A slice without a base file gets one: its largest run of blocks that continue each other.
+
+    After a first load that run comes first, and nothing more is needed. Where it does not, those of its rows that other
+    blocks touch are kept as a log block, too, so that they are merged in their place in the order.
+    """
     if files.base is not None or not files.blocks:
         return files
     parquet = [_parquet(block) for block in files.blocks]

@@ -1,4 +1,4 @@
-"""Folding the states of one column: a payload's `merge`, or its `join` where that is all it says.
+"""Folding the states of one column by the payload's vectorised `merge`; where it has none, by its `join`, pair by pair.
 
     states   every contribution's state, in the table's order       code   the number of the key that each belongs to
 

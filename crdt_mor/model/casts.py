@@ -246,7 +246,7 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
 
 
 def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.DataType) -> pa.Array:
-    """The same, field by field. What lies below nulls, or outside of a slice, is no value and is left out."""
+    """Nested values in stored types, field by field. What lies below nulls, or outside of a slice, is left out."""
 
     def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         found = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()

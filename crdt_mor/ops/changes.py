@@ -101,7 +101,7 @@ class Window:
     # --- less of it -------------------------------------------------------------------------------------------------
 
     def until(self, end: Cut) -> Window:
-        """The same, ended earlier."""
+        """This window, ended earlier."""
         between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))
         return replace(self, end=end, between=between)
 
@@ -172,7 +172,7 @@ class Window:
             yield from frames
 
     def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The same commit by commit: what each of them changed when it became visible."""
+        """Changes commit by commit: what each of them changed when it became visible."""
         known = {
             unit.written.group: self._before(unit, self._keys(unit), select)
             for unit in self._units()

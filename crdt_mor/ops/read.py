@@ -166,7 +166,7 @@ class Snapshot:
         return cls(session, value, cut or Cut.latest(value, "completed"), tuple(fold_slices(completions)))
 
     def read_optimized(self) -> Snapshot:
-        """The same without logs: what the last compactions left."""
+        """This snapshot without its logs: what the last compactions left."""
         slices = tuple(replace(found, logs=()) for found in self.slices if found.base is not None)
         return replace(self, slices=slices, whole=False)
 

@@ -34,7 +34,7 @@ BUCKET = "__bucket"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
 BLOCK_ROWS_MAX: Final = 65_536
-"""Of a data block: rows that are more go into several, sorted on from one to the next, which are encoded at once."""
+"""The most rows of a data block. More rows become several blocks, in key order, which are encoded side by side."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Store(Protocol):
         ...
 
     def view(self, path: str) -> memoryview | None:
-        """The same without a copy where the store can: for objects that never change, of which parts are used."""
+        """The whole object, uncopied where the store can: for objects that never change, of which parts are used."""
         ...
 
     def put(self, path: str, data: Content, *, durable: bool = True) -> bool:

@@ -86,14 +86,14 @@ class ReadOptions:
         return Table.open(self.path, payloads=self.payloads)
 
     def for_batch(self) -> ReadOptions:
-        """The same; refuses what only a stream has."""
+        """These options, for a batch; raises where one of them only has a meaning in a stream."""
         given = [name for name, word in LIMITS.items() if word in self.limits]
         if given:
             raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={given}")
         return self
 
     def for_stream(self) -> ReadOptions:
-        """The same; refuses what a stream has not."""
+        """These options, for a stream; raises where one of them has no meaning in a stream."""
         said = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
         said |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
         _refuse({name: value for name, value in said.items() if value is not None}, said, "has no place in a stream")

@@ -164,7 +164,7 @@ def delete(df: DataFrame, path: str, *, plain: bool = False, token: tuple[str, i
 
 
 def by_file_group(df: DataFrame, path: str) -> DataFrame:
-    """The same rows, shuffled so that one task has all those of a file group.
+    """The frame, shuffled so that one task has all rows of a file group.
 
     What is written from such a frame, batch or stream, needs no second look at the driver.
     """
@@ -198,7 +198,7 @@ def _shuffled_by_keys(df: DataFrame, uri: str, names: Sequence[str], tasks: int)
 
 
 def _shuffled_by_rows(df: DataFrame, uri: str, names: Sequence[str], tasks: int) -> DataFrame:
-    """The same in Spark 4.0, where all columns have to go through Python."""
+    """Spark 4.0 hands Python all columns: what `_shuffled_by_keys` does for later releases."""
     number = "_file_group"
 
     def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -211,7 +211,7 @@ def _shuffled_by_rows(df: DataFrame, uri: str, names: Sequence[str], tasks: int)
 
 
 def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
-    """The same number for rows of one file group, different ones as a rule for those of two."""
+    """A number for each row: equal within a file group, and as a rule different in different ones."""
     groups = table.file_groups(pa.Table.from_batches([keys]))
     partitions = groups["partition"].combine_chunks().dictionary_encode()
     firsts = np.array([zlib.crc32(path.encode()) & 0x3FFFFFFF for path in partitions.dictionary.to_pylist()], np.int64)

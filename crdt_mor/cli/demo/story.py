@@ -110,7 +110,7 @@ def days_of(raw: pl.DataFrame) -> Iterator[tuple[date, pl.DataFrame]]:
 
 
 def pseudonym(tail: str, secret: bytes) -> str:
-    """The same for the same plane, and nothing to be learnt from it without the secret."""
+    """A text that is equal for equal planes and, without the secret, tells nothing of the plane."""
     return PSEUDONYM + hashlib.blake2b(tail.encode(), key=secret, digest_size=8).hexdigest()
 
 
