@@ -229,6 +229,10 @@ else:
 print(total, peak() - before)
 """
 
+# The allocators of polars (jemalloc) and Arrow (mimalloc) keep freed pages for a while, by the clock; a busy machine
+# makes that more. Told to give them back at once, the peak is what the reader and the writer hold.
+GIVES_BACK = {"_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0", "MIMALLOC_PURGE_DELAY": "0"}
+
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Table, int, int]:
@@ -248,11 +252,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Table, int, int]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say what a process took")
-@pytest.mark.parametrize(("way", "part"), [("batches", 4), ("polars", 4), ("copy", 2)])
+@pytest.mark.parametrize(("way", "part"), [("batches", 8), ("polars", 8), ("copy", 4)])
 def test_a_table_is_streamed_in_a_part_of_its_size(large: tuple[Table, int, int], way: str, part: int) -> None:
     table, total, size = large
     asked = [sys.executable, "-c", STREAM, table.uri, way]
-    environment = {**os.environ, "POLARS_MAX_THREADS": "2", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, **GIVES_BACK, "POLARS_MAX_THREADS": "2", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(asked, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found, peak = map(int, done.stdout.split())
     assert found == total
