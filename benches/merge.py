@@ -22,18 +22,17 @@ import polars as pl
 import pyarrow as pa
 from suite.timing import seconds
 
-import payloads
-from crdt_mor import Dot, Payload, check_laws
+from crdt_mor import Dot, Payload, check_laws, payloads
 from crdt_mor.format.base import repeating_columns, write_parquet
+from crdt_mor.laws.resolve import reference
 from crdt_mor.merge.kernel import DataBlock, Slice, merge
-from crdt_mor.merge.resolve import reference
 from crdt_mor.merge.rule import Member, MergeRule
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.ops.merging import Merging, lift, merging
-from crdt_mor.ops.stage import stored_table
+from crdt_mor.read.merging import Merging, lift, merging
+from crdt_mor.write.stage import stored_table
 
 ROUNDS = 7
 BLOCKS = 10

@@ -38,7 +38,7 @@ def session(cores: int) -> Any:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    from readers.spark import CrdtMorSource
+    from crdt_mor.readers.spark import CrdtMorSource
 
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
@@ -55,7 +55,7 @@ def session(cores: int) -> Any:
 
 def measure(spark: Any, folder: Path, count: int, rounds: int) -> list[float]:
     """Seconds of `upsert`, `df.write` and plain Parquet, medians."""
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     numbers = [f"cast(rand({i}) * 1000000000 as long) as n{i}" for i in range(COLUMNS // 2)]
     texts = [f"cast(cast(rand({i + 9}) * 1e6 as int) as string) as t{i}" for i in range(COLUMNS - len(numbers) - 1)]

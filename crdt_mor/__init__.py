@@ -32,11 +32,11 @@ from crdt_mor.errors import (
     WriterExpiredError,
 )
 from crdt_mor.laws import check_laws
+from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.maintenance import Compacted
-from crdt_mor.merge.allowed import allow_payloads
 from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.ops.explain import Explanation
+from crdt_mor.read.explain import Explanation
 from crdt_mor.scan import Scan
 from crdt_mor.table import Table
 from crdt_mor.transaction import Commit, Transaction

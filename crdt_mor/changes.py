@@ -19,7 +19,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.ops.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
+from crdt_mor.read.window import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
 Mode = Literal["merged", "difference", "images", "raw"]

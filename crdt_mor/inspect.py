@@ -7,7 +7,7 @@ import pyarrow as pa
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.ops.session import Session
+from crdt_mor.timeline.session import Session
 
 _TIMELINE = pa.schema(
     [

@@ -9,8 +9,8 @@ from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile
-from crdt_mor.ops import compact
-from crdt_mor.ops.session import Session
+from crdt_mor.services import compact
+from crdt_mor.timeline.session import Session
 
 
 @dataclass(frozen=True, slots=True)

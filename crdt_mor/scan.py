@@ -19,13 +19,13 @@ from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import shared_out
-from crdt_mor.ops.conditions import checked
-from crdt_mor.ops.explain import Explanation, explain
-from crdt_mor.ops.expressions import conjuncts, together
-from crdt_mor.ops.merging import merging
-from crdt_mor.ops.prune import Pruning, prune
-from crdt_mor.ops.pushdown import parquet_form, same_in_polars
-from crdt_mor.ops.read import Snapshot
+from crdt_mor.read.conditions import checked
+from crdt_mor.read.explain import Explanation, explain
+from crdt_mor.read.expressions import conjuncts, together
+from crdt_mor.read.merging import merging
+from crdt_mor.read.prune import Pruning, prune
+from crdt_mor.read.pushdown import parquet_form, same_in_polars
+from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
 

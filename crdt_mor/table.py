@@ -27,10 +27,10 @@ from crdt_mor.errors import (
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
+from crdt_mor.laws.allowed import allow_payloads
+from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.maintenance import Maintenance
-from crdt_mor.merge.allowed import allow_payloads
 from crdt_mor.merge.payload import PartialUpdate, Payload
-from crdt_mor.merge.resolve import payload_of, reference
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse
@@ -38,15 +38,15 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.ops import distributed
-from crdt_mor.ops.changes import Window
-from crdt_mor.ops.merging import check_columns
-from crdt_mor.ops.read import Snapshot
-from crdt_mor.ops.session import PROPERTIES, Session, read_config
-from crdt_mor.ops.write import Operation, SchemaMode
+from crdt_mor.read.merging import check_columns
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.read.window import Window
 from crdt_mor.scan import Scan
 from crdt_mor.store.open import open_store
+from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 from crdt_mor.transaction import Commit, Transaction, check_mode, check_token, commit_of
+from crdt_mor.write import staging
+from crdt_mor.write.statements import Operation, SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
 
@@ -235,7 +235,7 @@ class Table:
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session = self._session
-        job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
+        job = staging.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
         return WriteJob(self.uri, session.expiry_ms, job)
 
     def complete_write(
@@ -251,16 +251,16 @@ class Table:
         """
         check_token(token)
         try:
-            done = distributed.complete(self._session, job.job, receipts, token)
+            done = staging.complete(self._session, job.job, receipts, token)
         except BaseException:
-            distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
+            staging.abandon(self._session, job.job, "")  # another driver may have taken it over
             raise
         self._session.remember(done.value)
         return commit_of(self._session, done.completion, done.value, done.repeated)
 
     def abandon_write(self, job: WriteJob) -> None:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
-        distributed.abandon(self._session, job.job)
+        staging.abandon(self._session, job.job)
 
     def file_groups(self, data: object) -> pa.Table:
         """`partition` and `bucket` of each row, in its order: rows that agree in both go to one file group.
@@ -269,7 +269,7 @@ class Table:
         and the partition are needed.
         """
         value = self._session.known()
-        found = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
+        found = staging.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
         return pa.table(found)
 
     def _once(self, token: tuple[str, int] | None, statement: object) -> Commit:

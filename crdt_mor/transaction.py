@@ -14,12 +14,13 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Completion, Timeline, Token
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.protocol import find_completion
-from crdt_mor.ops.read import Snapshot
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.write import SchemaMode, Write, require_bucketed
+from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.scan import Scan
+from crdt_mor.timeline import events
+from crdt_mor.timeline.publish import find_completion
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_bucketed
+from crdt_mor.write.statements import SchemaMode, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,9 @@ class Transaction:
         require_bucketed(self._session.config)
         if self._token is not None:
             tail = self._session.tail()
-            if lifecycle.used_token(tail, self._token) is not None:
+            if events.used_token(tail, self._token) is not None:
                 tail = self._session.settled()
-                self.commit = commit_of(self._session, lifecycle.check_token(tail, self._token), tail, repeated=True)
+                self.commit = commit_of(self._session, events.check_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
         self._write = Write.begin(self._session, self._token)

@@ -1,13 +1,13 @@
 """The merge functions that ship with crdt_mor. Each is also a model for one's own."""
 
 from crdt_mor import PartialUpdate
-from payloads.booleans import All, Any
-from payloads.counters import Counter
-from payloads.extremes import Max, Min
-from payloads.lists import EventList, MapLast
-from payloads.registers import First, Last, LatestBy, MVRegister
-from payloads.sets import GrowOnlySet, ORSet
-from payloads.sketches import Distinct, Quantiles
+from crdt_mor.payloads.booleans import All, Any
+from crdt_mor.payloads.counters import Counter
+from crdt_mor.payloads.extremes import Max, Min
+from crdt_mor.payloads.lists import EventList, MapLast
+from crdt_mor.payloads.registers import First, Last, LatestBy, MVRegister
+from crdt_mor.payloads.sets import GrowOnlySet, ORSet
+from crdt_mor.payloads.sketches import Distinct, Quantiles
 
 __all__ = [
     "All",

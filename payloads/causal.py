@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from payloads.flat import first_of, last_of
+from crdt_mor.payloads.flat import first_of, last_of
 
 TIME = pl.col("time")
 FIRST = 10**16

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor import Dot, Payload
-from payloads.scalars import check_scalar, one_zero, order
+from crdt_mor.payloads.scalars import check_scalar, one_zero, order
 
 
 @dataclass(frozen=True)

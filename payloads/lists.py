@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Payload
 from crdt_mor.merge.payload import Kind
-from payloads.flat import by_row, each, last_of, together
+from crdt_mor.payloads.flat import by_row, each, last_of, together
 
 
 @dataclass(frozen=True)

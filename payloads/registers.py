@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload
 from crdt_mor.merge.payload import Kind, Nulls
-from payloads.causal import dotted, settled, unseen
-from payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
-from payloads.scalars import check_scalar, one_zero, order
+from crdt_mor.payloads.causal import dotted, settled, unseen
+from crdt_mor.payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
+from crdt_mor.payloads.scalars import check_scalar, one_zero, order
 
 
 @dataclass(frozen=True)

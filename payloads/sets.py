@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor import Dot, Payload
-from payloads.causal import dotted, settled, unseen
-from payloads.flat import by_row, each, flat, gathered, last_of, sorted_distinct, together
-from payloads.scalars import check_set
+from crdt_mor.payloads.causal import dotted, settled, unseen
+from crdt_mor.payloads.flat import by_row, each, flat, gathered, last_of, sorted_distinct, together
+from crdt_mor.payloads.scalars import check_set
 
 
 @dataclass(frozen=True)

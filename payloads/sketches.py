@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Payload, UnknownPayloadError
 from crdt_mor.merge.payload import Kind
-from payloads import theta
-from payloads.flat import each, first_of, last_of, together
+from crdt_mor.payloads import theta
+from crdt_mor.payloads.flat import each, first_of, last_of, together
 
 
 @dataclass(frozen=True)

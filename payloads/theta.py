@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from payloads.flat import flat, last_of
+from crdt_mor.payloads.flat import flat, last_of
 
 HEADERS = np.array([0x93CC1E0000030301, 0x93CC1A0000030301, 0x93CC1A0000030302], "<u8")
 EMPTY = HEADERS[:1].tobytes()

@@ -11,28 +11,33 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_OPS = {"errors", "clock", "model", "merge", "format", "store"}
-USERS_HOLD = {"rows", "scan", "changes", "inspect", "maintenance", "distributed", "laws", "transaction", "table"}
-ENGINE = BELOW_OPS | USERS_HOLD | {"ops"}
+BELOW_READ = {"errors", "clock", "threads", "model", "merge", "format", "store", "laws", "timeline"}
+ROOMS = BELOW_READ | {"read", "write", "services"}
+USERS_HOLD = {"rows", "scan", "changes", "inspect", "maintenance", "distributed", "transaction", "table"}
+ENGINE = ROOMS | USERS_HOLD
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "clock": {"errors"},
+    "threads": set(),
     "model": {"errors"},
     "merge": {"errors", "model"},  # columns and keys; neither files nor the timeline
     "format": {"errors", "model"},  # bytes and values; no paths
     "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
-    "ops": BELOW_OPS,  # only here the three meet
+    "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
+    "testing": {"laws"},  # for tests on top of us
+    "timeline": {"errors", "clock", "model", "format", "store", "laws"},  # neither columns nor rows
+    "read": BELOW_READ,
+    "write": BELOW_READ | {"read"},
+    "services": BELOW_READ | {"read", "write"},
     "rows": {"errors", "merge"},
-    "scan": BELOW_OPS | {"ops", "rows"},
-    "changes": BELOW_OPS | {"ops", "rows"},
-    "inspect": BELOW_OPS | {"ops"},
-    "maintenance": BELOW_OPS | {"ops"},
-    "distributed": BELOW_OPS | {"ops"},
-    "transaction": BELOW_OPS | {"ops", "scan"},
-    "table": BELOW_OPS | {"ops", "scan", "changes", "inspect", "maintenance", "distributed", "laws", "transaction"},
-    "testing": {"errors", "model", "merge"},
-    "laws": {"errors", "merge", "testing"},  # the law check, with hypothesis where it is asked for
+    "scan": BELOW_READ | {"read", "rows"},
+    "changes": BELOW_READ | {"read", "rows"},
+    "inspect": ROOMS,
+    "maintenance": ROOMS,
+    "distributed": ROOMS,
+    "transaction": ROOMS | {"scan"},
+    "table": ROOMS | {"scan", "changes", "inspect", "maintenance", "distributed", "transaction"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
     "payloads": {"crdt_mor", "merge"},
@@ -42,11 +47,17 @@ MAY_IMPORT: dict[str, set[str]] = {
 LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
+    "threads": set(),
     "model": {"numpy", "pyarrow"},
     "merge": {"numpy", "polars", "pyarrow"},
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
     "store": set(),
-    "ops": {"numpy", "polars", "pyarrow"},
+    "laws": {"hypothesis", "polars", "pyarrow"},
+    "testing": set(),
+    "timeline": {"pyarrow"},
+    "read": {"numpy", "polars", "pyarrow"},
+    "write": {"numpy", "polars", "pyarrow"},
+    "services": {"polars", "pyarrow"},
     "rows": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "changes": {"pyarrow"},
     "scan": {"polars", "pyarrow"},
@@ -55,23 +66,23 @@ LIBRARIES: dict[str, set[str]] = {
     "distributed": set(),
     "transaction": {"polars", "pyarrow"},
     "table": {"polars", "pyarrow"},
-    "testing": {"hypothesis", "pyarrow"},
-    "laws": set(),
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 
-OURS = {"crdt_mor", "payloads", "readers", "tests", "benches"}
+OURS = {"crdt_mor", "tests", "benches"}
+LINKED = {"payloads", "readers"}  # at the root of the repository, and linked into the package
 CHANCE = {"random", "secrets", "time", "uuid"}
 STANDARD_LIBRARY = sys.stdlib_module_names
 
-FILES = sorted(file for name in ("crdt_mor", "payloads", "readers") for file in (ROOT / name).rglob("*.py"))
+FILES = sorted(file for name in ("crdt_mor", *LINKED) for file in (ROOT / name).rglob("*.py"))
 
 
 def name_of(file: Path) -> str:
-    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return f"crdt_mor.{name}" if name.split(".")[0] in LINKED else name
 
 
 def unit_of(module: str) -> str:

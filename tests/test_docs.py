@@ -20,7 +20,7 @@ def test_the_example_of_the_readme_runs_and_means_what_it_says(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(fast_path)
-    blocks = [b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "readers.spark" not in b]
+    blocks = [b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "crdt_mor.readers.spark" not in b]
     assert blocks  # the one for Spark runs in tests/spark
     names: dict[str, object] = {}
     for block in blocks:

@@ -27,10 +27,10 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-import payloads
+from crdt_mor import payloads
 from crdt_mor.laws import LAWS
-from crdt_mor.merge.fingerprint import fingerprint
-from crdt_mor.merge.resolve import payload_of
+from crdt_mor.laws.fingerprint import fingerprint
+from crdt_mor.laws.resolve import payload_of
 
 GUIDE = Path(__file__).parents[1] / "docs" / "payloads.md"
 TEXT = GUIDE.read_text()

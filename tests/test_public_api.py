@@ -9,8 +9,7 @@ import re
 import pytest
 
 import crdt_mor
-import payloads
-from crdt_mor import errors
+from crdt_mor import errors, payloads
 
 PUBLIC = [
     "Changes", "CheckpointExpiredError", "ClockError", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan",

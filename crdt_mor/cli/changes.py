@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,8 +48,13 @@ def changes(
     options: dict[str, Any] = {"columns": inputs.names(columns), "images": images, "raw": raw}
     options["consistency"] = "stable" if stable else "latest"
     pause = timedelta(seconds=every)
-    found = _following()(table, start, every=pause, **options) if follow else [table.changes(start, **options)]
-    for window in found:
+    if follow:
+        from crdt_mor.readers.follow import follow as following
+
+        windows = following(table, start, every=pause, **options)
+    else:
+        windows = iter([table.changes(start, **options)])
+    for window in windows:
         send(window, None, form)
         sys.stdout.flush()
         if checkpoint is not None:
@@ -73,19 +76,6 @@ def diff(
     assert a is not None
     assert b is not None
     send(mor.Table.open(uri).diff(a, b, columns=inputs.names(columns)), None, chosen(format, output))
-
-
-def _following() -> Callable[..., Iterator[mor.Changes]]:
-    """Imported when it is needed: a `readers` of the user's may stand before ours on Python's path."""
-    try:
-        from readers.follow import follow
-    except ImportError as error:
-        hidden = find_spec("readers")
-        raise mor.UnsupportedFeatureError(
-            "another module named 'readers' comes before the one of crdt-mor, which --follow needs: rename yours, or "
-            f"keep its folder off Python's path. found={hidden and (hidden.origin or hidden.name)}"
-        ) from error
-    return follow
 
 
 def _start(text: str | None) -> Any:

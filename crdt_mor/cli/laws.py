@@ -21,7 +21,9 @@ BROKEN = 3
 def laws(
     payload: Annotated[
         str,
-        typer.Argument(metavar="MODULE:PAYLOAD", help="A class or an instance: payloads:Counter.", show_default=False),
+        typer.Argument(
+            metavar="MODULE:PAYLOAD", help="A class or an instance: crdt_mor.payloads:Counter.", show_default=False
+        ),
     ],
     examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories besides its examples.")] = 200,
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
@@ -57,7 +59,9 @@ def _load(path: str) -> mor.Payload:
     """The payload at `module:name`."""
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
-        raise typer.BadParameter(f"a payload is found like payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD")
+        raise typer.BadParameter(
+            f"a payload is found like crdt_mor.payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD"
+        )
     inputs.look_here()
     try:
         found: object = importlib.import_module(module)

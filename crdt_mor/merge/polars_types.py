@@ -59,3 +59,8 @@ def _has_zone(name: str) -> bool:
     except pl.exceptions.PolarsError:
         return False
     return True
+
+
+def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
+    """A series as Arrow, in the type that files hold."""
+    return series.to_arrow(compat_level=pl.CompatLevel.newest()).cast(kind)  # keys and what orders them: never nested

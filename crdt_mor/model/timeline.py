@@ -6,7 +6,7 @@
     schedule ──► plan ──► complete_plan | cancel_plan
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
-event that made it. Nothing here does I/O or asks for the time; `ops.protocol` publishes one value after another by
+event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
 put-if-absent, which puts all events of a table in one total order. So requested and completion times are unique and
 strictly increasing in that order, whatever the wall clocks of the writers say.
 

@@ -28,9 +28,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StringType, StructType
 
 from crdt_mor import Changes, Table, UnsupportedFeatureError
-from readers.spark.options import Point, ReadOptions
-from readers.spark.reading import Part, changes
-from readers.spark.types import arrow_schema, fitted
+from crdt_mor.readers.spark.options import Point, ReadOptions
+from crdt_mor.readers.spark.reading import Part, changes
+from crdt_mor.readers.spark.types import arrow_schema, fitted
 
 CHANGE_TYPE = "_change_type"
 

@@ -58,7 +58,8 @@ class ReadOptions:
         if "path" not in said:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
-                "TABLE do not reach a Python data source: readers.spark.register_path(spark, name, path) is the way"
+                "TABLE do not reach a Python data source: crdt_mor.readers.spark.register_path(spark, name, path) is "
+                "the way"
             )
         changes = said.get("changes")
         if changes is None and ("since" in said or "until" in said):

@@ -16,9 +16,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from crdt_mor import Changes, InvalidInputError, Scan, Table
-from readers.spark.options import ReadOptions
-from readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
-from readers.spark.versions import PUSHES_CONDITIONS, require_spark
+from crdt_mor.readers.spark.options import ReadOptions
+from crdt_mor.readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
+from crdt_mor.readers.spark.versions import PUSHES_CONDITIONS, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -113,7 +113,7 @@ class PushingReader(RowsReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Take what can be taken; what is given back Spark applies itself."""
-        from readers.spark.filters import expression  # Spark 4.0 has no classes of conditions
+        from crdt_mor.readers.spark.filters import expression  # Spark 4.0 has no classes of conditions
 
         assert isinstance(self._rows, Scan)
         for one in filters:

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 import crdt_mor as mor
-from readers.spark.writing import OPTIONS, plan, stage
+from crdt_mor.readers.spark.writing import OPTIONS, plan, stage
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from readers.spark import reading, writing
-from readers.spark.options import ReadOptions
-from readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
+from crdt_mor.readers.spark import reading, writing
+from crdt_mor.readers.spark.options import ReadOptions
+from crdt_mor.readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -48,7 +48,7 @@ class CrdtMorSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """A stream of changes."""
         require_spark(READS_STREAMS, "reading a table as a stream")
-        from readers.spark import following
+        from crdt_mor.readers.spark import following
 
         return following.StreamReader(ReadOptions.of(self.options).for_stream(), schema)
 
@@ -59,6 +59,6 @@ class CrdtMorSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Of a stream."""
         require_spark(WRITES_STREAMS, "writing a stream to a table")
-        from readers.spark import sinking
+        from crdt_mor.readers.spark import sinking
 
         return sinking.StreamWriter(self.options, schema, overwrite)

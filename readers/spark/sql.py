@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from crdt_mor import InvalidInputError, Table, UnsupportedVersionError
-from readers.spark.source import CrdtMorSource
+from crdt_mor.readers.spark.source import CrdtMorSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

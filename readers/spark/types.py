@@ -15,7 +15,7 @@ from pyspark.sql import types as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from crdt_mor import SchemaMismatchError
-from readers.spark.versions import SPARK
+from crdt_mor.readers.spark.versions import SPARK
 
 _SCALARS: dict[pa.DataType, st.DataType] = {
     pa.bool_(): st.BooleanType(),

@@ -31,9 +31,9 @@ from pyspark.sql.functions import struct
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 import crdt_mor as mor
-from readers.spark.options import by_name, flag, payloads
-from readers.spark.types import arrow_schema, written_schema
-from readers.spark.versions import HANDS_KEYS_ALONE, SPARK
+from crdt_mor.readers.spark.options import by_name, flag, payloads
+from crdt_mor.readers.spark.types import arrow_schema, written_schema
+from crdt_mor.readers.spark.versions import HANDS_KEYS_ALONE, SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -80,7 +80,7 @@ def test_an_instance_will_do_where_a_class_needs_arguments(mine: str) -> None:
     assert "name an instance" in laws(f"{mine}:Ending", code=1).stderr
 
 
-@pytest.mark.parametrize("path", ["no_such_module:Max", "payloads:NoSuch", "sys:path"])
+@pytest.mark.parametrize("path", ["no_such_module:Max", "crdt_mor.payloads:NoSuch", "sys:path"])
 def test_what_is_no_payload_is_one_line(path: str) -> None:
     result = laws(path, code=1)
     assert result.stdout == ""
@@ -89,7 +89,7 @@ def test_what_is_no_payload_is_one_line(path: str) -> None:
 
 
 def test_a_path_without_a_payload_is_wrong_usage() -> None:
-    assert "payloads:Counter" in laws("payloads", code=2).stderr
+    assert "crdt_mor.payloads:Counter" in laws("payloads", code=2).stderr
 
 
 def test_the_command_leaves_nothing_in_the_current_directory(mine: str, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from crdt_mor import Table, WriterExpiredError
-from payloads import Counter, EventList, GrowOnlySet, ORSet
+from crdt_mor.payloads import Counter, EventList, GrowOnlySet, ORSet
 from tests.crash.worker import Log, acknowledge, compact, read_log
 
 SET = pa.list_(pa.string())

@@ -15,8 +15,8 @@ import pytest
 
 from crdt_mor import Commit, Table
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.session import Session
+from crdt_mor.timeline import events
+from crdt_mor.timeline.session import Session
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import PATIENCE_S, Scene
 from tests.crash.stores import InterruptedStore, ProcessDied
@@ -74,7 +74,7 @@ class Counting(Scene):
                 return False
             if as_it_lands and len(log) < lines + PATIENCE_LINES:
                 session = self.table._session
-                return log[-1][0] == "try" and lifecycle.used_token(session.tail(), (name, int(log[-1][1]))) is not None
+                return log[-1][0] == "try" and events.used_token(session.tail(), (name, int(log[-1][1]))) is not None
             moment = min(moment, time.monotonic() + delay)
             return time.monotonic() >= moment
 
@@ -118,7 +118,7 @@ class Counting(Scene):
         session = self.table._session
         self.table.maintenance.compact()
         for _ in range(2):
-            session.run(lifecycle.sweep(session.publisher, session.tail()))
+            session.run(events.sweep(session.publisher, session.tail()))
         assert not session.tail().pending
         self.check_folders()
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Payload, Table
-from crdt_mor.transaction import Transaction
-from payloads import (
+from crdt_mor.payloads import (
     All,
     Any,
     Counter,
@@ -37,6 +36,7 @@ from payloads import (
     PartialUpdate,
     Quantiles,
 )
+from crdt_mor.transaction import Transaction
 from tests.model.test_schema import SUPPORTED, _limits, _type
 
 Verdict = Literal["equal", "refused", "differs"]
@@ -161,8 +161,8 @@ def staged_by_tasks(make: Maker) -> Table:
         job = table.plan_write("upsert", SCHEMA)
         receipts = [job.stage(rows(part, 10 * n + task), task=task) for task, part in enumerate(parts)]
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-            patch.setattr("crdt_mor.ops.lifecycle.complete", Mock(side_effect=KeyboardInterrupt))
-            patch.setattr("crdt_mor.ops.lifecycle.give_up", Mock(side_effect=KeyboardInterrupt))
+            patch.setattr("crdt_mor.timeline.events.complete", Mock(side_effect=KeyboardInterrupt))
+            patch.setattr("crdt_mor.timeline.events.give_up", Mock(side_effect=KeyboardInterrupt))
             table.complete_write(job, receipts)
         again = [job.stage(rows(part, 10 * n + task + 5), task=task) for task, part in enumerate(parts[:1])]
         table.complete_write(job, [*again, *receipts[1:]])

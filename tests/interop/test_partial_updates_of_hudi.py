@@ -21,7 +21,7 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.ops.hudi_rows import with_key
+from crdt_mor.read.hudi_rows import with_key
 from tests.interop.hudi_archive import completed, make_hudis
 from tests.interop.readers import ours
 from tests.interop.shapes import Maker, keys, rows

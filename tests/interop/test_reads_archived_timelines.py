@@ -23,10 +23,10 @@ from crdt_mor.format.commit import CommitMetadata, decode_commit
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
-from crdt_mor.ops.adoption import Foreign, foreign_completions
-from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.steps import Steps, perform
 from crdt_mor.store.open import open_store
+from crdt_mor.timeline.adoption import Foreign, foreign_completions
+from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.steps import Steps, perform
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import Maker, keys, rows

@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-import payloads
-from crdt_mor import Dot, LawError, Payload
+from crdt_mor import Dot, LawError, Payload, payloads
 from crdt_mor.laws import LAWS, check_laws, laws_of
-from crdt_mor.merge.fingerprint import fingerprint
-from crdt_mor.merge.laws import contexts
-from crdt_mor.merge.trial import polars_type
-from crdt_mor.merge.values import values
+from crdt_mor.laws.check import contexts
+from crdt_mor.laws.fingerprint import fingerprint
+from crdt_mor.laws.trial import polars_type
+from crdt_mor.laws.values import values
 from crdt_mor.testing import strategies
 from tests.laws import unlawful
 from tests.laws.unlawful import LAWFUL, UNLAWFUL
@@ -288,7 +287,7 @@ def test_the_edges_of_floats_are_drawn_where_the_examples_have_them() -> None:
 def test_without_hypothesis_deep_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['hypothesis'] = None\n"
-        "import crdt_mor as mor, payloads\n"
+        "import crdt_mor as mor; from crdt_mor import payloads\n"
         "mor.check_laws(payloads.Counter())\n"
         "try: mor.check_laws(payloads.Counter(), deep=True)\n"
         "except mor.InvalidInputError as error: print(error)"
@@ -388,7 +387,7 @@ def test_a_fingerprint_sees_what_concurrency_means() -> None:
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
     code = (
-        "from crdt_mor.merge.fingerprint import fingerprint\n"
+        "from crdt_mor.laws.fingerprint import fingerprint\n"
         "from tests.laws.unlawful import LAWFUL\n"
         "print(*[fingerprint(cls()) for cls in LAWFUL])"
     )

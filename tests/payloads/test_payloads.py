@@ -17,9 +17,8 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-import payloads
-from crdt_mor import Dot, InvalidInputError, Payload, PayloadError, RecordPayload, UnknownPayloadError
-from payloads import theta
+from crdt_mor import Dot, InvalidInputError, Payload, PayloadError, RecordPayload, UnknownPayloadError, payloads
+from crdt_mor.payloads import theta
 
 NAN = float("nan")
 INF = float("inf")

@@ -17,8 +17,8 @@ from polars.testing import assert_frame_equal
 
 from crdt_mor import InvalidInputError, Scan, Table, TableNotFoundError
 from crdt_mor.model.schema import META_COLUMNS
-from payloads import Counter
-from readers.polars import scan_table
+from crdt_mor.payloads import Counter
+from crdt_mor.readers.polars import scan_table
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("ms")), ("small", pa.uint16()), ("n", pa.int64())]
@@ -204,10 +204,10 @@ import sys
 from pathlib import Path
 import polars as pl, pyarrow.compute as pc
 import crdt_mor as mor
-from crdt_mor.ops import read
-from readers.polars import scan_table
+from crdt_mor import threads
+from crdt_mor.readers.polars import scan_table
 
-read.THREADS = 2  # whatever the machine has
+threads.THREADS = 2  # whatever the machine has
 uri, way = sys.argv[1:]
 
 def peak():

@@ -22,11 +22,11 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-import payloads
+from crdt_mor import payloads
 from crdt_mor.cli.main import app
-from crdt_mor.merge import resolve
-from crdt_mor.merge.allowed import VARIABLE
-from readers.polars import scan_table
+from crdt_mor.laws import resolve
+from crdt_mor.laws.allowed import VARIABLE
+from crdt_mor.readers.polars import scan_table
 
 EVIL = """
 from pathlib import Path
@@ -214,8 +214,8 @@ def test_an_allowed_class_that_means_something_else_is_refused(stranger: Strange
 def test_what_cannot_be_allowed_is_refused() -> None:
     for given, message in {
         "no_such_module": "module=no_such_module",
-        "payloads:Nothing": "payload=payloads:Nothing",
-        "payloads:scalars": "payload=payloads:scalars",
+        "crdt_mor.payloads:Nothing": "payload=crdt_mor.payloads:Nothing",
+        "crdt_mor.payloads:scalars": "payload=crdt_mor.payloads:scalars",
     }.items():
         with pytest.raises(mor.UnknownPayloadError, match=message):
             mor.allow_payloads(given)
@@ -281,7 +281,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
 @pytest.mark.parametrize(
     "path",
     ["os:system", "subprocess:Popen", "crdt_mor:Payload", "crdt_mor.merge.payload:RecordPayload", "builtins:open",
-     "tests.security.test_code:Constructed", "payloads:Counter", "payloads.counters:Counter.join"],
+     "tests.security.test_code:Constructed", "crdt_mor.payloads:Counter", "crdt_mor.payloads.counters:Counter.join"],
 )  # fmt: skip
 def test_nothing_is_made_of_a_class_that_is_not_the_payload_of_that_name(fast_path: Path, path: str) -> None:
     with pytest.raises(mor.UnknownPayloadError, match="payload"):

@@ -10,10 +10,10 @@ from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
-from crdt_mor.ops import lifecycle, plans
-from crdt_mor.ops.plan_record import encode_plan_record
-from crdt_mor.ops.protocol import Publisher, find_tail, version_path
-from crdt_mor.ops.steps import Put
+from crdt_mor.timeline import events, plans
+from crdt_mor.timeline.plan_record import encode_plan_record
+from crdt_mor.timeline.publish import Publisher, find_tail, version_path
+from crdt_mor.timeline.steps import Put
 from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths, plan_paths
 
 PUBLISHER = Publisher(PROJECTOR)
@@ -29,7 +29,7 @@ def data_path(requested: Instant) -> str:
 def writer() -> Run:
     """One commit of one file."""
     try:
-        value, begun = yield from lifecycle.begin(PUBLISHER, GENESIS, 1 << 60)
+        value, begun = yield from events.begin(PUBLISHER, GENESIS, 1 << 60)
     except WriterExpiredError:
         return ("expired", None)
     return (yield from finish(value, begun))
@@ -43,7 +43,7 @@ def finish(value: Timeline, begun: Pending) -> Run:
         return ("expired", requested)
     path = data_path(requested)
     if not (yield Put(path, b"rows")):
-        yield from lifecycle.give_up(PUBLISHER, value, requested, [path])
+        yield from events.give_up(PUBLISHER, value, requested, [path])
         return ("expired", requested)
     return (yield from complete(value, begun))
 
@@ -52,7 +52,7 @@ def complete(value: Timeline, begun: Pending) -> Run:
     """A write that has staged its file."""
     file = DataFile(data_path(begun.requested), 1, 1)
     try:
-        yield from lifecycle.complete(PUBLISHER, value, begun, "UPSERT", [file], None)
+        yield from events.complete(PUBLISHER, value, begun, "UPSERT", [file], None)
     except WriterExpiredError:
         return ("expired", begun.requested)
     return ("acknowledged", begun.requested)
@@ -73,7 +73,7 @@ def cleaner() -> Run:
 
 def _clean_one() -> Run:
     tail, requested = yield Pick()
-    yield from lifecycle.give_up(PUBLISHER, tail, requested, None)
+    yield from events.give_up(PUBLISHER, tail, requested, None)
 
 
 def reader() -> Run:
@@ -150,7 +150,7 @@ def canceller() -> Run:
 def sweeper(value: Timeline) -> Run:
     """Sweeps once."""
     tail = yield from find_tail(value)
-    yield from lifecycle.sweep(PUBLISHER, tail)
+    yield from events.sweep(PUBLISHER, tail)
 
 
 def planned_world(*, projected: bool) -> tuple[dict[str, bytes], Timeline]:

@@ -25,9 +25,9 @@ from crdt_mor.model.instant import Instant, from_ms, to_ms
 from crdt_mor.model.names import join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile, Pending
-from crdt_mor.ops.stage import put_log
-from crdt_mor.ops.write import Write
 from crdt_mor.store.base import Pieces
+from crdt_mor.write.stage import put_log
+from crdt_mor.write.statements import Write
 
 T = TypeVar("T")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])

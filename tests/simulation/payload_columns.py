@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import payloads
-from crdt_mor import Payload
+from crdt_mor import Payload, payloads
 from tests.merge.reference import Write
 
 Said = Sequence[tuple[Write, Any]]

@@ -22,8 +22,9 @@ from crdt_mor import Commit, Scan, Table, Transaction
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.ops import compact, lifecycle
-from payloads import PartialUpdate
+from crdt_mor.payloads import PartialUpdate
+from crdt_mor.services import compact
+from crdt_mor.timeline import events
 from tests.merge.reference import Row, Write, fold
 from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
@@ -297,7 +298,7 @@ class History:
 
     def sweep(self) -> None:
         session = self.table._session
-        session.run(lifecycle.sweep(session.publisher, session.tail()))
+        session.run(events.sweep(session.publisher, session.tail()))
         self.note("sweep")
 
     def finish(self) -> None:
@@ -387,12 +388,12 @@ def run(seed: int, rule: str, path: Path, steps: int) -> History:
     history = History(random, rule, random.random() < 0.25, path, narrow_order=random.random() < 0.3)
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a base of a few rows is one of many row groups, merged part by part
-            patch.setattr("crdt_mor.ops.compact.ROW_GROUP_ROWS", 2)
+            patch.setattr("crdt_mor.services.compact.ROW_GROUP_ROWS", 2)
             patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.PART_ROWS", 2)
             patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
         if seed % 3 == 0:  # a log of a few rows has several blocks, which play the base together while there is none
-            patch.setattr("crdt_mor.ops.stage.BLOCK_ROWS_MAX", 2)
+            patch.setattr("crdt_mor.write.stage.BLOCK_ROWS_MAX", 2)
             patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
         for _ in range(steps):
             history.step()

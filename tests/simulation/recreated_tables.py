@@ -36,8 +36,8 @@ from crdt_mor import (
     WriteJob,
 )
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.ops.protocol import VERSIONS
 from crdt_mor.store.local import LocalStore
+from crdt_mor.timeline.publish import VERSIONS
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 KEYS = ["a", "b", "c"]

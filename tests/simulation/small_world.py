@@ -47,9 +47,10 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, Timeline
-from crdt_mor.ops.projection import Projector, completed_name
-from crdt_mor.ops.protocol import VERSIONS, version_path
-from crdt_mor.ops.steps import (
+from crdt_mor.store.base import Stat
+from crdt_mor.timeline.projection import Projector, completed_name
+from crdt_mor.timeline.publish import VERSIONS, version_path
+from crdt_mor.timeline.steps import (
     Delete,
     Exists,
     List,
@@ -65,7 +66,6 @@ from crdt_mor.ops.steps import (
     Touch,
     Walk,
 )  # fmt: skip
-from crdt_mor.store.base import Stat
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ import pytest
 
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Completion, Plan, Timeline
-from crdt_mor.ops import adoption, lifecycle
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.steps import Steps
+from crdt_mor.timeline import adoption, events
+from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.steps import Steps
 from tests.simulation.foreign_commits import run
 
 BEHIND = (-1_000, -20_000)
@@ -45,7 +45,7 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr(lifecycle, "_burying", careless)
+    patch.setattr(events, "_burying", careless)
 
 
 def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:

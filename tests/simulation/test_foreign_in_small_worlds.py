@@ -26,9 +26,9 @@ from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
-from crdt_mor.ops import adoption, lifecycle, plans
-from crdt_mor.ops.protocol import version_path
-from crdt_mor.ops.steps import Put, Read, Steps
+from crdt_mor.timeline import adoption, events, plans
+from crdt_mor.timeline.publish import version_path
+from crdt_mor.timeline.steps import Put, Read, Steps
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
 from tests.simulation.small_world import (
     HUDI,
@@ -78,26 +78,26 @@ def hudi(requested: Instant, completed: Instant) -> Run:
 
 def writer(value: Timeline) -> Run:
     """One commit of ours."""
-    after, begun = yield from lifecycle.begin(PUBLISHER, value, 1 << 60)
+    after, begun = yield from events.begin(PUBLISHER, value, 1 << 60)
     return (yield from finish(after, begun))
 
 
 def looker(value: Timeline) -> Run:
     """Adopts what Hudi has written, as each writer does now and then."""
     try:
-        yield from lifecycle.adopt(PUBLISHER, value)
+        yield from events.adopt(PUBLISHER, value)
     except UnsupportedFeatureError:
         return ("refused", None)
     return None
 
 
 def compactor(value: Timeline) -> Run:
-    """Plans, executes and completes a compaction, as `ops.compact` does."""
+    """Plans, executes and completes a compaction, as `services.compact` does."""
     return (yield from _unless_refused(_compact, value))
 
 
 def worker(value: Timeline) -> Run:
-    """Executes and completes the oldest open plan, as `ops.compact` does."""
+    """Executes and completes the oldest open plan, as `services.compact` does."""
     return (yield from _unless_refused(_work, value))
 
 
@@ -109,7 +109,7 @@ def _unless_refused(use: Callable[[Timeline], Run], value: Timeline) -> Run:
 
 
 def _compact(value: Timeline) -> Run:
-    tail = yield from lifecycle.adopt(PUBLISHER, value)
+    tail = yield from events.adopt(PUBLISHER, value)
     tail, plan = yield from plans.schedule(PUBLISHER, tail, plan_from)
     return (yield from _execute(tail, plan)) if plan is not None else None
 
@@ -125,7 +125,7 @@ def _execute(tail: Timeline, plan: CompactionPlan) -> Run:
     if (yield from plans.keep_outputs(tail, plan.barrier, [])):
         yield Put(path, "\n".join(held).encode())
         yield from plans.keep_outputs(tail, plan.barrier, [path])
-    tail = yield from lifecycle.adopt(PUBLISHER, tail)
+    tail = yield from events.adopt(PUBLISHER, tail)
     _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, [DataFile(path, 1, 1)])
     return ("compacted" if done else "cancelled", plan.barrier)
 
@@ -262,18 +262,18 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr(lifecycle, "_burying", careless)
+    patch.setattr(events, "_burying", careless)
 
 
 def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> None:
     """Whether a plan buries what was found is asked of an older value than the one that adopts it."""
-    burying = lifecycle._burying
+    burying = events._burying
 
     def stale(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
         kept = [plan for plan in tail.plans if plan.version < tail.version]
         return (yield from burying(replace(tail, plans=tuple(kept)), found))
 
-    patch.setattr(lifecycle, "_burying", stale)
+    patch.setattr(events, "_burying", stale)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ import pytest
 
 from crdt_mor import Commit, CommitUnknownError, CrdtMorError, Receipt, Table, WriteJob, WriterExpiredError
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.session import Session
-from payloads import Counter
+from crdt_mor.payloads import Counter
+from crdt_mor.timeline import events
+from crdt_mor.timeline.session import Session
 from tests.crash.stores import InterruptedStore, ProcessDied
 
 SCHEMA = pa.schema([("id", pa.string()), ("attempt", pa.string()), ("n", pa.int64())])
@@ -152,7 +152,7 @@ class Jobs:
     def sweep(self) -> None:
         self.note("sweep")
         session = self.table._session
-        session.run(lifecycle.sweep(session.publisher, session.tail()))
+        session.run(events.sweep(session.publisher, session.tail()))
 
     def check(self) -> None:
         """What the table shows is what one call of each job meant, or nothing."""
@@ -225,7 +225,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.ops.write.driver_token", lambda number: "0-0-0")
+    patch.setattr("crdt_mor.write.statements.driver_token", lambda number: "0-0-0")
 
 
 def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:
         return None
         yield
 
-    patch.setattr(lifecycle, "find_ending", forgetful)
+    patch.setattr(events, "find_ending", forgetful)
 
 
 @pytest.mark.parametrize("plant", [all_drivers_give_a_file_the_same_name, a_job_may_begin_again])

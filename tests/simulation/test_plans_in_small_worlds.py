@@ -17,10 +17,10 @@ import pytest
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import FileGroup, Plan, Timeline
-from crdt_mor.ops import plans, protocol
-from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.protocol import VERSIONS, Publisher, version_path
-from crdt_mor.ops.steps import Delete, Put, Read, Steps
+from crdt_mor.timeline import plans, publish
+from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.publish import VERSIONS, Publisher, version_path
+from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
 from tests.simulation.small_world import Actor, Violation, World
 
@@ -35,7 +35,7 @@ ROLES: dict[str, Callable[[Timeline], Any]] = {
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr(protocol, "KEPT_VERSIONS", 1)
+    monkeypatch.setattr(publish, "KEPT_VERSIONS", 1)
 
 
 def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
@@ -126,14 +126,14 @@ def a_plan_leaves_without_its_outputs(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_cancels_trusts_the_put(patch: pytest.MonkeyPatch) -> None:
-    claim = protocol.claim
+    claim = publish.claim
 
     def trusting(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
         if len(value.rolled_back) == len(tail.rolled_back):
             return (yield from claim(tail, value))
         return value if (yield Put(version_path(value.version), value.encode())) else None
 
-    patch.setattr(protocol, "claim", trusting)
+    patch.setattr(publish, "claim", trusting)
 
 
 def a_cancelled_plan_may_be_completed(patch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.Monk
         return False
         yield
 
-    patch.setattr(protocol, "is_given_up", careless)
+    patch.setattr(publish, "is_given_up", careless)
 
 
 def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> None:

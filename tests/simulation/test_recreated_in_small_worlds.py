@@ -30,11 +30,11 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, Pending, Timeline
-from crdt_mor.ops import lifecycle, plans, protocol, session
-from crdt_mor.ops.protocol import VERSIONS, Publisher, find_tail, version_path
-from crdt_mor.ops.session import PROPERTIES, Session, first_tail, put_first
-from crdt_mor.ops.steps import Delete, Exists, Nonce, Now, Put, Read, Settle, Steps, StoreNow
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.timeline import events, plans, publish, session
+from crdt_mor.timeline.publish import VERSIONS, Publisher, find_tail, version_path
+from crdt_mor.timeline.session import PROPERTIES, Session, first_tail, put_first
+from crdt_mor.timeline.steps import Delete, Exists, Nonce, Now, Put, Read, Settle, Steps, StoreNow
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
 from tests.simulation.small_world import (
@@ -98,7 +98,7 @@ def writer(name: str, known: Timeline) -> Run:
 
 
 def _write(known: Timeline) -> Run:
-    value, begun = yield from lifecycle.begin(PUBLISHER, known, 1 << 60)
+    value, begun = yield from events.begin(PUBLISHER, known, 1 << 60)
     return (yield from _finish(value, begun))
 
 
@@ -108,7 +108,7 @@ def _finish(value: Timeline, begun: Pending) -> Run:
         return (yield from finish(value, begun))
     except (TableReplacedError, TableNotFoundError):
         with suppress(TableReplacedError, TableNotFoundError):
-            yield from lifecycle.give_up(PUBLISHER, value, begun.requested, [data_path(begun.requested)])
+            yield from events.give_up(PUBLISHER, value, begun.requested, [data_path(begun.requested)])
         raise
 
 
@@ -158,7 +158,7 @@ def sweeper(name: str, known: Timeline) -> Run:
 
 def _sweep(known: Timeline) -> Run:
     tail = yield from find_tail(known)
-    yield from lifecycle.sweep(PUBLISHER, tail)
+    yield from events.sweep(PUBLISHER, tail)
     return ("swept", None)
 
 
@@ -211,7 +211,7 @@ class Recreated(World):
 
     def swept(self, objects: dict[str, Any]) -> dict[str, Any]:
         """A store in which all have come to their end, after a sweep of the table that is there."""
-        steps = lifecycle.sweep(PUBLISHER, decoded(objects[LOG][-1]))
+        steps = events.sweep(PUBLISHER, decoded(objects[LOG][-1]))
         reply: object = None
         with suppress(StopIteration):
             while True:
@@ -342,8 +342,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "_is_foreign", lambda found, known: False)
-    patch.setattr(protocol, "is_kept", lambda known, tail: False)
+    patch.setattr(publish, "_is_foreign", lambda found, known: False)
+    patch.setattr(publish, "is_kept", lambda known, tail: False)
     patch.setattr(f"{__name__}.require_own", lambda table_id, value: None)
 
 
@@ -359,7 +359,7 @@ def what_was_projected_stays(patch: pytest.MonkeyPatch) -> None:
         return False
         yield
 
-    patch.setattr(protocol, "_is_void", careless)
+    patch.setattr(publish, "_is_void", careless)
 
 
 def what_a_refused_event_is_for_stays(patch: pytest.MonkeyPatch) -> None:
@@ -386,10 +386,10 @@ def who_is_refused_deletes_though_the_table_is_there(patch: pytest.MonkeyPatch) 
 
 def a_table_that_is_there_is_taken_for_gone(patch: pytest.MonkeyPatch) -> None:
     def hasty(known: Timeline, found: Timeline) -> Steps[bool]:
-        return protocol._is_foreign(found, known) or protocol.is_kept(known, found)
+        return publish._is_foreign(found, known) or publish.is_kept(known, found)
         yield
 
-    patch.setattr(protocol, "_is_elsewhere", hasty)
+    patch.setattr(publish, "_is_elsewhere", hasty)
 
 
 def all_first_versions_have_one_nonce(patch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,10 @@ import pytest
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.ops import protocol, session
-from crdt_mor.ops.protocol import Publisher, find_tail
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.steps import Steps
+from crdt_mor.timeline import publish, session
+from crdt_mor.timeline.publish import Publisher, find_tail
+from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.steps import Steps
 from tests.simulation.recreated_tables import run
 
 
@@ -41,8 +41,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "_is_foreign", lambda found, known: False)
-    patch.setattr(protocol, "is_kept", lambda known, tail: False)
+    patch.setattr(publish, "_is_foreign", lambda found, known: False)
+    patch.setattr(publish, "is_kept", lambda known, tail: False)
     patch.setattr(session, "_require_same", lambda opened, found: None)
 
 
@@ -73,7 +73,7 @@ def what_was_projected_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> N
         return False
         yield
 
-    patch.setattr(protocol, "_is_void", careless)
+    patch.setattr(publish, "_is_void", careless)
 
 
 def run_all(seeds: range, path: Path) -> None:

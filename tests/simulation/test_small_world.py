@@ -15,10 +15,10 @@ import pytest
 
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.timeline import Pending, Timeline
-from crdt_mor.ops import protocol
-from crdt_mor.ops.protocol import Publisher, expire_versions, version_path
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Now, Put, Read, Steps
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline import publish
+from crdt_mor.timeline.publish import Publisher, expire_versions, version_path
+from crdt_mor.timeline.steps import Delete, Exists, List, Nonce, Now, Put, Read, Steps
 from tests.simulation.actors import (
     GENESIS,
     begun_world,
@@ -36,7 +36,7 @@ from tests.simulation.small_world import Actor, Violation, World
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr(protocol, "KEPT_VERSIONS", 1)
+    monkeypatch.setattr(publish, "KEPT_VERSIONS", 1)
 
 
 def world(
@@ -190,26 +190,26 @@ def rule_2_nobody_helps(patch: pytest.MonkeyPatch) -> None:
 
 
 def rule_3_writers_trust_their_put(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "claim", _trusting(lambda tail, value: len(value.rolled_back) == len(tail.rolled_back)))
+    patch.setattr(publish, "claim", _trusting(lambda tail, value: len(value.rolled_back) == len(tail.rolled_back)))
 
 
 def rule_3_cleaners_trust_their_put(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "claim", _trusting(lambda tail, value: len(value.rolled_back) > len(tail.rolled_back)))
+    patch.setattr(publish, "claim", _trusting(lambda tail, value: len(value.rolled_back) > len(tail.rolled_back)))
 
 
 def rule_3_a_ghost_vouches_for_a_ghost(patch: pytest.MonkeyPatch) -> None:
     def looks_only(tail: Timeline) -> Steps[bool]:
         return (yield Exists(version_path(tail.version))) is not None
 
-    patch.setattr(protocol, "is_genuine", looks_only)
+    patch.setattr(publish, "is_genuine", looks_only)
 
 
 def rule_3_whatever_is_read_back_is_mine(patch: pytest.MonkeyPatch) -> None:
     def careless(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
         yield Put(version_path(value.version), value.encode())
-        return value if (yield from protocol.is_genuine(tail)) else None
+        return value if (yield from publish.is_genuine(tail)) else None
 
-    patch.setattr(protocol, "claim", careless)
+    patch.setattr(publish, "claim", careless)
 
 
 def rule_4_acknowledged_before_it_is_projected(patch: pytest.MonkeyPatch) -> None:
@@ -228,12 +228,12 @@ def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
         data = yield Read(version_path(low))
         return Timeline.decode(data, "") if data is not None else None
 
-    patch.setattr(protocol, "_climb", careless)
+    patch.setattr(publish, "_climb", careless)
 
 
 def what_a_listing_showed_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "KEPT_VERSIONS", 1 << 40)
-    patch.setattr(protocol, "is_kept", lambda known, tail: False)  # it counts on the true number
+    patch.setattr(publish, "KEPT_VERSIONS", 1 << 40)
+    patch.setattr(publish, "is_kept", lambda known, tail: False)  # it counts on the true number
 
 
 def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.MonkeyPatch) -> None:
@@ -241,14 +241,14 @@ def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.Mo
         return False
         yield
 
-    patch.setattr(protocol, "is_given_up", careless)
+    patch.setattr(publish, "is_given_up", careless)
 
 
 def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
     def careless(put: Put) -> Steps[None]:
         yield put
 
-    patch.setattr(protocol, "put_surely", careless)
+    patch.setattr(publish, "put_surely", careless)
 
 
 def _nothing() -> Steps[None]:
@@ -257,7 +257,7 @@ def _nothing() -> Steps[None]:
 
 
 def _trusting(whose: Callable[[Timeline, Timeline], bool]) -> Callable[[Timeline, Timeline], Steps[Timeline | None]]:
-    claim = protocol.claim
+    claim = publish.claim
 
     def careless(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
         if not whose(tail, value):

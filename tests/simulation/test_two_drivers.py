@@ -20,9 +20,9 @@ from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, driver_of_token, driver_token
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.protocol import VERSIONS, Publisher, find_completion, find_tail, version_path
-from crdt_mor.ops.steps import Delete, Exists, Put, Steps, Walk
+from crdt_mor.timeline import events
+from crdt_mor.timeline.publish import VERSIONS, Publisher, find_completion, find_tail, version_path
+from crdt_mor.timeline.steps import Delete, Exists, Put, Steps, Walk
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner
 from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
@@ -37,25 +37,25 @@ def driver(value: Timeline, begun: Pending, name: str, rows: int) -> Run:
     requested, placed = begun.requested, list[str]()
     mine = replace(begun, driver=name)
     try:
-        mine = yield from lifecycle.take_over(PUBLISHER, value, mine)
+        mine = yield from events.take_over(PUBLISHER, value, mine)
         tail = yield from find_tail(value)
         pending = tail.find_pending(requested)
         if pending is None:
-            raise (yield from lifecycle.over(requested, tail))
+            raise (yield from events.over(requested, tail))
         if pending.driver != name:
-            raise lifecycle.taken_over(requested)
+            raise events.taken_over(requested)
         path = data_path(requested, mine.drivers)
         placed.append(path)
         yield Put(path, b"x" * rows)
         if mine.drivers > 1:
-            yield from lifecycle.clear_placed(requested, mine.drivers)
-        done = yield from lifecycle.complete(PUBLISHER, value, mine, "UPSERT", [DataFile(path, rows, rows)], None)
+            yield from events.clear_placed(requested, mine.drivers)
+        done = yield from events.complete(PUBLISHER, value, mine, "UPSERT", [DataFile(path, rows, rows)], None)
     except WriterExpiredError:
-        tail = yield from lifecycle.give_up(PUBLISHER, value, requested, placed, name)
+        tail = yield from events.give_up(PUBLISHER, value, requested, placed, name)
         found = yield from find_completion(requested, tail)
         return ("repeated" if found else "expired", requested)
     except CommitUnknownError:
-        tail = yield from lifecycle.give_up(PUBLISHER, value, requested, placed, name)
+        tail = yield from events.give_up(PUBLISHER, value, requested, placed, name)
         return ("unknown", requested)
     assert isinstance(done.completion, Completion)
     if done.repeated == (done.completion.driver == name):
@@ -134,14 +134,14 @@ def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_driver_that_was_overtaken_may_complete(patch: pytest.MonkeyPatch) -> None:
-    complete = lifecycle.complete
+    complete = events.complete
 
-    def careless(publisher: Publisher, known: Timeline, begun: Pending, *rest: Any) -> Steps[lifecycle.Committed]:
+    def careless(publisher: Publisher, known: Timeline, begun: Pending, *rest: Any) -> Steps[events.Committed]:
         tail = yield from find_tail(known)
         now = tail.find_pending(begun.requested)
         return (yield from complete(publisher, known, now or begun, *rest))
 
-    patch.setattr(lifecycle, "complete", careless)
+    patch.setattr(events, "complete", careless)
 
 
 def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> None:
@@ -151,15 +151,15 @@ def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> Non
             if name is not None and driver_of_token(name.token) != drivers:
                 yield Delete(file.path)
 
-    patch.setattr(lifecycle, "clear_placed", careless)
+    patch.setattr(events, "clear_placed", careless)
 
 
 def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lifecycle, "clear_placed", lambda requested, drivers: _nothing())
+    patch.setattr(events, "clear_placed", lambda requested, drivers: _nothing())
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lifecycle, "Delete", lambda path: Exists(path) if data_file_name(path) else Delete(path))
+    patch.setattr(events, "Delete", lambda path: Exists(path) if data_file_name(path) else Delete(path))
 
 
 def a_driver_is_told_that_a_commit_is_not_there(patch: pytest.MonkeyPatch) -> None:

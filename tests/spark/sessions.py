@@ -27,7 +27,7 @@ def start(master: str = LOCAL, **settings: Any) -> Any:
 
     from pyspark.sql import SparkSession
 
-    from readers.spark import CrdtMorSource
+    from crdt_mor.readers.spark import CrdtMorSource
 
     builder = SparkSession.builder.master(master).appName("crdt_mor")
     known = {

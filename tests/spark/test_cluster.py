@@ -41,7 +41,7 @@ def slow_first_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 @pytest.mark.parametrize("name", ["partitioned", "register"])
 def test_executors_write_what_one_writer_writes(spark: Any, tmp_path: Path, name: str) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table, expected = (make(tmp_path / n, TABLES[name]) for n in ("t", "e"))
     data = batch(expected.schema, 2, rows=37)
@@ -62,7 +62,7 @@ def test_attempts_that_race_count_once(spark: Any, tmp_path: Path) -> None:
 
 
 def test_an_executor_that_is_killed_while_it_writes_costs_a_retry(spark: Any, tmp_path: Path) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table = counters(tmp_path / "t")
 

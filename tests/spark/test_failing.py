@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from crdt_mor import Table
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.ops.session import Session
-from payloads import Counter
-from readers.spark.writing import BatchWriter, PlannedWrites, Staged
+from crdt_mor.payloads import Counter
+from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
+from crdt_mor.timeline.session import Session
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
@@ -62,7 +62,7 @@ def passing(path: Path, *, always: bool = False) -> Any:
 
 @pytest.mark.parametrize("shuffled", [False, True], ids=["unshuffled", "shuffled"])
 def test_a_task_that_fails_once_counts_once(spark: Any, tmp_path: Path, shuffled: bool) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table = counters(tmp_path / "t")
     frame = ones(spark).mapInArrow(passing(tmp_path), "id long, n long")
@@ -78,7 +78,7 @@ def test_a_task_that_fails_once_counts_once(spark: Any, tmp_path: Path, shuffled
 def test_a_task_that_fails_for_good_fails_the_job_and_leaves_nothing(
     spark: Any, tmp_path: Path, shuffled: bool
 ) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table = counters(tmp_path / "t")
     frame = ones(spark).mapInArrow(passing(tmp_path, always=True), "id long, n long")
@@ -139,10 +139,10 @@ def test_a_second_driver_of_a_spark_job_counts_nothing_twice(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: type[TwoDrivers]
 ) -> None:
     """Where a driver was thought to be dead and was not."""
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table = counters(tmp_path / "t")
-    monkeypatch.setattr("readers.spark.writing.PlannedWrites", drivers)
+    monkeypatch.setattr("crdt_mor.readers.spark.writing.PlannedWrites", drivers)
     done = upsert(ones(spark), table.uri)
     job, other = pickle.loads((tmp_path / "other").read_bytes())
     assert (other.repeated, other.version) == (False, done.version)

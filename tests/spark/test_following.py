@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from crdt_mor import Table
-from payloads import Counter
+from crdt_mor.payloads import Counter
 from tests.spark.helpers import Rows, listed
 
 if TYPE_CHECKING:

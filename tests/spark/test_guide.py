@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from readers.spark.options import KNOWN
+from crdt_mor.readers.spark.options import KNOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import crdt_mor as mor
-from crdt_mor.merge.allowed import VARIABLE
+from crdt_mor.laws.allowed import VARIABLE
 from tests.spark.helpers import listed
 from tests.spark.own import mark
 from tests.spark.sessions import CLUSTER, ROOT, fixture
@@ -84,7 +84,7 @@ def test_what_the_option_names_reaches_the_executors(spark: Any, own: Own, tmp_p
 
 @pytest.mark.parametrize("own", ["imported"], indirect=True)
 def test_what_the_driver_has_imported_reaches_the_executors(spark: Any, own: Own) -> None:
-    from readers.spark import compact, upsert
+    from crdt_mor.readers.spark import compact, upsert
 
     importlib.import_module(own.module)
     frame = spark.createDataFrame([("1", "longer"), ("2", "c")], "id string, v string")

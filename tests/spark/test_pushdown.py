@@ -16,8 +16,8 @@ from pyspark.sql import datasource as sd
 from pyspark.sql import functions as F  # noqa: N812
 
 from crdt_mor import InvalidInputError, Table
-from readers.spark.filters import expression
-from readers.spark.types import spark_type
+from crdt_mor.readers.spark.filters import expression
+from crdt_mor.readers.spark.types import spark_type
 from tests.spark.helpers import listed, read
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from crdt_mor import Table
-from payloads import Counter, GrowOnlySet, LatestBy, ORSet, PartialUpdate
-from readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
+from crdt_mor.payloads import Counter, GrowOnlySet, LatestBy, ORSet, PartialUpdate
+from crdt_mor.readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
 from tests.spark.helpers import listed, read
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def test_options_of_a_stream(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_running_aggregate_is_upserted_batch_by_batch(spark: Any, tmp_path: Path) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table, home = Table.create(tmp_path / "t", SCHEMA, key="id"), tmp_path / "q"
     for number in range(2):

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from crdt_mor import InvalidInputError, PartialUpdate, Table, TableNotFoundError, UnsupportedVersionError
-from readers.spark import register_path, require_java, upsert
-from readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
+from crdt_mor.readers.spark import register_path, require_java, upsert
+from crdt_mor.readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
 from tests.spark.helpers import listed
 
 if TYPE_CHECKING:

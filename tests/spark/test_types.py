@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from readers.spark.types import spark_schema, spark_type
+from crdt_mor.readers.spark.types import spark_schema, spark_type
 from tests.spark.helpers import listed, read
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from crdt_mor import Table, UnsupportedVersionError
-from readers.spark import CrdtMorSource, versions
+from crdt_mor.readers.spark import CrdtMorSource, versions
 from tests.spark.sessions import ROOT
 
 pytestmark = pytest.mark.spark
@@ -51,7 +51,7 @@ def test_what_older_releases_lack_is_not_imported_with_the_source() -> None:
         "        continue\n"
         "    for name in names:\n"
         "        found.__dict__.pop(name, None)\n"
-        "import readers.spark\n"
+        "import crdt_mor.readers.spark\n"
     )
 
 
@@ -81,7 +81,7 @@ WITHOUT_PANDAS = """
 import sys
 import pyarrow as pa
 from crdt_mor import Table
-from readers.spark import append, compact, delete, upsert
+from crdt_mor.readers.spark import append, compact, delete, upsert
 from tests.spark.sessions import start
 
 spark = start()

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import PartialUpdate, SchemaMismatchError, Table
-from payloads import Counter, GrowOnlySet, LatestBy, MVRegister, ORSet
-from readers.spark.versions import SPARK
+from crdt_mor.payloads import Counter, GrowOnlySet, LatestBy, MVRegister, ORSet
+from crdt_mor.readers.spark.versions import SPARK
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending, same_rows
 from tests.table.helpers import files
@@ -64,7 +64,7 @@ def in_three_tasks(spark: Any, data: pa.Table) -> Any:
 
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
 def test_batches_are_what_one_writer_writes(spark: Any, tmp_path: Path, settings: dict[str, Any]) -> None:
-    from readers.spark import delete, upsert
+    from crdt_mor.readers.spark import delete, upsert
 
     table, expected = (make(tmp_path / name, settings) for name in ("table", "expected"))
     data = batch(expected.schema, 5)
@@ -131,7 +131,7 @@ def test_every_type_arrives_as_it_is(spark: Any, tmp_path: Path, zone: str) -> N
 
 
 def test_others_read_what_spark_wrote(spark: Any, tmp_path: Path) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
     from tests.interop.readers import hudi_rs, ours
 
     table = make(tmp_path / "t", {"partition_by": "day"})
@@ -158,7 +158,7 @@ def test_options_of_a_batch(spark: Any, tmp_path: Path) -> None:
 
 
 def test_an_empty_frame_is_a_commit_without_rows(spark: Any, tmp_path: Path) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     table = make(tmp_path / "t", {})
     empty = spark.createDataFrame([], "id long, day string, n long, s string")
@@ -224,7 +224,7 @@ OPAQUE = {
 def test_what_arrow_has_no_word_for_is_refused_before_anything_runs(
     spark: Any, tmp_path: Path, value: str, mode: Any
 ) -> None:
-    from readers.spark import upsert
+    from crdt_mor.readers.spark import upsert
 
     if value.startswith("st_") and SPARK < (4, 2):
         pytest.skip("this release has no such type")
@@ -272,7 +272,7 @@ def test_a_write_is_refused_by_the_table_that_came_in_the_place_of_its_own(spark
 
 
 def test_compaction_as_a_job_is_the_compaction(spark: Any, tmp_path: Path) -> None:
-    from readers.spark import compact
+    from crdt_mor.readers.spark import compact
 
     table, expected = (make(tmp_path / n, {"partition_by": "day", "merge": {"n": Counter()}}) for n in ("t", "e"))
     for seed in (1, 5, 7):

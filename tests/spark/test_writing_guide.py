@@ -38,7 +38,7 @@ def test_every_block_of_the_guide_runs(spark: Any, tmp_path: Path) -> None:
 
 
 def test_the_block_of_the_readme_runs(spark: Any, tmp_path: Path) -> None:
-    (block,) = (b for b in BLOCK.findall((ROOT / "README.md").read_text()) if "readers.spark" in b)
+    (block,) = (b for b in BLOCK.findall((ROOT / "README.md").read_text()) if "crdt_mor.readers.spark" in b)
     table = Table.create(tmp_path / "lake" / "events", pa.schema([("id", pa.string())]), key="id", buckets=2)
     rows = spark.createDataFrame([("a",), ("b",)], "id string")
     rows.write.parquet(str(tmp_path / "landing"))

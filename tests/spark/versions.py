@@ -4,7 +4,7 @@
     python -m tests.spark.versions 4.0           # the oldest one, as CI does
 
 Environments are made once, below `.venvs`, with the versions of `requirements.lock` but for pyspark's. What needs a
-newer release (see `readers.spark.versions`) is tested with that of the lock alone.
+newer release (see `crdt_mor.readers.spark.versions`) is tested with that of the lock alone.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import pytest
 from crdt_mor import FutureSnapshotError, Scan, SnapshotExpiredError, Table, UnsupportedFeatureError
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.instant import Instant, from_ms, to_ms
-from crdt_mor.ops.session import LOOK_EVERY_MS
 from crdt_mor.store.local import LocalStore
+from crdt_mor.timeline.session import LOOK_EVERY_MS
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
 
 
@@ -242,7 +242,7 @@ def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pyte
     later(table, clock)
     table.maintenance.compact()
     completed = hudi(table, clock, "hudi", ago_ms=40_000)
-    monkeypatch.setattr("crdt_mor.ops.lifecycle.SWEEP_EVERY_MS", -1)
+    monkeypatch.setattr("crdt_mor.timeline.events.SWEEP_EVERY_MS", -1)
     with pytest.raises(UnsupportedFeatureError, match=completed):
         table.upsert(rows("b"))
 

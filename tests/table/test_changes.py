@@ -13,7 +13,7 @@ import pytest
 
 from crdt_mor import Changes, CheckpointExpiredError, Commit, InvalidInputError, Table
 from crdt_mor.model.instant import to_datetime
-from payloads import Counter, PartialUpdate
+from crdt_mor.payloads import Counter, PartialUpdate
 from tests.interop.hudi_archive import make_hudis
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import data_files, files, frame

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, InvalidInputError, Table, Transaction
-from crdt_mor.ops import compact
-from payloads import PartialUpdate
+from crdt_mor.payloads import PartialUpdate
+from crdt_mor.services import compact
 from tests.table.conftest import Make
 from tests.table.helpers import Row, data_files, files, frame, rows
 

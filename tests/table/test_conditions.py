@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from crdt_mor import InvalidInputError, Table
 from crdt_mor.cli.main import app
-from readers.polars import scan_table
+from crdt_mor.readers.polars import scan_table
 
 SCHEMA = pa.schema(
     [

@@ -21,14 +21,15 @@ from crdt_mor import (
     WriterExpiredError,
 )
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.ops import distributed, lifecycle
-from crdt_mor.ops.session import Session
-from payloads import Counter, Max, MVRegister, ORSet
+from crdt_mor.payloads import Counter, Max, MVRegister, ORSet
+from crdt_mor.timeline import events
+from crdt_mor.timeline.session import Session
+from crdt_mor.write import staging
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import data_files, files, frame, rows
 
-STAGED = f"{lifecycle.STAGED}/"
+STAGED = f"{events.STAGED}/"
 
 TABLES: dict[str, dict[str, object]] = {
     "latest": {},
@@ -108,7 +109,7 @@ def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(t
 def test_more_rows_of_sets_than_can_be_told_apart_are_refused_where_tasks_share_a_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.ops.write.PLACES_PER_TASK", 2)
+    monkeypatch.setattr("crdt_mor.write.statements.PLACES_PER_TASK", 2)
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string()))])
     written = pa.schema([("id", pa.string()), ("tags", pa.struct({"add": pa.list_(pa.string())}))])
     rows_of = [[{"id": key, "tags": {"add": [tag]}} for key in keys] for keys, tag in (("ab", "x"), ("cde", "y"))]
@@ -148,7 +149,7 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pa
     begun = table._session.tail()
     late = InterruptedStore(Path(path))  # an attempt that was frozen just before it put its file
     late.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
-    table._session.run(lifecycle.sweep(table._session.publisher, begun))
+    table._session.run(events.sweep(table._session.publisher, begun))
     assert leftovers(path) == []
     assert rows(table) == before
 
@@ -253,7 +254,7 @@ def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, path: st
 def give_up_pending(table: Table) -> None:
     session = table._session
     for pending in session.tail().pending:
-        session.run(lifecycle.give_up(session.publisher, session.tail(), pending.requested, None))
+        session.run(events.give_up(session.publisher, session.tail(), pending.requested, None))
 
 
 def test_a_driver_that_was_given_up_publishes_nothing(make: Make, path: str) -> None:
@@ -291,7 +292,7 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(
 
         store.arm(number, end, after=after)
         try:
-            distributed.stage(session, job.job, lambda: PARTS[1], 1)
+            staging.stage(session, job.job, lambda: PARTS[1], 1)
             ended = False
         except WriterExpiredError:
             ended = True
@@ -324,7 +325,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         came = store.count >= number
         give_up_pending(table)
         for _ in range(2):
-            table._session.run(lifecycle.sweep(table._session.publisher, table._session.tail()))
+            table._session.run(events.sweep(table._session.publisher, table._session.tail()))
         found = rows(table)
         assert len(found) in (0, 44)
         if done is not None:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from crdt_mor import PartialUpdate, Table
 from crdt_mor.cli.main import app
-from readers.polars import scan_table
+from crdt_mor.readers.polars import scan_table
 
 UTC = dt.UTC
 NAN, INF = float("nan"), float("inf")

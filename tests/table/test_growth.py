@@ -13,7 +13,7 @@ import pytest
 
 from crdt_mor import CrdtMorError, InvalidInputError, SchemaMismatchError, Table
 from crdt_mor.merge.payload import Payload
-from payloads import Counter, LatestBy, PartialUpdate
+from crdt_mor.payloads import Counter, LatestBy, PartialUpdate
 from tests.interop.hudi_archive import edit, make_hudis
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import data_files, frame, rows

@@ -28,13 +28,13 @@ from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.ops import lifecycle, protocol
-from crdt_mor.ops.protocol import version_path
-from crdt_mor.ops.session import PROPERTIES, Session
+from crdt_mor.readers.follow import follow
+from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
-from readers.follow import follow
-from readers.polars import scan_table
+from crdt_mor.timeline import events, publish
+from crdt_mor.timeline.publish import version_path
+from crdt_mor.timeline.session import PROPERTIES, Session
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import files, frame, rows
 
@@ -411,10 +411,10 @@ def test_a_version_that_is_gone_too_soon_tells_of_another_table(make: Make, path
         old.scan()
 
 
-def _begun(value: Timeline) -> protocol.Steps[Timeline]:
+def _begun(value: Timeline) -> publish.Steps[Timeline]:
     """An event of the release that knew of no ids."""
     fresh = value.begin("its-own", 0)
-    yield protocol.Put(version_path(fresh.version), fresh.encode())
+    yield publish.Put(version_path(fresh.version), fresh.encode())
     return fresh
 
 
@@ -435,7 +435,7 @@ def before_put(monkeypatch: pytest.MonkeyPatch, matches: Callable[[str], bool], 
 
 
 def versions(path: str) -> list[int]:
-    return sorted(int(file.stem) for file in (Path(path) / protocol.VERSIONS).glob("*.json"))
+    return sorted(int(file.stem) for file in (Path(path) / publish.VERSIONS).glob("*.json"))
 
 
 def test_a_version_that_was_put_into_the_next_table_is_taken_back(
@@ -516,7 +516,7 @@ def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkey
 
     monkeypatch.setattr(LocalStore, "walk", late)
     with pytest.raises(TableReplacedError):
-        old._session.run(lifecycle.sweep(old._session.publisher, value))
+        old._session.run(events.sweep(old._session.publisher, value))
     assert files(path) == before
     pending[0].upsert(OLD)
     pending[0].__exit__(None, None, None)
@@ -632,8 +632,8 @@ def test_commits_of_ours_without_a_timeline_of_ours_are_a_damage_that_is_told(ma
     table = make()
     table.upsert(OLD)
     for kept in ([], [version_path(0)]):
-        for file in (Path(path) / protocol.VERSIONS).glob("*.json"):
-            if f"{protocol.VERSIONS}/{file.name}" not in kept:
+        for file in (Path(path) / publish.VERSIONS).glob("*.json"):
+            if f"{publish.VERSIONS}/{file.name}" not in kept:
                 file.unlink()
         with pytest.raises(FormatError, match="timeline is missing"):
             Table.open(path)

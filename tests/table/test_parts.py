@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
+from crdt_mor.payloads import Counter
 from crdt_mor.rows import ArrowRows
-from payloads import Counter
 from tests.table.conftest import Make
 from tests.table.helpers import frame
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import StorageUnavailableError, Table
-from crdt_mor.ops import lifecycle, protocol
-from crdt_mor.ops.session import PROPERTIES
+from crdt_mor.readers.follow import follow
+from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
-from readers.follow import follow
-from readers.polars import scan_table
+from crdt_mor.timeline import events, publish
+from crdt_mor.timeline.session import PROPERTIES
 from tests.table.conftest import Make
 from tests.table.helpers import files, frame, rows
 
@@ -46,7 +46,7 @@ def shared(path: str) -> None:
 
 
 def versions(path: str) -> list[int]:
-    return sorted(int(p.stem) for p in (Path(path) / protocol.VERSIONS).iterdir())
+    return sorted(int(p.stem) for p in (Path(path) / publish.VERSIONS).iterdir())
 
 
 def read_everything(path: str) -> None:
@@ -73,13 +73,13 @@ def read_everything(path: str) -> None:
 @pytest.fixture
 def grown(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> Table:
     """A table with more versions than are kept, though whoever wrote them deleted none."""
-    monkeypatch.setattr(protocol, "EXPIRE_EVERY", 1 << 40)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 1 << 40)
     table = make(buckets=1)
     for i in range(80):
         table.upsert(frame(("a", "x", i)))
     table.maintenance.compact()
-    monkeypatch.setattr(protocol, "EXPIRE_EVERY", 1)
-    monkeypatch.setattr(protocol, "KEPT_VERSIONS", 10)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
+    monkeypatch.setattr(publish, "KEPT_VERSIONS", 10)
     return table
 
 
@@ -124,7 +124,7 @@ def test_a_user_who_may_not_write_reads_a_table_of_many_versions(path: str) -> N
 def test_a_version_that_cannot_be_deleted_fails_no_commit_and_keeps_all_that_are_newer(
     grown: Table, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stuck = protocol.version_path(30)
+    stuck = publish.version_path(30)
     delete = LocalStore.delete
 
     def refuse(store: LocalStore, path: str) -> None:
@@ -157,7 +157,7 @@ def test_a_commit_whose_heartbeat_cannot_be_deleted_is_acknowledged(
 def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "SWEEP_EVERY_MS", -1)  # every begin sweeps
+    monkeypatch.setattr(events, "SWEEP_EVERY_MS", -1)  # every begin sweeps
     make(partition_by="region", hive_style=False, buckets=1)
     os.chmod(Path(path).parent, 0o755)
     shared(path)
@@ -174,7 +174,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     with user(TWO):
         other = Table.open(path)
         session = other._session
-        value = session.run(lifecycle.give_up(session.publisher, session.tail(), requested, None))
+        value = session.run(events.give_up(session.publisher, session.tail(), requested, None))
         for i in range(3):
             assert [gone.requested for gone in value.rolled_back] == [requested]
             other.upsert(frame(("b", "two", i)))
@@ -194,7 +194,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
 def test_a_folder_of_another_user_that_one_may_not_look_into_stops_no_writer(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "SWEEP_EVERY_MS", -1)
+    monkeypatch.setattr(events, "SWEEP_EVERY_MS", -1)
     table = make(partition_by="region", hive_style=False, buckets=1)
     table.upsert(frame(("a", "one", 1)))
     os.chmod(Path(path).parent, 0o755)
@@ -225,6 +225,6 @@ def test_the_cancel_of_a_plan_whose_outputs_one_may_not_delete_stops_nobody(make
     assert Path(path, output.path).exists()
     assert pending.exists(), "else Hudi's readers would leave out what is committed to this file group from now on"
     session = table._session
-    session.run(lifecycle.sweep(session.publisher, session.tail()))
+    session.run(events.sweep(session.publisher, session.tail()))
     assert not Path(path, output.path).exists()
     assert not pending.exists()

@@ -26,12 +26,12 @@ from crdt_mor.merge import kernel
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.ops import prune
-from crdt_mor.ops.explain import Files
-from crdt_mor.ops.expressions import conjuncts, sql_literal, together
-from crdt_mor.ops.pushdown import parquet_form
+from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
+from crdt_mor.read import prune
+from crdt_mor.read.explain import Files
+from crdt_mor.read.expressions import conjuncts, sql_literal, together
+from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.store.local import LocalStore
-from payloads import Counter, Max, ORSet, PartialUpdate
 from tests.table.conftest import Make
 from tests.table.helpers import frame, rows
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import InvalidInputError, SchemaMismatchError, Table, TokenOrderError
-from payloads import PartialUpdate
+from crdt_mor.payloads import PartialUpdate
 from tests.table.conftest import SCHEMA, Make
 from tests.table.helpers import data_files, frame, rows
 

@@ -27,24 +27,26 @@ from crdt_mor.errors import (
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
-    UnsupportedFeatureError,
 )
 from crdt_mor.format.base import repeating_columns
 from crdt_mor.merge.payload import Dot
+from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import WRITE_TOKEN, LogFileName, bucket_file_id, driver_token
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.heartbeat import beating
-from crdt_mor.ops.merging import Merging, check_columns, lift, merging, require_payloads
-from crdt_mor.ops.protocol import find_completion
-from crdt_mor.ops.read import in_threads
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import (
+from crdt_mor.read.merging import Merging, check_columns, lift, merging
+from crdt_mor.store.base import Pieces
+from crdt_mor.threads import in_threads
+from crdt_mor.timeline import events
+from crdt_mor.timeline.heartbeat import beating
+from crdt_mor.timeline.publish import find_completion
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_own_groups, require_writable
+from crdt_mor.write.stage import (
     BUCKET,
     KEY,
     PARTITION,
@@ -58,9 +60,7 @@ from crdt_mor.ops.stage import (
     log_file,
     put_log,
     sorted_keys,
-    stored_array,
 )
-from crdt_mor.store.base import Pieces
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
@@ -189,7 +189,7 @@ class Write:
         for _, states in precombine(self._statements, self._how.rule).rows if self._statements else ():
             self._how.rule.show(states)  # a payload that fails on these rows must fail before the table grows
         value = self.session.remember(
-            self.session.run(lifecycle.grow(self.session.publisher, self.value, pa.schema(grown), self._check_growth))
+            self.session.run(events.grow(self.session.publisher, self.value, pa.schema(grown), self._check_growth))
         )
         # Columns that others have added since this write began are none of its own.
         self._know(TableSchema.from_json(value.schema).select(self._schema.declared.names))
@@ -260,14 +260,14 @@ class Write:
 
     def commit(
         self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
-    ) -> lifecycle.Committed:
+    ) -> events.Committed:
         """Stage everything, or do what `stage` says, and make it visible; on any failure nothing is left."""
         try:
             self.publish_growth()
             files = stage() if stage is not None else self.stage(self._statements, self.put)
             done = operation or self._operation()
             committed = self.session.run(
-                lifecycle.complete(self.session.publisher, self.value, self.begun, done, files, self.token)
+                events.complete(self.session.publisher, self.value, self.begun, done, files, self.token)
             )
         except CommitUnknownError as error:
             committed = self._find_out(error)
@@ -283,7 +283,7 @@ class Write:
         self._alive.close()
         begun = self.begun
         return self.session.run(
-            lifecycle.give_up(self.session.publisher, self.value, begun.requested, self._staged, begun.driver)
+            events.give_up(self.session.publisher, self.value, begun.requested, self._staged, begun.driver)
         )
 
     def abandon(self) -> None:
@@ -291,7 +291,7 @@ class Write:
         with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             self.roll_back()
 
-    def _find_out(self, unknown: CommitUnknownError) -> lifecycle.Committed:
+    def _find_out(self, unknown: CommitUnknownError) -> events.Committed:
         """Whether a commit landed: rolling it back either works, and then it never will, or finds it there."""
         try:
             value = self.roll_back()
@@ -305,7 +305,7 @@ class Write:
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
                 f"again. requested={self.begun.requested}"
             ) from unknown
-        return lifecycle.Committed(done, value, repeated=done.driver != self.begun.driver)
+        return events.Committed(done, value, repeated=done.driver != self.begun.driver)
 
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
@@ -376,7 +376,7 @@ class Write:
 
         Its files get names that no other driver gives: what the commit says of a file is true of whatever has its name.
         """
-        self.begun = self.session.run(lifecycle.take_over(self.session.publisher, self.value, self.begun))
+        self.begun = self.session.run(events.take_over(self.session.publisher, self.value, self.begun))
         self.token_of_files = driver_token(self.begun.drivers)
         return self.begun.drivers
 
@@ -386,9 +386,9 @@ class Write:
         tail = self.session.tail()
         pending = tail.find_pending(requested)
         if pending is None:
-            raise self.session.run(lifecycle.over(requested, tail))
+            raise self.session.run(events.over(requested, tail))
         if driver and pending.driver != driver:
-            raise lifecycle.taken_over(requested)
+            raise events.taken_over(requested)
         return tail
 
 
@@ -400,11 +400,11 @@ def begin(session: Session) -> tuple[Timeline, Pending]:
     return value, begun
 
 
-def join(session: Session, job: str, planned: Instant) -> tuple[Timeline, Pending] | lifecycle.Committed:
+def join(session: Session, job: str, planned: Instant) -> tuple[Timeline, Pending] | events.Committed:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
         found = session.join(job, planned)
-    if not isinstance(found, lifecycle.Committed):
+    if not isinstance(found, events.Committed):
         _refuse_foreign_groups(session, *found)
     return found
 
@@ -435,13 +435,6 @@ def first_place(task: int | None, rows: int) -> int:
 def has_places(task: int, rows: int) -> bool:
     """Whether the rows of a task have places that no other task's have."""
     return rows <= PLACES_PER_TASK and (task + 1) * PLACES_PER_TASK <= _PLACES
-
-
-def require_writable(session: Session) -> None:
-    """Raise for tables that cannot be written, or whose payloads cannot be found here."""
-    require_bucketed(session.settings())
-    require_payloads(session.config)
-    require_no_archive(session)
 
 
 def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
@@ -489,54 +482,4 @@ def refuse_repeats(keys: pl.DataFrame) -> None:
     if repeated.height:
         raise InvalidInputError(
             f"a key stands twice in an append; use upsert, where the last one wins. key={repeated[KEY][0]!r}"
-        )
-
-
-def require_bucketed(config: TableConfig) -> None:
-    """Raise for tables that cannot be written, or whose keys cannot be mapped to file groups."""
-    if config.version != WRITTEN_VERSION:
-        raise InvalidInputError(
-            f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
-            f"{WRITTEN_VERSION}. version={config.version}"
-        )
-    require_no_metadata_table(config)
-    if config.table_type != "MERGE_ON_READ":
-        raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
-    if config.buckets is None:
-        raise InvalidInputError(
-            "this table does not say how many buckets its index has, so a new key could be put where no other writer "
-            "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
-            "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
-        )
-    config.key.refuse_foreign_generator()
-
-
-def require_no_archive(session: Session) -> None:
-    """Raise for a table that Hudi made and whose timeline it has archived in part: what ended there, Hudi knows."""
-    if not session.config.ours and session.store.list(session.publisher.projector.archive):
-        raise UnsupportedFeatureError(
-            "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
-            "it, or copy it, Table.create(...).append(Table.open(...).scan()). "
-            f"folder={session.publisher.projector.archive}"
-        )
-
-
-def require_no_metadata_table(config: TableConfig) -> None:
-    """Raise where Hudi's readers would not find what we write, be it a commit or a compaction."""
-    if config.metadata_partitions:
-        raise InvalidInputError(
-            "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell its "
-            "writers hoodie.metadata.enable=false, and remove it with Hudi: call delete_metadata_table(table => ...). "
-            f"metadata={list(config.metadata_partitions)}"
-        )
-
-
-def require_own_groups(value: Timeline) -> None:
-    """Raise for a table in which keys may live outside of the bucket index."""
-    if value.foreign_group is not None:
-        raise InvalidInputError(
-            "another engine wrote to file groups that this table's bucket index did not make, so a key could live "
-            "twice. Tell that writer hoodie.index.type=BUCKET with this table's bucket count, and copy the rows to a "
-            "new table: Table.create(...).append(Table.open(...).scan()). "
-            f"file_id={value.foreign_group}"
         )

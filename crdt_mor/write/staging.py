@@ -38,7 +38,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.format.log import read_log
-from crdt_mor.merge.allowed import Carried
+from crdt_mor.laws.allowed import Carried
 from crdt_mor.merge.blocks import DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.config import TableConfig
@@ -46,13 +46,16 @@ from crdt_mor.model.instant import EPOCH, Instant, from_ms
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.heartbeat import beating
-from crdt_mor.ops.protocol import find_completion
-from crdt_mor.ops.read import in_threads, open_blocks
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import BUCKET, KEY, PARTITION, put_log
-from crdt_mor.ops.write import (
+from crdt_mor.read.snapshot import open_blocks
+from crdt_mor.store.base import Pieces
+from crdt_mor.threads import in_threads
+from crdt_mor.timeline import events
+from crdt_mor.timeline.heartbeat import beating
+from crdt_mor.timeline.publish import find_completion
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
+from crdt_mor.write.stage import BUCKET, KEY, PARTITION, put_log
+from crdt_mor.write.statements import (
     Operation,
     SchemaMode,
     Write,
@@ -60,11 +63,7 @@ from crdt_mor.ops.write import (
     join,
     keyed,
     refuse_repeats,
-    require_bucketed,
-    require_own_groups,
-    require_writable,
 )
-from crdt_mor.store.base import Pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +123,9 @@ def plan(
     tail = session.tail()
     require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
-    name = lifecycle.job_name(session.environment.nonce(), planned_at)
-    if lifecycle.used_token(tail, token) is not None:
-        lifecycle.check_token(tail, token)
+    name = events.job_name(session.environment.nonce(), planned_at)
+    if events.used_token(tail, token) is not None:
+        events.check_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
     rehearsal = Write(session, tail, Pending(EPOCH, name, tail.version))
     _state(rehearsal, schema.empty_table(), operation, mode, plain)
@@ -141,11 +140,11 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     if job.repeated:
         return Receipt(task)
     joined = join(session, job.name, job.planned)
-    if isinstance(joined, lifecycle.Committed):
+    if isinstance(joined, events.Committed):
         return Receipt(task, joined.completion.requested)
     value, begun = joined
     store = session.store
-    store.touch(lifecycle.heartbeat_path(begun.requested))  # the process may be gone before its first beat
+    store.touch(events.heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
         with beating(store, begun.requested, session.expiry_ms):
             rows = read()
@@ -153,7 +152,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
 
             def put(file: DataFile, data: Pieces) -> StagedFile:
                 write.require_pending()
-                path = f"{lifecycle.STAGED}/{begun.requested}-{session.environment.nonce()}"
+                path = f"{events.STAGED}/{begun.requested}-{session.environment.nonce()}"
                 return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
 
             statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
@@ -162,14 +161,14 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     except WriterExpiredError:  # who ended the write, by a commit or not, did not see what came here meanwhile
         _clear(session, job, begun)
         with suppress(StorageUnavailableError):
-            store.delete(lifecycle.heartbeat_path(begun.requested))
+            store.delete(events.heartbeat_path(begun.requested))
         raise
     return Receipt(task, begun.requested, rows.num_rows, files)
 
 
 def complete(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None
-) -> lifecycle.Committed:
+) -> events.Committed:
     """Publish what the receipts name as one commit; whatever else was staged of this write is removed."""
     session.require_table(job.table_id)
     token = token or job.token
@@ -177,9 +176,9 @@ def complete(
     if job.repeated:
         tail = session.settled()
         assert token is not None
-        return lifecycle.Committed(lifecycle.check_token(tail, token), tail, repeated=True)
+        return events.Committed(events.check_token(tail, token), tail, repeated=True)
     joined = join(session, job.name, job.planned)
-    if isinstance(joined, lifecycle.Committed):
+    if isinstance(joined, events.Committed):
         _refuse_other_writes(receipts, joined.completion.requested)
         return replace(joined, value=session.settled())
     value, begun = joined
@@ -193,7 +192,7 @@ def complete(
         done = session.run(find_completion(begun.requested, tail))
         if done is None:
             raise
-        return lifecycle.Committed(done, tail, repeated=True)
+        return events.Committed(done, tail, repeated=True)
     finally:
         _clear(session, job, begun)
 
@@ -207,7 +206,7 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
     begun = value.find_begun(job.name)
     if begun is not None:
         with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
-            session.run(lifecycle.give_up(session.publisher, value, begun.requested, None, driver))
+            session.run(events.give_up(session.publisher, value, begun.requested, None, driver))
 
 
 def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
@@ -225,7 +224,7 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
     """Remove what was staged, unless the write goes on under another driver."""
     with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
         if session.tail().find_pending(begun.requested) is None:
-            session.run(lifecycle.clear_staged(begun.requested, job.name))
+            session.run(events.clear_staged(begun.requested, job.name))
 
 
 def _state(
@@ -262,7 +261,7 @@ def _refuse_tasks_twice(receipts: Sequence[Receipt]) -> None:
 def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile]:
     """Give every touched file group its one log file, under a name that no other driver of this write gives."""
     drivers = write.take_over()
-    if lifecycle.used_token(write.require_pending(), write.token) is not None:
+    if events.used_token(write.require_pending(), write.token) is not None:
         return []  # completing finds the earlier commit
     groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
     for receipt in sorted(receipts, key=lambda r: r.task):
@@ -277,7 +276,7 @@ def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile
 
     files = list(in_threads(place, sorted(groups)))
     if drivers > 1:
-        write.session.run(lifecycle.clear_placed(write.begun.requested, drivers))
+        write.session.run(events.clear_placed(write.begun.requested, drivers))
     return files
 
 

@@ -1,6 +1,6 @@
 """Written values and histories for hypothesis, from Arrow types: for the deep law check, and for authors' own tests.
 
-How far values go is said in `crdt_mor.merge.values`, which has a few of them for the check that every table makes.
+How far values go is said in `crdt_mor.laws.values`, which has a few of them for the check that every table makes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.errors import SchemaMismatchError
-from crdt_mor.merge.laws import LAWS, examine, placed, start
-from crdt_mor.merge.payload import Payload, RecordPayload
-from crdt_mor.merge.trial import NONE, Faults, Trial, Write
-from crdt_mor.merge.values import (
+from crdt_mor.laws.check import LAWS, examine, placed, start
+from crdt_mor.laws.trial import NONE, Faults, Trial, Write
+from crdt_mor.laws.values import (
     FIRST_DAY,
     FLOAT_MAX,
     INT32_MAX,
@@ -33,6 +32,7 @@ from crdt_mor.merge.values import (
     of_entries,
     of_field,
 )
+from crdt_mor.merge.payload import Payload, RecordPayload
 
 WRITES_MAX = 6
 

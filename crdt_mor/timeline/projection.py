@@ -25,8 +25,8 @@ from crdt_mor.model.names import OWN_KEY, TimelineFileName, TimelineState, join_
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
-from crdt_mor.ops.plan_record import encode_plan_record
-from crdt_mor.ops.steps import Read, Steps
+from crdt_mor.timeline.plan_record import encode_plan_record
+from crdt_mor.timeline.steps import Read, Steps
 
 _PENDING = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
 """What the files of a pending instant hold, all but a plan's own record."""

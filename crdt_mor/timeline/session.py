@@ -15,19 +15,19 @@ from typing import TypeVar
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.format.properties import decode_table
-from crdt_mor.merge.allowed import Carried
-from crdt_mor.merge.resolve import carried
+from crdt_mor.laws.allowed import Carried
+from crdt_mor.laws.resolve import carried
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import Instant, from_ms
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
-from crdt_mor.ops import lifecycle
-from crdt_mor.ops.adoption import Seen, foreign_completions
-from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.protocol import VERSIONS, Publisher, find_tail, read_segment, replaced, version_path
-from crdt_mor.ops.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
+from crdt_mor.timeline import events
+from crdt_mor.timeline.adoption import Seen, foreign_completions
+from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.publish import VERSIONS, Publisher, find_tail, read_segment, replaced, version_path
+from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
 
 T = TypeVar("T")
 
@@ -218,21 +218,21 @@ class Session:
     def begin(self) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
-        value, begun = self.run(lifecycle.begin(self.publisher, self.known(), self.expiry_ms))
+        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms))
         return self.remember(value), begun
 
-    def join(self, job: str, planned: Instant) -> tuple[Timeline, Pending] | lifecycle.Committed:
+    def join(self, job: str, planned: Instant) -> tuple[Timeline, Pending] | events.Committed:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
-        found = self.run(lifecycle.join(self.publisher, self.known(), self.expiry_ms, job, planned))
-        self.remember(found.value if isinstance(found, lifecycle.Committed) else found[0])
+        found = self.run(events.join(self.publisher, self.known(), self.expiry_ms, job, planned))
+        self.remember(found.value if isinstance(found, events.Committed) else found[0])
         return found
 
     def adopt(self) -> None:
         """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
         self.start()
         if self._foreign:
-            self.remember(self.run(lifecycle.adopt(self.publisher, self.known())))
+            self.remember(self.run(events.adopt(self.publisher, self.known())))
             self._foreign = False
 
 

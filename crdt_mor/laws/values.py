@@ -1,6 +1,6 @@
 """Values of Arrow types on which a payload is tried besides its examples: the edges of a type, and some between them.
 
-They are the same every time. How far they go is said here for the deep check, too (`crdt_mor.testing`): sums of a few
+They are the same every time. How far they go is said here for the deep check (`laws.search`), too: sums of a few
 of them stay in range, and what many payloads need not care about is there only where the examples have it: NaN,
 infinities and -0.0 in a float, null in a list. Fields of a struct and values of a map may always be null.
 """

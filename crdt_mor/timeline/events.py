@@ -44,10 +44,11 @@ from crdt_mor.model.names import (
 )
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Plan, RolledBack, Timeline, Token
-from crdt_mor.ops.adoption import below, foreign_completions
-from crdt_mor.ops.plans import read_plan
-from crdt_mor.ops.projection import PENDING_ACTIONS, when_put
-from crdt_mor.ops.protocol import (
+from crdt_mor.store.base import Stat
+from crdt_mor.timeline.adoption import below, foreign_completions
+from crdt_mor.timeline.plans import read_plan
+from crdt_mor.timeline.projection import PENDING_ACTIONS, when_put
+from crdt_mor.timeline.publish import (
     OWN_FOLDER,
     Publisher,
     all_completions,
@@ -58,8 +59,7 @@ from crdt_mor.ops.protocol import (
     take_back,
     version_path,
 )
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk
-from crdt_mor.store.base import Stat
+from crdt_mor.timeline.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk
 
 HEARTBEATS = ".hoodie/.heartbeat"
 STAGED = f"{OWN_FOLDER}/staged"

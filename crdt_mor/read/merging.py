@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.laws.resolve import resolve
 from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
-from crdt_mor.merge.resolve import resolve
 from crdt_mor.merge.rule import Member, MergeRule, blaming
 from crdt_mor.model.casts import aligned_type, meets
 from crdt_mor.model.config import TableConfig

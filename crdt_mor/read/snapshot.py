@@ -8,14 +8,11 @@ Files are opened here, blocks are decoded by `format`, rows are merged by `merge
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, islice
-from typing import TypeVar
+from itertools import chain
 
 import polars as pl
 import pyarrow as pa
@@ -32,17 +29,12 @@ from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import DataFile, Timeline
-from crdt_mor.ops.damage import check_length, is_ours, naming_damage
-from crdt_mor.ops.hudi_rows import split_deletes, with_key
-from crdt_mor.ops.merging import merging
-from crdt_mor.ops.session import Session
+from crdt_mor.read.damage import check_length, is_ours, naming_damage
+from crdt_mor.read.hudi_rows import split_deletes, with_key
+from crdt_mor.read.merging import merging
 from crdt_mor.store.base import Store
-
-S = TypeVar("S")
-R = TypeVar("R")
-
-THREADS = max(2, os.cpu_count() or 1)
-"""File slices that are merged, or log files that are encoded, side by side. More only get in each other's way."""
+from crdt_mor.threads import in_threads
+from crdt_mor.timeline.session import Session
 
 NATURAL_ORDER = 0
 """The int 0 as ordering value of a delete that removes whatever came before: Hudi's, and our plain ones."""
@@ -251,27 +243,3 @@ class Snapshot:
                 return kernel.count(opened, how.rule, how.columns)
 
         return sum(in_threads(counted, self.slices))
-
-
-def in_threads(work: Callable[[S], R], items: Iterable[S], threads: int = THREADS) -> Iterator[R]:
-    """`work` of each item, in order, a few at a time, so that only a few results wait in memory."""
-    rest = iter(items)
-    first = list(islice(rest, 2))
-    if len(first) < 2:
-        yield from map(work, first)
-        return
-    pool, left_early = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False
-    try:
-        waiting: deque[Future[R]] = deque()
-        for item in chain(first, rest):
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except GeneratorExit:
-        left_early = True
-        raise
-    finally:
-        # Who leaves early does not wait: it may be the garbage collector, in a thread of this very pool.
-        pool.shutdown(wait=not left_early, cancel_futures=True)

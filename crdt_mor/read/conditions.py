@@ -18,7 +18,7 @@ from polars.io.plugins import register_io_source
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.ops.expressions import comparison, operands
+from crdt_mor.read.expressions import comparison, operands
 
 _OF_TWO = (and_, or_, xor)
 _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))

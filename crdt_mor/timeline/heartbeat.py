@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.instant import Instant
-from crdt_mor.ops.lifecycle import heartbeat_path
 from crdt_mor.store.base import Store
+from crdt_mor.timeline.events import heartbeat_path
 
 BEATS_PER_EXPIRY = 5
 

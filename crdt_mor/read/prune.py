@@ -30,7 +30,7 @@ from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.ops.expressions import Comparison, comparison, conjuncts, operands
+from crdt_mor.read.expressions import Comparison, comparison, conjuncts, operands
 
 KEYS_MAX = 100_000
 """More keys than this touch every bucket anyway."""

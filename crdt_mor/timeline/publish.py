@@ -48,9 +48,9 @@ from crdt_mor.model.timeline import (
     encode_segment,
     superseded_at,
 )
-from crdt_mor.ops.projection import Projector
-from crdt_mor.ops.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow, Walk
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow, Walk
 
 OWN_FOLDER = ".hoodie/.crdt_mor"
 VERSIONS = f"{OWN_FOLDER}/timeline"
@@ -177,7 +177,7 @@ class Publisher:
                 yield from self._withdraw(plan.requested)
 
     def _withdraw(self, barrier: Instant) -> Steps[None]:
-        """Remove what a cancelled plan left: its outputs first (`ops.plans` says why), then its files in Hudi's.
+        """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
 
         Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
         """

@@ -26,7 +26,7 @@ import polars as pl
 
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.ops.expressions import Comparison, bounds, comparison, flat
+from crdt_mor.read.expressions import Comparison, bounds, comparison, flat
 
 _NESTED_MAX = 50
 """`and` in `or` in `and`, each a level of recursion."""

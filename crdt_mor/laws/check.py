@@ -18,10 +18,10 @@ import pyarrow.parquet
 import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError, LawError, SchemaMismatchError
+from crdt_mor.laws.trial import NONE, RAISED, Faults, Run, Trial, Write, name_of, said, words
+from crdt_mor.laws.values import values
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Kind, Nulls, Payload, RecordPayload
-from crdt_mor.merge.trial import NONE, RAISED, Faults, Run, Trial, Write, name_of, said, words
-from crdt_mor.merge.values import values
 from crdt_mor.model.types import stored_type
 
 EXAMPLES_MAX: Final = 12

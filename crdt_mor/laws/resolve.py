@@ -21,14 +21,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, distributions
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
-from crdt_mor.merge.allowed import Carried, allowed_class, import_payload, require_class
-from crdt_mor.merge.fingerprint import fingerprint
+from crdt_mor.laws.allowed import Carried, allowed_class, import_payload, require_class
+from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
 
@@ -42,7 +40,7 @@ def payload_of(given: Payload | str) -> Payload:
     if isinstance(given, Payload):
         return given
     if not isinstance(given, str):
-        raise InvalidInputError(f"a payload is an object like payloads.Counter(), or its name. got={given!r}")
+        raise InvalidInputError(f"a payload is an object like crdt_mor.payloads.Counter(), or its name. got={given!r}")
     name, _, query = given.partition("?")
     if ":" in name:
         return _make(import_payload(name), _arguments(query), given)
@@ -156,8 +154,6 @@ def _ships(entry: EntryPoint | None) -> bool:
 
 def _load(entry: EntryPoint) -> type[Payload]:
     """The class of an entry point."""
-    if _ships(entry):
-        _require_ours(entry)
     try:
         found = entry.load()
     except (ImportError, AttributeError) as error:
@@ -166,23 +162,6 @@ def _load(entry: EntryPoint) -> type[Payload]:
             f"hides it. payload={entry.name} class={entry.value} package={entry.dist and entry.dist.name}"
         ) from error
     return require_class(found, entry.value)
-
-
-def _require_ours(entry: EntryPoint) -> None:
-    """Raise `UnknownPayloadError` where the module of a payload that ships is hidden by another of its name."""
-    ours = Path(__file__).parents[2] / entry.module
-    spec = find_spec(entry.module)
-    found = [] if spec is None else [*(spec.submodule_search_locations or []), spec.origin or ""]
-    if spec is not None and not any(_same_folder(folder, ours) for folder in found):
-        raise UnknownPayloadError(
-            f"another module named {entry.module!r} comes before the one of crdt-mor, whose payload the table needs: "
-            f"rename yours, or keep its folder off Python's path. payload={entry.name} found={spec.origin or found} "
-            f"wanted={ours}"
-        )
-
-
-def _same_folder(folder: str, wanted: Path) -> bool:
-    return os.path.realpath(folder) == os.path.realpath(wanted)
 
 
 def _make(cls: type[Payload], arguments: dict[str, object], text: str) -> Payload:

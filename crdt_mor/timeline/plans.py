@@ -19,8 +19,16 @@ from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplaced
 from crdt_mor.model.instant import Instant
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
-from crdt_mor.ops.protocol import OWN_FOLDER, Publisher, find_completion, find_tail, is_given_up, put_surely, take_back
-from crdt_mor.ops.steps import Delete, Nonce, Put, Read, Steps
+from crdt_mor.timeline.publish import (
+    OWN_FOLDER,
+    Publisher,
+    find_completion,
+    find_tail,
+    is_given_up,
+    put_surely,
+    take_back,
+)
+from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps
 
 PLANS = f"{OWN_FOLDER}/plans"
 

@@ -24,6 +24,7 @@ from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, rep
 from crdt_mor.format.joined import joined
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
+from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
@@ -31,12 +32,14 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
-from crdt_mor.ops import lifecycle, plans
-from crdt_mor.ops.damage import naming_damage
-from crdt_mor.ops.merging import merging, require_payloads
-from crdt_mor.ops.read import THREADS, in_threads, open_slice
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import (
+from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.merging import merging, require_payloads
+from crdt_mor.read.snapshot import open_slice
+from crdt_mor.threads import THREADS, in_threads
+from crdt_mor.timeline import events, plans
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
+from crdt_mor.write.stage import (
     KEY,
     Deletes,
     Rows,
@@ -45,10 +48,8 @@ from crdt_mor.ops.stage import (
     log_file,
     put_log,
     put_pieces,
-    stored_array,
     stored_table,
 )
-from crdt_mor.ops.write import require_no_archive, require_no_metadata_table
 
 
 def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
@@ -58,9 +59,9 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     require_no_archive(session)
     require_payloads(session.config)
     session.start()
-    tail = session.run(lifecycle.tend(publisher, session.known(), session.expiry_ms))
+    tail = session.run(events.tend(publisher, session.known(), session.expiry_ms))
     # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
-    tail = session.run(lifecycle.adopt(publisher, tail))
+    tail = session.run(events.adopt(publisher, tail))
 
     def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         # The session keeps the segments it has read, so that planning again after a lost race is quick.
@@ -98,7 +99,7 @@ def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
 
 def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> Completion | None:
     """Publish the compaction, unless somebody has; None if it was cancelled."""
-    tail = session.run(lifecycle.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
+    tail = session.run(events.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
     value, done = session.run(plans.complete(session.publisher, tail, barrier, files))
     session.remember(value)
     return done

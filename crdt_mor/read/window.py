@@ -21,16 +21,17 @@ from polars.datatypes import DataTypeClass
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
+from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, Instant, to_datetime
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices, shared_out
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
-from crdt_mor.ops.damage import naming_damage
-from crdt_mor.ops.merging import Merging, merging
-from crdt_mor.ops.read import Snapshot, in_threads, open_slice
-from crdt_mor.ops.session import Session
-from crdt_mor.ops.stage import stored_array
+from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.merging import Merging, merging
+from crdt_mor.read.snapshot import Snapshot, open_slice
+from crdt_mor.threads import in_threads
+from crdt_mor.timeline.session import Session
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 """Delta's names."""

@@ -25,8 +25,9 @@ from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
-from crdt_mor.ops.read import in_threads, missing
+from crdt_mor.read.snapshot import missing
 from crdt_mor.store.base import Pieces, Store
+from crdt_mor.threads import in_threads
 
 KEY = "_hoodie_record_key"
 PARTITION = "_hoodie_partition_path"
@@ -216,11 +217,6 @@ def stored_table(frame: pl.DataFrame, schema: TableSchema, same: Mapping[str, st
         column = pa.DictionaryArray.from_arrays(zeros, pa.array([value], pa.string()))
         table = table.add_column(META_COLUMNS.index(name), name, column)
     return table
-
-
-def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    """A series as Arrow, in the type that files hold."""
-    return series.to_arrow(compat_level=pl.CompatLevel.newest()).cast(kind)  # keys and what orders them: never nested
 
 
 def ensure_partition(store: Store, partition: str, instant: Instant) -> None:

@@ -31,10 +31,10 @@ from crdt_mor.model.instant import EPOCH, Instant
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
-from crdt_mor.ops.projection import Projector, completed_name
-from crdt_mor.ops.protocol import OWN_FOLDER, VERSIONS, all_completions, version_path
-from crdt_mor.ops.steps import List, Read, Steps
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.projection import Projector, completed_name
+from crdt_mor.timeline.publish import OWN_FOLDER, VERSIONS, all_completions, version_path
+from crdt_mor.timeline.steps import List, Read, Steps
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
 _SAVEPOINT = "savepoint"

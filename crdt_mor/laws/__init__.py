@@ -1,13 +1,13 @@
 """`check_laws`: a payload held to the laws that it claims, for its author's tests.
 
-The laws are in `crdt_mor.merge.laws`, where a table asks for them when it is made; the deep search needs hypothesis.
+The laws are in `crdt_mor.laws.check`, where a table asks for them when it is made; the deep search needs hypothesis.
 """
 
 from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.merge import laws
-from crdt_mor.merge.laws import LAWS, laws_of
+from crdt_mor.laws import check
+from crdt_mor.laws.check import LAWS, laws_of
 from crdt_mor.merge.payload import Payload
 
 __all__ = ["LAWS", "check_laws", "laws_of"]
@@ -20,15 +20,15 @@ def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> 
     one of the latter need not take it. `deep`: as many as `examples` longer ones besides, of values that its author may
     not have thought of; needs `pip install "crdt-mor[testing]"`. Either finds the same every time.
     """
-    faults = laws.broken(payload)
+    faults = check.broken(payload)
     if deep:
         try:
-            from crdt_mor import testing
+            from crdt_mor.laws import search
         except ImportError as error:
             if error.name != "hypothesis":
                 raise
             raise InvalidInputError('the deep check needs hypothesis: pip install "crdt-mor[testing]"') from error
-        testing.search(payload, faults, examples)
-    laws.look_further(payload, faults)
+        search.search(payload, faults, examples)
+    check.look_further(payload, faults)
     if faults:
-        raise laws.law_error(payload, faults)
+        raise check.law_error(payload, faults)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.ops.merging import Merging
-from crdt_mor.ops.prune import Pruning
+from crdt_mor.read.merging import Merging
+from crdt_mor.read.prune import Pruning
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from datetime import date, datetime
 from itertools import product
 from typing import Any
 
+from crdt_mor.laws.trial import NONE, Trial, Write, words
 from crdt_mor.merge.payload import Payload
-from crdt_mor.merge.trial import NONE, Trial, Write, words
 from crdt_mor.model.types import stored_type, type_to_json
 
 

@@ -1,0 +1,66 @@
+"""Tables that cannot be written, each with the way out."""
+
+from __future__ import annotations
+
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.merging import require_payloads
+from crdt_mor.timeline.session import Session
+
+
+def require_writable(session: Session) -> None:
+    """Raise for tables that cannot be written, or whose payloads cannot be found here."""
+    require_bucketed(session.settings())
+    require_payloads(session.config)
+    require_no_archive(session)
+
+
+def require_bucketed(config: TableConfig) -> None:
+    """Raise for tables that cannot be written, or whose keys cannot be mapped to file groups."""
+    if config.version != WRITTEN_VERSION:
+        raise InvalidInputError(
+            f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
+            f"{WRITTEN_VERSION}. version={config.version}"
+        )
+    require_no_metadata_table(config)
+    if config.table_type != "MERGE_ON_READ":
+        raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
+    if config.buckets is None:
+        raise InvalidInputError(
+            "this table does not say how many buckets its index has, so a new key could be put where no other writer "
+            "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
+            "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+        )
+    config.key.refuse_foreign_generator()
+
+
+def require_no_archive(session: Session) -> None:
+    """Raise for a table that Hudi made and whose timeline it has archived in part: what ended there, Hudi knows."""
+    if not session.config.ours and session.store.list(session.publisher.projector.archive):
+        raise UnsupportedFeatureError(
+            "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
+            "it, or copy it, Table.create(...).append(Table.open(...).scan()). "
+            f"folder={session.publisher.projector.archive}"
+        )
+
+
+def require_no_metadata_table(config: TableConfig) -> None:
+    """Raise where Hudi's readers would not find what we write, be it a commit or a compaction."""
+    if config.metadata_partitions:
+        raise InvalidInputError(
+            "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell its "
+            "writers hoodie.metadata.enable=false, and remove it with Hudi: call delete_metadata_table(table => ...). "
+            f"metadata={list(config.metadata_partitions)}"
+        )
+
+
+def require_own_groups(value: Timeline) -> None:
+    """Raise for a table in which keys may live outside of the bucket index."""
+    if value.foreign_group is not None:
+        raise InvalidInputError(
+            "another engine wrote to file groups that this table's bucket index did not make, so a key could live "
+            "twice. Tell that writer hoodie.index.type=BUCKET with this table's bucket count, and copy the rows to a "
+            "new table: Table.create(...).append(Table.open(...).scan()). "
+            f"file_id={value.foreign_group}"
+        )
