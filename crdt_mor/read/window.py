@@ -27,9 +27,10 @@ from crdt_mor.model.instant import EPOCH, Instant, to_datetime
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices, shared_out
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.merging import Merging, merging
-from crdt_mor.read.snapshot import Snapshot, open_slice
+from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session
 

@@ -32,9 +32,9 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.merging import merging, require_payloads
-from crdt_mor.read.snapshot import open_slice
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import events, plans
 from crdt_mor.timeline.session import Session

@@ -25,7 +25,7 @@ from crdt_mor.model.instant import Instant
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
-from crdt_mor.read.snapshot import missing
+from crdt_mor.read.blocks import missing
 from crdt_mor.store.base import Pieces, Store
 from crdt_mor.threads import in_threads
 

@@ -46,7 +46,7 @@ from crdt_mor.model.instant import EPOCH, Instant, from_ms
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending
-from crdt_mor.read.snapshot import open_blocks
+from crdt_mor.read.blocks import open_blocks
 from crdt_mor.store.base import Pieces
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events
