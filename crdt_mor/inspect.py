@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.timeline.session import Session
 
@@ -69,7 +69,7 @@ class Inspect:
         ]
         return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
 
-    def files(self, as_of: Instant | None = None) -> pa.Table:
+    def files(self, as_of: InstantTime | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one as of a completion time, by file group."""
         value = self._session.sealed(decided=as_of is not None)
         rows = []
@@ -92,5 +92,5 @@ class Inspect:
         return pa.Table.from_pylist(rows, _FILES)
 
 
-def _open(requested: Instant, state: str, action: str, version: int) -> dict[str, object]:
+def _open(requested: InstantTime, state: str, action: str, version: int) -> dict[str, object]:
     return {"requested_at": requested, "state": state, "action": action, "version": version}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crdt_mor.errors import InvalidInputError, PayloadError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile
 from crdt_mor.services import compact
@@ -17,7 +17,7 @@ from crdt_mor.timeline.session import Session
 class Compacted:
     """A compaction that is done: its barrier, what it wrote, and what it had to carry for pending writes."""
 
-    barrier: Instant
+    barrier: InstantTime
     file_groups: int
     rows: int
     bytes: int
@@ -56,7 +56,7 @@ class Maintenance:
 
     def cancel(self, barrier: str) -> bool:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open."""
-        return compact.cancel(self._session, Instant(barrier))
+        return compact.cancel(self._session, InstantTime(barrier))
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.

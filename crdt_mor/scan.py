@@ -16,7 +16,7 @@ import pyarrow as pa
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import shared_out
 from crdt_mor.read.conditions import checked
@@ -49,7 +49,7 @@ class Scan(ArrowRows):
         self._limit = _row_count(limit)
 
     @property
-    def as_of(self) -> Instant:
+    def as_of(self) -> InstantTime:
         """The completion time that this scan shows: everything completed by then, nothing later.
 
         Of a stable scan, the requested time that it stops before. What is handed out here, as `checkpoint` and

@@ -33,7 +33,7 @@ from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
-from crdt_mor.model.instant import EPOCH, Instant, from_datetime, parse
+from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema, read_arrow
@@ -387,7 +387,7 @@ class Table:
     def _cut(self, value: Timeline, as_of: AsOf | None) -> Cut | None:
         return None if as_of is None else Cut("completed", self._moment(value, as_of))
 
-    def _moment(self, value: Timeline, as_of: AsOf) -> Instant:
+    def _moment(self, value: Timeline, as_of: AsOf) -> InstantTime:
         _check_as_of(as_of)
         if isinstance(as_of, int):
             if as_of < 0:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Completion, Timeline, Token
 from crdt_mor.read.snapshot import Snapshot
@@ -32,8 +32,8 @@ class Commit:
     """
 
     version: int
-    requested_at: Instant
-    completed_at: Instant
+    requested_at: InstantTime
+    completed_at: InstantTime
     rows: int
     deletes: int
     repeated: bool = False

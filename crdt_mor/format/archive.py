@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName
 
 VERSION_FILE: Final = "_version_"
@@ -82,5 +82,6 @@ def _instant(row: dict[str, Any], path: str) -> ArchivedInstant:
     requested, completed, action = row["instantTime"], row["completionTime"] or row["instantTime"], row["action"]
     if not requested or not action:
         raise ValueError(f"an instant without its time or action, {requested=} {action=}")
-    name = TimelineFileName(Instant(requested), _COMPLETED_AS.get(action, action), "completed", Instant(completed))
+    written_as = _COMPLETED_AS.get(action, action)
+    name = TimelineFileName(InstantTime(requested), written_as, "completed", InstantTime(completed))
     return ArchivedInstant(name, row["metadata"] or b"")

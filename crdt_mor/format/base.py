@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 
 ROW_GROUP_ROWS: Final = 131_072
 MIN_RECORD_KEY: Final = "hoodie_min_record_key"
@@ -60,10 +60,10 @@ class Footer:
     metadata: Mapping[str, str]
 
     @property
-    def latest_requested(self) -> Instant | None:
+    def latest_requested(self) -> InstantTime | None:
         """The latest requested time folded into this base file; None for files that do not say so (Hudi's)."""
         text = self.metadata.get(LATEST_REQUESTED)
-        return Instant(text) if text else None
+        return InstantTime(text) if text else None
 
 
 def base_metadata(
@@ -71,7 +71,7 @@ def base_metadata(
     min_record_key: str | None,
     max_record_key: str | None,
     avro_schema: str,
-    latest_requested: Instant | None,
+    latest_requested: InstantTime | None,
 ) -> dict[str, str]:
     """The key-value metadata of a base file. A file without rows has no least and no greatest key."""
     metadata = {AVRO_SCHEMA: avro_schema, **CALENDAR}

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro_rows, deletes
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 
 MAGIC: Final = b"#HUDI#"
 FORMAT_VERSION: Final = 1
@@ -72,7 +72,7 @@ class LogBlock:
     """One block of rows or deletes. `content` is a view: it keeps the file's bytes alive."""
 
     kind: BlockKind
-    instant: Instant
+    instant: InstantTime
     schema: str
     partial: bool
     headers: Mapping[int, str]
@@ -93,7 +93,7 @@ Pieces = list[bytes | memoryview]
 """Bytes, one piece after another: what is large is not copied to stand beside what is small."""
 
 
-def parquet_block(instant: Instant, schema_json: str, parquet: bytes | memoryview, partial: bool = False) -> Pieces:
+def parquet_block(instant: InstantTime, schema_json: str, parquet: bytes | memoryview, partial: bool = False) -> Pieces:
     """A block of rows: `parquet` is a whole Parquet file with the five meta columns; `partial` if columns are left out.
 
     `schema_json` is the Avro schema of the block's columns, the meta columns first.
@@ -105,7 +105,7 @@ def parquet_block(instant: Instant, schema_json: str, parquet: bytes | memoryvie
 
 
 def delete_block(
-    instant: Instant,
+    instant: InstantTime,
     schema_json: str,
     record_keys: Sequence[str] | pa.Array,
     partition: str,
@@ -242,7 +242,7 @@ def _typed(number: int, headers: dict[int, str], content: memoryview, offset: in
         )
     partial = headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
     schema = headers.get(HeaderKey.SCHEMA, "")
-    return LogBlock(kind, Instant(instant), schema, partial, headers, content, offset, path)
+    return LogBlock(kind, InstantTime(instant), schema, partial, headers, content, offset, path)
 
 
 def _rollback_target(command: LogBlock) -> str:

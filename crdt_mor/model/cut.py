@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.model.instant import EPOCH, Instant, barrier_after, parse
+from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, parse
 from crdt_mor.model.timeline import Completion, Segment, Timeline
 
 By = Literal["completed", "requested"]
@@ -28,7 +28,7 @@ class Cut:
     """`completed`: completed at or before `time`; `requested`: requested before it."""
 
     by: By
-    time: Instant
+    time: InstantTime
 
     @classmethod
     def start(cls, by: By) -> Cut:

@@ -1,6 +1,7 @@
-"""Instants: 17 digits of UTC time, `yyyyMMddHHmmssSSS`, ordered as text.
+"""Instant times: 17 digits of UTC time, `yyyyMMddHHmmssSSS`, ordered as text.
 
-Requested and completion times are instants of the table's own clock, which every event of the timeline moves on by an
+In Hudi an *instant* is an event of the timeline: a time, an action and a state. What this module has is its time alone.
+Requested and completion times are readings of the table's own clock, which every event of the timeline moves on by an
 even number of milliseconds. Odd milliseconds belong to compaction barriers alone, so a barrier never equals the time
 of a write.
 """
@@ -12,52 +13,52 @@ from typing import NewType
 
 from crdt_mor.errors import InvalidInputError
 
-Instant = NewType("Instant", str)
+InstantTime = NewType("InstantTime", str)
 
-EPOCH = Instant("19700101000000000")
-"""Before every instant that a table can have."""
+EPOCH = InstantTime("19700101000000000")
+"""Earlier than every instant time that a table can have."""
 
 
-def from_ms(ms: int) -> Instant:
-    """The instant of `ms` milliseconds since 1970-01-01 UTC."""
+def from_ms(ms: int) -> InstantTime:
+    """The instant time of `ms` milliseconds since 1970-01-01 UTC."""
     seconds, millis = divmod(ms, 1000)
-    return Instant(datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S") + f"{millis:03d}")
+    return InstantTime(datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S") + f"{millis:03d}")
 
 
-def to_ms(instant: Instant) -> int:
+def to_ms(time: InstantTime) -> int:
     """Milliseconds since 1970-01-01 UTC."""
     when = datetime(
-        int(instant[:4]), int(instant[4:6]), int(instant[6:8]),
-        int(instant[8:10]), int(instant[10:12]), int(instant[12:14]), tzinfo=UTC,
+        int(time[:4]), int(time[4:6]), int(time[6:8]),
+        int(time[8:10]), int(time[10:12]), int(time[12:14]), tzinfo=UTC,
     )  # fmt: skip
-    return int(when.timestamp()) * 1000 + int(instant[14:])
+    return int(when.timestamp()) * 1000 + int(time[14:])
 
 
-def parse(text: str) -> Instant:
-    """`text` as an instant; raises `InvalidInputError` for anything that is not 17 digits of a real moment."""
+def parse(text: str) -> InstantTime:
+    """`text` as an instant time; raises `InvalidInputError` for anything that is not 17 digits of a real moment."""
     if len(text) != 17 or not (text.isascii() and text.isdigit()):
         raise InvalidInputError(f"an instant is 17 digits, yyyyMMddHHmmssSSS in UTC. got={text!r}")
     try:
-        to_ms(Instant(text))
+        to_ms(InstantTime(text))
     except ValueError as error:
         raise InvalidInputError(f"no such moment: {error}. got={text!r}") from error
-    return Instant(text)
+    return InstantTime(text)
 
 
-def from_datetime(when: datetime) -> Instant:
-    """The instant of `when`; a naive datetime is refused, since its zone would be a guess."""
+def from_datetime(when: datetime) -> InstantTime:
+    """The instant time of `when`; a naive datetime is refused, since its zone would be a guess."""
     if when.tzinfo is None:
         raise InvalidInputError(f"say the time zone: a naive datetime could be any of them. got={when.isoformat()}")
     return from_ms(int(when.timestamp() * 1000))
 
 
-def to_datetime(instant: Instant) -> datetime:
+def to_datetime(time: InstantTime) -> datetime:
     """The moment in UTC."""
-    return datetime.fromtimestamp(to_ms(instant) / 1000, UTC)
+    return datetime.fromtimestamp(to_ms(time) / 1000, UTC)
 
 
-def tick_after(last: Instant, wall_ms: int) -> Instant:
-    """The next even instant of a clock that stands at `last` while the wall clock says `wall_ms`.
+def tick_after(last: InstantTime, wall_ms: int) -> InstantTime:
+    """The next even instant time of a clock that stands at `last` while the wall clock says `wall_ms`.
 
     `max(wall clock rounded up to an even millisecond, last + 2 ms)`, whatever the wall clocks of writers say.
     """
@@ -65,7 +66,7 @@ def tick_after(last: Instant, wall_ms: int) -> Instant:
     return from_ms(max(wall_ms + wall_ms % 2, floor + 2 - floor % 2))
 
 
-def barrier_after(last: Instant) -> Instant:
-    """The odd instant just after `last` (an even one): the time of a compaction."""
+def barrier_after(last: InstantTime) -> InstantTime:
+    """The odd instant time just after `last` (an even one): the time of a compaction."""
     ms = to_ms(last)
     return from_ms(ms + 1 if ms % 2 == 0 else ms + 2)

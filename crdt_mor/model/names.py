@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 
 WRITE_TOKEN = "0-0-0"
 """The write token of files that a single process writes; Spark's are partition-stage-attempt."""
@@ -71,7 +71,7 @@ class BaseFileName:
 
     file_id: str
     token: str
-    instant: Instant
+    instant: InstantTime
 
     def __str__(self) -> str:
         return f"{self.file_id}_{self.token}_{self.instant}.parquet"
@@ -80,7 +80,7 @@ class BaseFileName:
     def parse(cls, name: str) -> BaseFileName | None:
         """None for a name that is not a base file's."""
         match = _BASE.match(name)
-        return match and cls(match["file_id"], match["token"], Instant(match["instant"]))
+        return match and cls(match["file_id"], match["token"], InstantTime(match["instant"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class LogFileName:
     """Name of a log file. Hudi orders the logs of a slice by (instant, version, token), all but the version as text."""
 
     file_id: str
-    instant: Instant
+    instant: InstantTime
     version: int = 1
     token: str = WRITE_TOKEN
 
@@ -101,7 +101,7 @@ class LogFileName:
         match = _LOG.match(name)
         if match is None or match["cdc"]:
             return None
-        return cls(match["file_id"], Instant(match["instant"]), int(match["version"]), match["token"] or "")
+        return cls(match["file_id"], InstantTime(match["instant"]), int(match["version"]), match["token"] or "")
 
 
 def data_file_name(path: str) -> BaseFileName | LogFileName | None:
@@ -117,10 +117,10 @@ TimelineState = Literal["requested", "inflight", "completed"]
 class TimelineFileName:
     """Name of a file in Hudi's timeline directory; its action is the one in the name: a compaction ends as `commit`."""
 
-    requested: Instant
+    requested: InstantTime
     action: str
     state: TimelineState
-    completed: Instant | None = None
+    completed: InstantTime | None = None
 
     def __str__(self) -> str:
         if self.state == "completed":
@@ -133,9 +133,9 @@ class TimelineFileName:
         match = _TIMELINE.match(name)
         if match is None or (match["completed"] is None) != (match["state"] is not None):
             return None
-        completed = Instant(match["completed"]) if match["completed"] else None
+        completed = InstantTime(match["completed"]) if match["completed"] else None
         state: TimelineState = "completed" if completed else "inflight" if match["state"] == "inflight" else "requested"
-        return cls(Instant(match["requested"]), match["action"], state, completed)
+        return cls(InstantTime(match["requested"]), match["action"], state, completed)
 
 
 def join_path(*parts: str) -> str:

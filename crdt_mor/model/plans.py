@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from crdt_mor.errors import FormatError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import WRONG_SHAPE, DataFile, FileGroup, Timeline, require_types
@@ -47,8 +47,8 @@ class CompactionPlan:
     payloads: what a pickled plan brings along so that the table's payloads are known where it arrives; not stored.
     """
 
-    barrier: Instant
-    pending: tuple[Instant, ...]
+    barrier: InstantTime
+    pending: tuple[InstantTime, ...]
     schema: str
     merge: str
     groups: tuple[GroupInput, ...]
@@ -56,7 +56,7 @@ class CompactionPlan:
     payloads: object = field(default=None, compare=False, repr=False)
 
     @property
-    def stable_before(self) -> Instant | None:
+    def stable_before(self) -> InstantTime | None:
         """S; None if no write was pending."""
         return self.pending[0] if self.pending else None
 

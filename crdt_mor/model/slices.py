@@ -15,7 +15,7 @@ from heapq import heapify, heapreplace
 from typing import Final, TypeVar
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup
 
@@ -69,8 +69,8 @@ def shared_out(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
 
 def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
     """The slice of each live file group when these commits are shown, ordered by group."""
-    replaced: dict[FileGroup, Instant] = {}
-    groups: dict[FileGroup, list[tuple[DataFile, Instant]]] = {}
+    replaced: dict[FileGroup, InstantTime] = {}
+    groups: dict[FileGroup, list[tuple[DataFile, InstantTime]]] = {}
     shared: set[DataFile] = set()
     for c in completions:
         for group in c.replaced:
@@ -98,7 +98,7 @@ def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[DataFile]) -> N
             )
 
 
-def _slice(group: FileGroup, files: list[tuple[DataFile, Instant]]) -> FileSlice:
+def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]]) -> FileSlice:
     bases = [file for file, _ in files if file.is_base]
     base = max(bases, key=lambda file: file.name.instant) if bases else None
     barrier = base.name.instant if base else ""

@@ -24,7 +24,7 @@ from types import MappingProxyType, NoneType
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.model.instant import EPOCH, Instant, barrier_after, from_ms, tick_after, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
 from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
 
 FORMAT = 2
@@ -83,8 +83,8 @@ class Token:
 
     application: str
     number: int
-    requested: Instant
-    completed: Instant
+    requested: InstantTime
+    completed: InstantTime
     version: int
 
 
@@ -96,7 +96,7 @@ class Pending:
     `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
     """
 
-    requested: Instant
+    requested: InstantTime
     nonce: str
     version: int
     begun_ms: int | None = None
@@ -108,7 +108,7 @@ class Pending:
 class Plan:
     """A compaction that is scheduled. The frozen plan itself, its file groups with it, is the object at `path`."""
 
-    barrier: Instant
+    barrier: InstantTime
     nonce: str
     version: int
     path: str
@@ -118,7 +118,7 @@ class Plan:
 class RolledBack:
     """An instant that was given up, and whose files may still lie about. `plan` marks a cancelled compaction."""
 
-    requested: Instant
+    requested: InstantTime
     nonce: str
     version: int
     plan: bool = False
@@ -133,8 +133,8 @@ class Completion:
     `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself.
     """
 
-    requested: Instant
-    completed: Instant
+    requested: InstantTime
+    completed: InstantTime
     version: int
     nonce: str
     action: str
@@ -162,10 +162,10 @@ class Segment:
 
     name: str
     level: int
-    first: Instant
-    last: Instant
+    first: InstantTime
+    last: InstantTime
     count: int
-    superseded: Instant | None = None
+    superseded: InstantTime | None = None
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class Timeline:
 
     version: int
     nonce: str
-    clock: Instant
+    clock: InstantTime
     schema: str
-    swept: Instant = EPOCH
+    swept: InstantTime = EPOCH
     """When the last sweep was made, by the store's clock, not the table's."""
     pending: tuple[Pending, ...] = ()
     plans: tuple[Plan, ...] = ()
@@ -203,7 +203,7 @@ class Timeline:
         """Version, clock, schema and the table's id alone: what reading needs, once the files are known."""
         return Timeline(self.version, self.nonce, self.clock, self.schema, table_id=self.table_id)
 
-    def find_pending(self, requested: Instant) -> Pending | None:
+    def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
 
     def find_begun(self, nonce: str) -> Pending | RolledBack | None:
@@ -211,13 +211,13 @@ class Timeline:
         begun: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
         return next((p for p in begun if p.nonce == nonce), None)
 
-    def find_plan(self, barrier: Instant) -> Plan | None:
+    def find_plan(self, barrier: InstantTime) -> Plan | None:
         return next((p for p in self.plans if p.barrier == barrier), None)
 
-    def find_rolled_back(self, requested: Instant) -> RolledBack | None:
+    def find_rolled_back(self, requested: InstantTime) -> RolledBack | None:
         return next((r for r in self.rolled_back if r.requested == requested), None)
 
-    def find_completion(self, requested: Instant) -> Completion | None:
+    def find_completion(self, requested: InstantTime) -> Completion | None:
         """The completion of an instant, if this value carries it itself (not in a segment)."""
         return next((c for c in self.completions if c.requested == requested), None)
 
@@ -226,7 +226,7 @@ class Timeline:
 
     # --- transitions --------------------------------------------------------------------------------------------
 
-    def _next(self, nonce: str, clock: Instant, **changes: Any) -> Timeline:
+    def _next(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
         return replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
 
     def begin(self, nonce: str, wall_ms: int, store_ms: int | None = None) -> Timeline:
@@ -235,7 +235,7 @@ class Timeline:
         pending = (*self.pending, Pending(requested, nonce, self.version + 1, store_ms))
         return self._next(nonce, requested, pending=pending)
 
-    def hand_over(self, nonce: str, wall_ms: int, requested: Instant, driver: str) -> Timeline:
+    def hand_over(self, nonce: str, wall_ms: int, requested: InstantTime, driver: str) -> Timeline:
         """From here on `driver` alone may complete a pending write: what it read of other drivers' work is final."""
         begun = self.find_pending(requested)
         assert begun is not None, "rule 1: only a pending instant can be completed by anybody"
@@ -247,7 +247,7 @@ class Timeline:
         self,
         nonce: str,
         wall_ms: int,
-        requested: Instant,
+        requested: InstantTime,
         operation: str,
         files: Sequence[DataFile],
         token: tuple[str, int] | None = None,
@@ -274,7 +274,7 @@ class Timeline:
             tokens=tokens,
         )
 
-    def roll_back(self, nonce: str, wall_ms: int, requested: Instant) -> Timeline:
+    def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
         """A pending write is given up for good; its files may be removed once this value is known to be genuine."""
         begun = self.find_pending(requested)
         assert begun is not None, "rule 1: only a pending instant can be rolled back"
@@ -300,7 +300,7 @@ class Timeline:
         return (*self.added, *(name for name in after if before and name not in before))
 
     @property
-    def next_barrier(self) -> Instant:
+    def next_barrier(self) -> InstantTime:
         """The barrier of a plan that is derived from this value."""
         return barrier_after(self.clock)
 
@@ -313,7 +313,7 @@ class Timeline:
         plan = Plan(barrier, nonce, self.version + 1, path)
         return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
 
-    def complete_plan(self, nonce: str, wall_ms: int, barrier: Instant, files: Sequence[DataFile]) -> Timeline:
+    def complete_plan(self, nonce: str, wall_ms: int, barrier: InstantTime, files: Sequence[DataFile]) -> Timeline:
         """An open plan is executed; its files replace the ones it consumed, for readers from now on."""
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
@@ -326,7 +326,7 @@ class Timeline:
             completions=(*self.completions, done),
         )
 
-    def cancel_plan(self, nonce: str, wall_ms: int, barrier: Instant) -> Timeline:
+    def cancel_plan(self, nonce: str, wall_ms: int, barrier: InstantTime) -> Timeline:
         """An open plan is given up, by name: it cannot be executed."""
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can be cancelled"
@@ -338,7 +338,7 @@ class Timeline:
             rolled_back=(*self.rolled_back, gone),
         )
 
-    def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[Instant]) -> Timeline:
+    def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[InstantTime]) -> Timeline:
         """Rolled-back instants whose files a listing has shown to be gone are forgotten; by the store's clock, now."""
         gone = set(forgotten)
         kept = tuple(r for r in self.rolled_back if r.requested not in gone)
@@ -464,8 +464,8 @@ WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError
 _INT_BITS = 63
 
 _KINDS: Mapping[str, Any] = MappingProxyType({
-    "Instant": str, "str": str, "int": int, "bool": int, "tuple[str, ...]": tuple,
-    "Instant | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
+    "InstantTime": str, "str": str, "int": int, "bool": int, "tuple[str, ...]": tuple,
+    "InstantTime | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
 })  # fmt: skip
 
 
@@ -524,20 +524,20 @@ def bytes_of(completions: Iterable[Completion]) -> int:
     return files + groups
 
 
-def superseded_at(completions: Sequence[Completion]) -> dict[Instant, Instant | None]:
+def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:
     """For each requested time: the completion time from which on no snapshot needs the commit's files.
 
     A file is needed until a compaction of its group with a later barrier completes; None where `completions` hold no
     such compaction. A commit without files is needed by no snapshot at all; one that replaced file groups always is.
     """
-    compactions: dict[FileGroup, list[tuple[Instant, Instant]]] = {}
+    compactions: dict[FileGroup, list[tuple[InstantTime, InstantTime]]] = {}
     for c in completions:
         for file in c.files:
             if file.is_base:
                 compactions.setdefault(file.group, []).append((file.name.instant, c.completed))
-    result: dict[Instant, Instant | None] = {}
+    result: dict[InstantTime, InstantTime | None] = {}
     for c in completions:
-        until: Instant | None = None if c.replaced else EPOCH
+        until: InstantTime | None = None if c.replaced else EPOCH
         for file in () if c.replaced else c.files:
             since = file.name.instant if file.is_base or c.action == "commit" else c.completed
             ends = [done for barrier, done in compactions.get(file.group, ()) if barrier > since]

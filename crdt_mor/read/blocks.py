@@ -21,7 +21,7 @@ from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
 from crdt_mor.merge.blocks import DataBlock, DeleteBlock, Slice
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import FileSlice
@@ -45,7 +45,7 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
         logs += [(order, log, block) for block in read_log(data, log.path)]
     carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
     of_rows = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
-    blocks: list[tuple[Instant, int, DataBlock | DeleteBlock]] = []
+    blocks: list[tuple[InstantTime, int, DataBlock | DeleteBlock]] = []
     for i, opened in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
         order, log, block = logs[i]
         parts = opened

@@ -23,7 +23,7 @@ from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import EPOCH, Instant, to_datetime
+from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices, shared_out
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
@@ -204,7 +204,7 @@ class Window:
             yield _typed(rows, UPSERT)
             yield _typed(self._buried(deleted, unit, select), DELETE)
 
-    def _rewriting(self) -> list[Instant]:
+    def _rewriting(self) -> list[InstantTime]:
         """The requested times of the commits; refuses those of which no file says what they deleted."""
         for commit in self.commits:
             if commit.replaced or commit.deletes:
@@ -292,7 +292,11 @@ class Window:
         return self._state(unit.after, keys, select, since)
 
     def _state(
-        self, slices: Sequence[FileSlice], keys: pl.Series | None, select: Sequence[str], since: Instant | None = None
+        self,
+        slices: Sequence[FileSlice],
+        keys: pl.Series | None,
+        select: Sequence[str],
+        since: InstantTime | None = None,
     ) -> pl.DataFrame:
         """Merged rows of some keys, or of all: `select`, and before it the key and the commit time."""
         how = self._how
@@ -305,7 +309,7 @@ class Window:
                 frames += kernel.merge(opened, how.rule, how.columns, select=need, predicate=predicate)
         return pl.concat(frames)
 
-    def _open(self, found: FileSlice, since: Instant | None) -> Slice:
+    def _open(self, found: FileSlice, since: InstantTime | None) -> Slice:
         """A slice, without what was requested before `since`, unless later rows are partial and stand on it."""
         store, config = self.session.store, self.session.config
         if since is None:

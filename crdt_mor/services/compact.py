@@ -26,7 +26,7 @@ from crdt_mor.merge.blocks import DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import EPOCH, Instant
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
@@ -97,7 +97,7 @@ def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
     return [file for files in outputs for file in files]
 
 
-def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> Completion | None:
+def complete(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> Completion | None:
     """Publish the compaction, unless somebody has; None if it was cancelled."""
     tail = session.run(events.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
     value, done = session.run(plans.complete(session.publisher, tail, barrier, files))
@@ -105,7 +105,7 @@ def complete(session: Session, barrier: Instant, files: Sequence[DataFile]) -> C
     return done
 
 
-def cancel(session: Session, barrier: Instant) -> bool:
+def cancel(session: Session, barrier: InstantTime) -> bool:
     """Give an open plan up, by name; whether it was open."""
     value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
     return value.find_rolled_back(barrier) is not None
@@ -174,7 +174,7 @@ def _put_base(
             min_record_key=seen.least,
             max_record_key=seen.greatest,
             avro_schema=avro_with_meta(schema, session.config.name),
-            latest_requested=Instant(seen.latest) if seen.latest else EPOCH,
+            latest_requested=InstantTime(seen.latest) if seen.latest else EPOCH,
         )
 
     size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted(), beside), metadata))
@@ -228,13 +228,13 @@ def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableS
     if isinstance(block, DataBlock):
         assert isinstance(block.rows, pl.DataFrame)
         partial = block.given is not None and set(block.given) != set(schema.declared.names)
-        yield Rows(Instant(block.instant), StoredRows.of(block.rows, schema), partial)
+        yield Rows(InstantTime(block.instant), StoredRows.of(block.rows, schema), partial)
     elif "time" in block.keys.columns:
         for group, keys in block.keys.group_by("time", maintain_order=True):
-            time = Instant(str(group[0]))
+            time = InstantTime(str(group[0]))
             yield Deletes(time, stored_array(keys[KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height))
     else:
         ordering = None
         if "ordering" in block.keys.columns:
             ordering = stored_array(block.keys["ordering"], schema.stored.field(config.merge.ordering).type)
-        yield Deletes(Instant(block.instant), stored_array(block.keys[KEY], pa.string()), ordering)
+        yield Deletes(InstantTime(block.instant), stored_array(block.keys[KEY], pa.string()), ordering)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from crdt_mor.errors import FormatError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.archive import VERSION_FILE, decode_instants, decode_manifest, newest_manifest
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
-from crdt_mor.model.instant import EPOCH, Instant
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
@@ -83,7 +83,7 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     done = yield from all_completions(value)
     known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in done}
     known |= {r.requested for r in value.rolled_back}
-    found: dict[Instant, Found] = {}
+    found: dict[InstantTime, Found] = {}
     moved = bool(archive)
     completed = {c.requested: c.completed for c in done}
     for name in others:
@@ -110,9 +110,9 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     return foreign
 
 
-def bases_of(done: Iterable[Completion]) -> dict[FileGroup, Instant]:
+def bases_of(done: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
     """The instant of our newest base file of each file group."""
-    bases: dict[FileGroup, Instant] = {}
+    bases: dict[FileGroup, InstantTime] = {}
     for completion in done:
         for file in completion.files if not completion.adopted else ():
             if file.is_base:
@@ -120,7 +120,7 @@ def bases_of(done: Iterable[Completion]) -> dict[FileGroup, Instant]:
     return bases
 
 
-def below(found: Completion, barriers: Mapping[FileGroup, Instant]) -> tuple[FileGroup, Instant] | None:
+def below(found: Completion, barriers: Mapping[FileGroup, InstantTime]) -> tuple[FileGroup, InstantTime] | None:
     """A file group in which a commit of Hudi's wrote to a slice that is older than our barrier, and that barrier.
 
     A compaction of Hudi's writes nothing new.
@@ -133,7 +133,7 @@ def below(found: Completion, barriers: Mapping[FileGroup, Instant]) -> tuple[Fil
     return next(lost, None)
 
 
-def _refuse_below(bases: Mapping[FileGroup, Instant], found: Iterable[Completion]) -> None:
+def _refuse_below(bases: Mapping[FileGroup, InstantTime], found: Iterable[Completion]) -> None:
     for completion in found:
         if (lost := below(completion, bases)) is not None:
             (partition, file_id), base = lost

@@ -33,7 +33,7 @@ from crdt_mor.errors import (
     WriterExpiredError,
 )
 from crdt_mor.format.commit import decode_commit, decode_compaction_plan
-from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.names import (
     OWN_KEY,
     TimelineFileName,
@@ -76,7 +76,7 @@ JOB_EXPIRY_MS = 7 * 24 * 3600 * 1000
 SWEEP_EVERY_MS = 60_000
 
 
-def heartbeat_path(requested: Instant) -> str:
+def heartbeat_path(requested: InstantTime) -> str:
     """A writer touches this while it runs."""
     return f"{HEARTBEATS}/{requested}"
 
@@ -97,15 +97,15 @@ def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
     return (value, begun) if isinstance(begun, Pending) else None
 
 
-def job_name(nonce: str, planned: Instant) -> str:
+def job_name(nonce: str, planned: InstantTime) -> str:
     """The name of a job, which is the nonce of its write's begin. It says when the job was planned."""
     return f"{nonce}-{planned}"
 
 
-def begins_until(nonce: str) -> Instant | None:
+def begins_until(nonce: str) -> InstantTime | None:
     """Until when the write of a job may begin; None for the nonce of a begin that is no job's."""
     _, job, planned = nonce.rpartition("-")
-    return from_ms(to_ms(Instant(planned)) + JOB_EXPIRY_MS) if job else None
+    return from_ms(to_ms(InstantTime(planned)) + JOB_EXPIRY_MS) if job else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Committed:
 
 
 def join(
-    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: Instant
+    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
 ) -> Steps[tuple[Timeline, Pending] | Committed]:
     """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
 
@@ -156,7 +156,7 @@ def join(
 
 
 def _begin_once(
-    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: Instant
+    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
 ) -> Steps[Timeline]:
     """A value in which the write of a job has begun, unless it had ended before.
 
@@ -276,7 +276,7 @@ def check_token(value: Timeline, token: tuple[str, int] | None) -> Token:
 def give_up(
     publisher: Publisher,
     known: Timeline,
-    requested: Instant,
+    requested: InstantTime,
     staged: Sequence[str] | None,
     driver: str | None = None,
 ) -> Steps[Timeline]:
@@ -325,7 +325,7 @@ def _remove_files(publisher: Publisher, gone: RolledBack, staged: Iterable[str] 
             yield Delete(path)
 
 
-def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
+def clear_staged(requested: InstantTime, nonce: str) -> Steps[None]:
     """Remove what the tasks of a distributed write staged and nobody needs any more, and its ticket."""
     yield Delete(ticket_path(nonce))
     for stat in (yield List(STAGED)):
@@ -333,7 +333,7 @@ def clear_staged(requested: Instant, nonce: str) -> Steps[None]:
             yield Delete(stat.path)
 
 
-def clear_placed(requested: Instant, drivers: int) -> Steps[None]:
+def clear_placed(requested: InstantTime, drivers: int) -> Steps[None]:
     """Remove what drivers before number `drivers` gave final names: none of them can complete the write any more."""
     for file in (yield Walk()):
         name = data_file_name(file.path)
@@ -437,7 +437,7 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
     Where a folder cannot be looked into, as it may be another user's, nothing is forgotten, and the next sweep is due
     when it would be anyway: nobody looks again at every commit.
     """
-    clean: set[Instant] = set()
+    clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
         clean = yield from _remove_garbage(publisher, known)
@@ -450,23 +450,23 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
     return (yield from publisher.publish(derive, known))
 
 
-def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[Instant]]:
+def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[InstantTime]]:
     """Delete whatever is certainly garbage; the rolled-back instants of which there was none."""
     given_up = {r.requested for r in known.rolled_back}
-    garbage: set[Instant] = yield from _sweep_files(publisher, known, given_up)
+    garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
     yield from _note_given_up(known, given_up - garbage)
     for beat in (yield List(HEARTBEATS)):
-        requested = Instant(beat.path.rpartition("/")[2])
+        requested = InstantTime(beat.path.rpartition("/")[2])
         if known.find_pending(requested) is None and requested < known.clock:
             yield Delete(beat.path)
     return given_up - garbage
 
 
-def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) -> Steps[set[Instant]]:
+def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
     """Delete data files that are certainly garbage, and then the timeline files of their instants; which had any."""
     files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
-    named: dict[Instant, list[TimelineFileName]] = {}
+    named: dict[InstantTime, list[TimelineFileName]] = {}
     for stat in (yield List(publisher.projector.folder)):
         name = TimelineFileName.parse(stat.path.rpartition("/")[2])
         if name is not None:
@@ -475,7 +475,7 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
     done = yield from all_completions(known)
     alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in done}
     yield from _sweep_overtaken(files, done)
-    garbage: set[Instant] = set()
+    garbage: set[InstantTime] = set()
     for instant, names in named.items():
         if (
             instant not in alive
@@ -483,7 +483,7 @@ def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[Instant]) 
             and (instant in given_up or (yield from _is_stale(publisher, names)))
         ):
             garbage.add(instant)
-    left: set[Instant] = set()
+    left: set[InstantTime] = set()
     for file in files:
         found = data_file_name(file.path)
         if found is None or found.instant in alive or found.instant >= known.clock:
@@ -523,12 +523,12 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
             ticket = yield from read_ticket(name.removesuffix(TICKET))
             requested = ticket[1].requested if ticket else EPOCH
         else:
-            requested = Instant(name.partition("-")[0])
+            requested = InstantTime(name.partition("-")[0])
         if known.find_pending(requested) is None and requested < known.clock:
             yield Delete(stat.path)
 
 
-def _note_given_up(known: Timeline, forgotten: set[Instant]) -> Steps[None]:
+def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
     """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
     for gone in known.rolled_back:
         last = begins_until(gone.nonce)
@@ -564,7 +564,7 @@ def _bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
         return False
 
 
-def expired(requested: Instant | None) -> WriterExpiredError:
+def expired(requested: InstantTime | None) -> WriterExpiredError:
     """The error of a writer that was given up, as a value says that has it neither pending nor completed."""
     return WriterExpiredError(
         "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
@@ -572,7 +572,7 @@ def expired(requested: Instant | None) -> WriterExpiredError:
     )
 
 
-def over(requested: Instant, tail: Timeline) -> Steps[WriterExpiredError]:
+def over(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError]:
     """The error of a process whose write is not pending any more: it was given up, or another has completed it."""
     done = yield from find_completion(requested, tail)
     if done is None:
@@ -584,7 +584,7 @@ def over(requested: Instant, tail: Timeline) -> Steps[WriterExpiredError]:
     )
 
 
-def taken_over(requested: Instant) -> CommitUnknownError:
+def taken_over(requested: InstantTime) -> CommitUnknownError:
     """The error of a driver that finds another one in its place."""
     return CommitUnknownError(
         "another driver of this job has taken the write over while this one was at it, and may have committed it: call "

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from crdt_mor.errors import CrdtMorError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.store.base import Store
 from crdt_mor.timeline.events import heartbeat_path
 
@@ -19,7 +19,7 @@ BEATS_PER_EXPIRY = 5
 
 
 @contextmanager
-def beating(store: Store, requested: Instant, expiry_ms: int) -> Iterator[None]:
+def beating(store: Store, requested: InstantTime, expiry_ms: int) -> Iterator[None]:
     """Touch the heartbeat of a write until the block is left."""
     over = threading.Event()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
 from crdt_mor.timeline.publish import (
@@ -105,7 +105,7 @@ def open_plans(publisher: Publisher, known: Timeline) -> Steps[tuple[Timeline, l
     return tail, found
 
 
-def keep_outputs(known: Timeline, barrier: Instant, outputs: Iterable[str]) -> Steps[bool]:
+def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
     """Whether an executor's outputs may stay. Those of a plan that was cancelled meanwhile are removed.
 
     Who cancelled has removed what was there, and the executor asks after its puts: one of the two sees the other.
@@ -118,7 +118,7 @@ def keep_outputs(known: Timeline, barrier: Instant, outputs: Iterable[str]) -> S
 
 
 def complete(
-    publisher: Publisher, known: Timeline, barrier: Instant, files: Sequence[DataFile]
+    publisher: Publisher, known: Timeline, barrier: InstantTime, files: Sequence[DataFile]
 ) -> Steps[tuple[Timeline, Completion | None]]:
     """Publish the compaction, unless somebody has; None if it was cancelled."""
     nonce = yield Nonce()
@@ -136,7 +136,7 @@ def complete(
     return value, (yield from find_completion(barrier, value))
 
 
-def cancel(publisher: Publisher, known: Timeline, barrier: Instant) -> Steps[Timeline]:
+def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:
     """Give an open plan up, by name. What it left is removed as part of projecting this event."""
     nonce = yield Nonce()
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import OWN_KEY, TimelineFileName, TimelineState, join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.schema import TableSchema
@@ -66,7 +66,7 @@ class Projector:
     def path(self, name: TimelineFileName) -> str:
         return f"{self.folder}/{name}"
 
-    def pending_paths(self, instant: Instant, action: str) -> list[str]:
+    def pending_paths(self, instant: InstantTime, action: str) -> list[str]:
         """The files of a pending instant, in the order in which to put them."""
         return [self.path(TimelineFileName(instant, action, state)) for state in PENDING_ACTIONS[action]]
 
@@ -91,7 +91,7 @@ class Projector:
                 found.append((self.path(completed_name(completion)), self._completed(completion, value.schema)))
         return found
 
-    def _begun(self, requested: Instant) -> list[tuple[str, bytes]]:
+    def _begun(self, requested: InstantTime) -> list[tuple[str, bytes]]:
         return [(path, _PENDING) for path in self.pending_paths(requested, "deltacommit")]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:

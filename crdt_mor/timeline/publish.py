@@ -34,7 +34,7 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
-from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import data_file_name
 from crdt_mor.model.timeline import (
     COMPLETIONS_BYTES_MAX,
@@ -176,7 +176,7 @@ class Publisher:
             if plan.plan and plan.version == value.version:
                 yield from self._withdraw(plan.requested)
 
-    def _withdraw(self, barrier: Instant) -> Steps[None]:
+    def _withdraw(self, barrier: InstantTime) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
 
         Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
@@ -284,7 +284,7 @@ def put_surely(put: Put) -> Steps[None]:
     raise CommitUnknownError(f"no put is answered any more; what was written may be there or not. path={put.path}")
 
 
-def begun_by(value: Timeline) -> Instant | None:
+def begun_by(value: Timeline) -> InstantTime | None:
     """The instant of the write or plan that this very version made pending."""
     for pending in value.pending:
         if pending.version == value.version:
@@ -295,7 +295,7 @@ def begun_by(value: Timeline) -> Instant | None:
     return None
 
 
-def is_given_up(instant: Instant, known: Timeline) -> Steps[bool]:
+def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
     """Whether an instant that was pending in `known` is rolled back or cancelled by now."""
     tail = yield from find_tail(known)
     if tail.find_pending(instant) is not None or tail.find_plan(instant) is not None:
@@ -306,17 +306,17 @@ def is_given_up(instant: Instant, known: Timeline) -> Steps[bool]:
     return done is None
 
 
-def find_completion(requested: Instant, tail: Timeline) -> Steps[Completion | None]:
+def find_completion(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
     """The completion of an instant, in the value or in its segments."""
     return (yield from _find_after(requested, lambda done: done.requested == requested, tail))
 
 
-def find_ending(nonce: str, since: Instant, tail: Timeline) -> Steps[Completion | None]:
+def find_ending(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
     """The completion of the write that a begin with this nonce made, which was not before `since`."""
     return (yield from _find_after(since, lambda done: done.nonce == nonce, tail))
 
 
-def _find_after(since: Instant, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
+def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
     """A completion after `since`, in the value or in its segments."""
     for done in reversed(tail.completions):
         if wanted(done):
@@ -537,5 +537,5 @@ def _write_segment(
     return written
 
 
-def _by_completion(c: Completion) -> Instant:
+def _by_completion(c: Completion) -> InstantTime:
     return c.completed

@@ -19,7 +19,7 @@ from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import Instant, from_ms
+from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
@@ -172,7 +172,7 @@ class Session:
         clock = max(tail.clock, *(c.completed for c in completions))
         return replace(tail.adopt(tail.nonce, 0, completions, found.schema), version=tail.version, clock=clock)
 
-    def is_decided(self, moment: Instant) -> bool:
+    def is_decided(self, moment: InstantTime) -> bool:
         """Whether no later commit of ours can come before a moment: the table's clock or the wall clock has passed it.
 
         The clock of Hudi's writers may be ahead of ours, and the table's clock follows theirs only with our next event
@@ -221,7 +221,7 @@ class Session:
         value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms))
         return self.remember(value), begun
 
-    def join(self, job: str, planned: Instant) -> tuple[Timeline, Pending] | events.Committed:
+    def join(self, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
         found = self.run(events.join(self.publisher, self.known(), self.expiry_ms, job, planned))

@@ -21,7 +21,7 @@ from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
@@ -42,7 +42,7 @@ BLOCK_ROWS_MAX: Final = 65_536
 class Deletes:
     """Record keys to delete. `ordering`: the tombstones' ordering values; None for plain deletes."""
 
-    instant: Instant
+    instant: InstantTime
     keys: pa.Array
     ordering: pa.Array | None = None
 
@@ -84,7 +84,7 @@ class StoredRows:
 class Rows:
     """Rows that one commit writes. `partial`: the columns are not all the table has."""
 
-    instant: Instant
+    instant: InstantTime
     rows: StoredRows
     partial: bool = False
 
@@ -182,7 +182,7 @@ def group_rows(
     frame: pl.DataFrame,
     rows: pl.Series,
     group: Group,
-    instant: Instant,
+    instant: InstantTime,
     first: int,
     schema: TableSchema,
     writer: int = 0,
@@ -219,7 +219,7 @@ def stored_table(frame: pl.DataFrame, schema: TableSchema, same: Mapping[str, st
     return table
 
 
-def ensure_partition(store: Store, partition: str, instant: Instant) -> None:
+def ensure_partition(store: Store, partition: str, instant: InstantTime) -> None:
     """Hudi finds partitions by this file; the first writer's stays."""
     path = join_path(partition, PARTITION_METADATA)
     if store.stat(path) is None:

@@ -42,7 +42,7 @@ from crdt_mor.laws.allowed import Carried
 from crdt_mor.merge.blocks import DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import EPOCH, Instant, from_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending
@@ -81,7 +81,7 @@ class Job:
     token: tuple[str, int] | None = None
     repeated: bool = False
     table_id: str | None = None
-    planned: Instant = EPOCH
+    planned: InstantTime = EPOCH
     payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
 
 
@@ -101,7 +101,7 @@ class Receipt:
     """
 
     task: int
-    requested: Instant | None = None
+    requested: InstantTime | None = None
     rows: int = 0
     files: tuple[StagedFile, ...] = ()
 
@@ -240,7 +240,7 @@ def _state(
 # --- the driver's part ------------------------------------------------------------------------------------------------
 
 
-def _refuse_other_writes(receipts: Sequence[Receipt], requested: Instant) -> None:
+def _refuse_other_writes(receipts: Sequence[Receipt], requested: InstantTime) -> None:
     for receipt in receipts:
         if receipt.requested not in (None, requested):
             raise InvalidInputError(

@@ -33,7 +33,7 @@ from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import WRITE_TOKEN, LogFileName, bucket_file_id, driver_token
 from crdt_mor.model.schema import TableSchema
@@ -400,7 +400,7 @@ def begin(session: Session) -> tuple[Timeline, Pending]:
     return value, begun
 
 
-def join(session: Session, job: str, planned: Instant) -> tuple[Timeline, Pending] | events.Committed:
+def join(session: Session, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
         found = session.join(job, planned)

@@ -14,10 +14,10 @@ import pytest
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 
-T = Instant("20260101000000000")
+T = InstantTime("20260101000000000")
 STORED = pa.schema(
     {
         "flag": pa.bool_(),

@@ -24,7 +24,7 @@ from crdt_mor.format.commit import (
     encode_compaction_plan,
 )
 from crdt_mor.format.log import Pieces, delete_block, parquet_block
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 
 hudi = pytest.importorskip("hudi")
 
@@ -159,7 +159,10 @@ class HandMade:
         name = f"{FILE_ID}_0-0-0_{requested}.parquet"
         keys = sorted(str(r["id"]) for r in rows)
         metadata = base_metadata(
-            min_record_key=keys[0], max_record_key=keys[-1], avro_schema=META_AVRO, latest_requested=Instant(requested)
+            min_record_key=keys[0],
+            max_record_key=keys[-1],
+            avro_schema=META_AVRO,
+            latest_requested=InstantTime(requested),
         )
         data = parquet(rows, requested, name, metadata)
         (self.root / name).write_bytes(data)
@@ -186,7 +189,7 @@ class HandMade:
 
 def test_base_upserts_and_ordered_deletes_of_every_type_are_read_right(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
-    t1, t2, t3 = (Instant(f"2026010100000{second}000") for second in (1, 3, 5))
+    t1, t2, t3 = (InstantTime(f"2026010100000{second}000") for second in (1, 3, 5))
     table.base(t1, "20260101000002000", [row("a", 1), row("b", 2), row("c", 3)])
     tombstone = delete_block(t2, META_AVRO, ["b", "gone"], "", pa.array([t2, t2]))
     table.log(
@@ -201,7 +204,7 @@ def test_base_upserts_and_ordered_deletes_of_every_type_are_read_right(tmp_path:
 
 def test_plain_deletes_are_read_right(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "t")
-    t1, t2 = Instant("20260101000001000"), Instant("20260101000003000")
+    t1, t2 = InstantTime("20260101000001000"), InstantTime("20260101000003000")
     table.log(t1, "20260101000002000", parquet_block(t1, META_AVRO, parquet([row("a", 1), row("b", 2)], t1, FILE_ID)))
     table.log(t2, "20260101000004000", delete_block(t2, META_AVRO, ["b"], "", None))
     assert table.rows() == {"a": row("a", 1)}

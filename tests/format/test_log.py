@@ -28,10 +28,10 @@ from crdt_mor.format.log import (
     decode_avro,
     read_log,
 )
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 
-T1, T2 = Instant("20260101000000000"), Instant("20260101000000002")
+T1, T2 = InstantTime("20260101000000000"), InstantTime("20260101000000002")
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"id","type":["null","string"]}]}'
 
 
@@ -98,7 +98,8 @@ def test_our_blocks_are_the_formats_words_byte_for_byte() -> None:
 
 
 def test_the_example_of_the_format_comes_out_to_the_byte() -> None:
-    block = only(delete_block(Instant("20260101000004000"), SCHEMA, ["k002", "k015"], "", pa.array([0, 0], pa.int32())))
+    natural_order = pa.array([0, 0], pa.int32())
+    block = only(delete_block(InstantTime("20260101000004000"), SCHEMA, ["k002", "k015"], "", natural_order))
     assert bytes(block.content).hex(" ") == (
         "00 00 00 03 00 00 00 16 04 02 08 6b 30 30 32 02 00 04 00 02 08 6b 30 31 35 02 00 04 00 00"
     )

@@ -20,7 +20,7 @@ from crdt_mor import Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, decode_commit
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, Timeline
 from crdt_mor.store.open import open_store
@@ -274,8 +274,8 @@ def test_logs_named_after_their_slice_are_refused_where_a_snapshot_needs_them() 
     """Hudi before version 8 appended several commits to one log."""
 
     def done(requested: str, path: str, action: str = "deltacommit") -> Completion:
-        t = Instant(requested)
-        return Completion(t, Instant(f"{t[:-1]}5"), 0, "", action, "UPSERT", (DataFile(path, 1, 1),), adopted=True)
+        t = InstantTime(requested)
+        return Completion(t, InstantTime(f"{t[:-1]}5"), 0, "", action, "UPSERT", (DataFile(path, 1, 1),), adopted=True)
 
     base = done("20260101000000010", "a-0_0-0-0_20260101000000010.parquet")
     log = done("20260101000000020", ".a-0_20260101000000010.log.1_0-0-0")

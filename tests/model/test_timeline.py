@@ -27,7 +27,7 @@ from crdt_mor.errors import (
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import EPOCH, Instant, from_ms, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
@@ -186,7 +186,7 @@ class Scene:
         return [stat.path.rpartition("/")[2] for stat in self.store.list(PUBLISHER.projector.folder)]
 
 
-def log(requested: Instant, bucket: int = 0) -> DataFile:
+def log(requested: InstantTime, bucket: int = 0) -> DataFile:
     return DataFile(str(LogFileName(bucket_file_id(bucket), requested)), 4, 1)
 
 
@@ -281,26 +281,26 @@ FORMAT_1 = (
 
 def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() -> None:
     value = Timeline.decode(FORMAT_1, "x")
-    requested = Instant("20231114221320000")
+    requested = InstantTime("20231114221320000")
     assert value == Timeline(
         version=6,
         nonce="n6",
-        clock=Instant("20231114221320050"),
+        clock=InstantTime("20231114221320050"),
         schema='[["id","string",false]]',
-        pending=(Pending(Instant("20231114221320030"), "n4", 4),),
+        pending=(Pending(InstantTime("20231114221320030"), "n4", 4),),
         plans=(
             Plan(
-                Instant("20231114221320041"),
+                InstantTime("20231114221320041"),
                 "n6",
                 6,
                 ".hoodie/.crdt_mor/plans/b-n6.json",
             ),
         ),
-        rolled_back=(RolledBack(Instant("20231114221320020"), "n3", 5),),
+        rolled_back=(RolledBack(InstantTime("20231114221320020"), "n3", 5),),
         completions=(
             Completion(
                 requested,
-                Instant("20231114221320010"),
+                InstantTime("20231114221320010"),
                 2,
                 "n2",
                 "deltacommit",
@@ -309,7 +309,7 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
             ),
         ),
         segments=(Segment("00000000000000000016-n0-0-live", 0, requested, requested, 1),),
-        tokens=(Token("app", 7, requested, Instant("20231114221320010"), 2),),
+        tokens=(Token("app", 7, requested, InstantTime("20231114221320010"), 2),),
         foreign_group="abc-0",
         table_id=None,
     )
@@ -673,7 +673,7 @@ def test_who_executes_open_plans_first_tells_hudi_of_them() -> None:
 # --- adoption ---------------------------------------------------------------------------------------------------------
 
 
-def put_hudi(scene: Scene, requested: Instant, *, completed: bool) -> DataFile:
+def put_hudi(scene: Scene, requested: InstantTime, *, completed: bool) -> DataFile:
     """What Hudi leaves of a write, complete or under way."""
     file = log(requested)
     folder = PUBLISHER.projector.folder

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import ClockError, StorageUnavailableError
-from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, publish
@@ -115,7 +115,7 @@ def beat(scene: Upkeep, begun: Pending) -> None:
     scene.store.touch(events.heartbeat_path(begun.requested))
 
 
-def pending(scene: Upkeep) -> list[Instant]:
+def pending(scene: Upkeep) -> list[InstantTime]:
     return [p.requested for p in scene.tail().pending]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator
 from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
-from crdt_mor.model.instant import EPOCH, Instant
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
@@ -22,7 +22,7 @@ GENESIS = Timeline.genesis("", "the-table")
 Run = Generator[Any, Any, Any]
 
 
-def data_path(requested: Instant) -> str:
+def data_path(requested: InstantTime) -> str:
     return str(LogFileName(bucket_file_id(0), requested))
 
 
@@ -104,7 +104,7 @@ GROUP = GroupInput("", bucket_file_id(0), None, (DataFile(data_path(EPOCH), 1, 1
 """The one file group, which is in every plan."""
 
 
-def output_path(barrier: Instant) -> str:
+def output_path(barrier: InstantTime) -> str:
     return str(BaseFileName(bucket_file_id(0), WRITE_TOKEN, barrier))
 
 
@@ -131,7 +131,7 @@ def worker(value: Timeline) -> Run:
     return None
 
 
-def execute(value: Timeline, barrier: Instant) -> Run:
+def execute(value: Timeline, barrier: InstantTime) -> Run:
     """What `compact.execute` does to the store."""
     if not (yield from plans.keep_outputs(value, barrier, [])):
         return []

@@ -21,7 +21,7 @@ import pyarrow as pa
 from crdt_mor import FutureSnapshotError, SnapshotExpiredError, Table, UnsupportedFeatureError
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
-from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile, Pending
@@ -38,7 +38,7 @@ def rows(*keys: str) -> pa.Table:
     return pa.table({"k": keys, "v": range(len(keys))}, schema=SCHEMA)
 
 
-def hudi_commits(table: Table, data: pa.Table, requested: Instant, completed: Instant) -> None:
+def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime) -> None:
     """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline."""
     session = table._session
     write = Write(session, session.tail(), Pending(requested, "hudi", 0))
@@ -83,7 +83,7 @@ class SharedTable:
     ms: int = field(default_factory=lambda: SystemEnvironment().now_ms())
     hudi_ms: int = 0
     keys: set[str] = field(default_factory=set)
-    hudis: dict[Instant, str] = field(default_factory=dict)
+    hudis: dict[InstantTime, str] = field(default_factory=dict)
     plans: list[CompactionPlan] = field(default_factory=list)
     moments: dict[str, set[str]] = field(default_factory=dict)
     checkpoint: str | None = None
@@ -135,9 +135,9 @@ class SharedTable:
                 file.unlink()
         for file in (self.path / ".hoodie/timeline").glob(pattern):
             file.unlink()
-        self.keys.remove(self.hudis.pop(Instant(found["instant"])))
+        self.keys.remove(self.hudis.pop(InstantTime(found["instant"])))
 
-    def own_instants(self) -> set[Instant]:
+    def own_instants(self) -> set[InstantTime]:
         session = self.handles[0]._session
         tail = session.tail()
         done = {c.requested for c in session.completions(tail) if not c.adopted}

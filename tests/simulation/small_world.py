@@ -42,7 +42,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.format.commit import CommitMetadata, decode_compaction_plan, encode_commit
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
 from crdt_mor.model.plans import CompactionPlan
@@ -118,12 +118,12 @@ PROJECTOR = FakeProjector()
 HUDI = PROJECTOR.folder
 
 
-def begun_paths(requested: Instant) -> tuple[str, str]:
+def begun_paths(requested: InstantTime) -> tuple[str, str]:
     inflight, asked = PROJECTOR.pending_paths(requested, "deltacommit")
     return inflight, asked
 
 
-def plan_paths(barrier: Instant) -> tuple[str, str]:
+def plan_paths(barrier: InstantTime) -> tuple[str, str]:
     record, inflight = PROJECTOR.pending_paths(barrier, "compaction")
     return record, inflight
 
@@ -578,13 +578,13 @@ def removed(objects: dict[str, Any], path: str) -> dict[str, Any]:
     return {**after, LATE: tuple(late for late in objects[LATE] if late != path)}
 
 
-def barriers_kept(value: Timeline) -> set[Instant]:
+def barriers_kept(value: Timeline) -> set[InstantTime]:
     """The plans that are open or completed."""
     return {p.barrier for p in value.plans} | {c.requested for c in value.completions}
 
 
 @cache
-def barrier_of(path: str) -> Instant | None:
+def barrier_of(path: str) -> InstantTime | None:
     """The barrier of the compaction that a file is of: one in Hudi's timeline, or an output."""
     data = data_file_name(path)
     if data is not None:
@@ -671,7 +671,7 @@ def check_store(objects: dict[str, Any]) -> None:
     check_plans(objects, {c.requested for c in tail.completions if completed_path(c) in objects})
 
 
-def check_plans(objects: dict[str, Any], completed: set[Instant]) -> None:
+def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
     """Hudi's readers can read the table, and miss nothing, whatever becomes of the plans.
 
     An output or a record that a stalled process put after the plan was cancelled is not held against it here: it

@@ -20,7 +20,7 @@ import pytest
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
-from crdt_mor.model.instant import Instant, from_ms
+from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, plan_compaction
@@ -51,17 +51,17 @@ MERGE = MergeSpec.parse("latest")
 # --- who is there -----------------------------------------------------------------------------------------------------
 
 
-def hudi_log(requested: Instant) -> str:
+def hudi_log(requested: InstantTime) -> str:
     return str(LogFileName(bucket_file_id(0), requested, token="7-1-2"))
 
 
-def hudi_files(requested: Instant) -> list[tuple[str, bytes]]:
+def hudi_files(requested: InstantTime) -> list[tuple[str, bytes]]:
     """What Hudi's writer puts before its commit is completed."""
     begun = [f"{HUDI}/{requested}.deltacommit.{state}" for state in ("requested", "inflight")]
     return [*((path, b"") for path in begun), (hudi_log(requested), b"rows")]
 
 
-def hudi_completed(requested: Instant, completed: Instant) -> tuple[str, bytes]:
+def hudi_completed(requested: InstantTime, completed: InstantTime) -> tuple[str, bytes]:
     log = hudi_log(requested)
     stat = WriteStat(
         file_id=bucket_file_id(0), path=log, num_writes=1, file_size_in_bytes=4, partition_path="", base_file="",
@@ -70,7 +70,7 @@ def hudi_completed(requested: Instant, completed: Instant) -> tuple[str, bytes]:
     return f"{HUDI}/{requested}_{completed}.deltacommit", encode_commit(CommitMetadata({"": [stat]}, "UPSERT", {}))
 
 
-def hudi(requested: Instant, completed: Instant) -> Run:
+def hudi(requested: InstantTime, completed: InstantTime) -> Run:
     """One commit of Hudi's."""
     for path, data in [*hudi_files(requested), hudi_completed(requested, completed)]:
         yield Put(path, data)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import FileGroup, Plan, Timeline
 from crdt_mor.timeline import plans, publish
@@ -109,7 +109,7 @@ def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
 def a_plan_is_removed_before_its_outputs(patch: pytest.MonkeyPatch) -> None:
     withdraw = Publisher._withdraw
 
-    def hasty(self: Publisher, barrier: Instant) -> Steps[None]:
+    def hasty(self: Publisher, barrier: InstantTime) -> Steps[None]:
         for path in self.projector.pending_paths(barrier, "compaction"):
             yield Delete(path)
         yield from withdraw(self, barrier)
@@ -118,7 +118,7 @@ def a_plan_is_removed_before_its_outputs(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_plan_leaves_without_its_outputs(patch: pytest.MonkeyPatch) -> None:
-    def careless(self: Publisher, barrier: Instant) -> Steps[None]:
+    def careless(self: Publisher, barrier: InstantTime) -> Steps[None]:
         for path in reversed(self.projector.pending_paths(barrier, "compaction")):
             yield Delete(path)
 
@@ -139,7 +139,7 @@ def who_cancels_trusts_the_put(patch: pytest.MonkeyPatch) -> None:
 def a_cancelled_plan_may_be_completed(patch: pytest.MonkeyPatch) -> None:
     find = Timeline.find_plan
 
-    def careless(self: Timeline, barrier: Instant) -> Plan:
+    def careless(self: Timeline, barrier: InstantTime) -> Plan:
         return find(self, barrier) or Plan(barrier, "?", 0, f"{plans.PLANS}/first.json")
 
     patch.setattr(Timeline, "find_plan", careless)
@@ -158,7 +158,7 @@ def open_plans_are_executed_before_hudi_hears_of_them(patch: pytest.MonkeyPatch)
 
 
 def an_executor_does_not_look_again(patch: pytest.MonkeyPatch) -> None:
-    def careless(known: Timeline, barrier: Instant, outputs: Iterable[str]) -> Steps[bool]:
+    def careless(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
         return True
         yield
 
@@ -166,7 +166,7 @@ def an_executor_does_not_look_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.MonkeyPatch) -> None:
-    def careless(instant: Instant, known: Timeline) -> Steps[bool]:
+    def careless(instant: InstantTime, known: Timeline) -> Steps[bool]:
         return False
         yield
 

@@ -25,7 +25,7 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import Instant, from_ms
+from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.schema import TableSchema
@@ -287,11 +287,11 @@ def table_there(objects: dict[str, Any]) -> str:
     return next((t for t, data in PROPERTIES_OF.items() if objects.get(PROPERTIES) == data), "")
 
 
-def instant_of(path: str) -> Instant | None:
+def instant_of(path: str) -> InstantTime | None:
     """The instant that a file is of."""
     name = path.rpartition("/")[2]
     if path.startswith(f"{plans.PLANS}/"):
-        return Instant(name.partition("-")[0])
+        return InstantTime(name.partition("-")[0])
     found = TimelineFileName.parse(name)
     if found is not None:
         return found.requested
@@ -299,7 +299,7 @@ def instant_of(path: str) -> Instant | None:
     return data.instant if data is not None else None
 
 
-def instants(value: Timeline) -> list[Instant]:
+def instants(value: Timeline) -> list[InstantTime]:
     outcomes: Sequence[Completion | Any] = (*value.completions, *value.rolled_back, *value.pending)
     return [c.requested for c in outcomes] + [p.barrier for p in value.plans]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
@@ -179,7 +179,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def rule_1_an_outcome_for_an_instant_that_is_not_pending(patch: pytest.MonkeyPatch) -> None:
     find = Timeline.find_pending
 
-    def careless(self: Timeline, requested: Instant) -> Pending:
+    def careless(self: Timeline, requested: InstantTime) -> Pending:
         return find(self, requested) or Pending(requested, "?", 0)
 
     patch.setattr(Timeline, "find_pending", careless)
@@ -237,7 +237,7 @@ def what_a_listing_showed_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> 
 
 
 def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.MonkeyPatch) -> None:
-    def careless(instant: Instant, known: Timeline) -> Steps[bool]:
+    def careless(instant: InstantTime, known: Timeline) -> Steps[bool]:
         return False
         yield
 

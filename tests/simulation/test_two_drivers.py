@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
-from crdt_mor.model.instant import Instant
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, driver_of_token, driver_token
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline
 from crdt_mor.timeline import events
@@ -28,7 +28,7 @@ from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner
 from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
 
 
-def data_path(requested: Instant, driver: int) -> str:
+def data_path(requested: InstantTime, driver: int) -> str:
     return str(LogFileName(bucket_file_id(0), requested, token=driver_token(driver)))
 
 
@@ -145,7 +145,7 @@ def a_driver_that_was_overtaken_may_complete(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> None:
-    def careless(requested: Instant, drivers: int) -> Steps[None]:
+    def careless(requested: InstantTime, drivers: int) -> Steps[None]:
         for file in (yield Walk()):
             name = data_file_name(file.path)
             if name is not None and driver_of_token(name.token) != drivers:

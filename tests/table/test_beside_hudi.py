@@ -11,7 +11,7 @@ import pytest
 
 from crdt_mor import FutureSnapshotError, Scan, SnapshotExpiredError, Table, UnsupportedFeatureError
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.model.instant import Instant, from_ms, to_ms
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline.session import LOOK_EVERY_MS
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
@@ -41,7 +41,7 @@ def table(fast_path: Path, clock: Clock) -> Table:
     return made
 
 
-def hudi(table: Table, clock: Clock, key: str, ago_ms: int = 0) -> Instant:
+def hudi(table: Table, clock: Clock, key: str, ago_ms: int = 0) -> InstantTime:
     """A commit of Hudi's that begins now, or some time ago; when it completed."""
     clock.ms += 100
     requested, completed = from_ms(clock.ms - ago_ms), from_ms(clock.ms - ago_ms + 10)
