@@ -112,7 +112,7 @@ class Table:
             if not exist_ok:
                 raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
             _require_same(config, found, str(uri))
-            store.settle(PROPERTIES)
+            store.make_durable(PROPERTIES)
             config = found
         session = Session(store, environment, config, _ms(writer_expiry))
         session.start()

@@ -62,7 +62,7 @@ class Transaction:
         if self._token is not None:
             tail = self._session.tail()
             if events.used_token(tail, self._token) is not None:
-                tail = self._session.settled()
+                tail = self._session.durable_tail()
                 self.commit = commit_of(self._session, events.check_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self

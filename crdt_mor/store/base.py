@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-Pieces: TypeAlias = Iterable[bytes | memoryview]
+Chunks: TypeAlias = Iterable[bytes | memoryview]
 """What an object holds, one piece after another; they may be made while earlier ones are put. What goes wrong in making
 them is raised by the put as it is, and nothing is created."""
 
-Content: TypeAlias = bytes | memoryview | Pieces
+Content: TypeAlias = bytes | memoryview | Chunks
 """What an object holds: its bytes, whole or in pieces."""
 
 
@@ -75,11 +75,11 @@ class Store(Protocol):
         """Set the modification time of an empty object to now, creating it if need be. Not durable: for heartbeats."""
         ...
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Make an object that another process put last through a power cut, if it is there.
 
         `put` does this for its own object, but its process may have died before it could, or the put failed half way:
-        whoever builds on an object that was there already, or was read back, settles it first.
+        whoever builds on an object that was there already, or was read back, makes it durable first.
         """
         ...
 

@@ -9,10 +9,10 @@ many callers win. (`O_EXCL` and then writing would show readers half a file; ren
 
 What fails before the link left nothing behind and raises `StorageUnavailableError`. If the folder cannot be fsynced
 after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. Whoever then finds the
-name settles it, which fsyncs the folder again. That second answer can be believed: names are metadata, and a journal
-that could not be written fails every later fsync too, unlike the pages of a file, which are dropped after a failed one;
-therefore what failed before the link is written anew. A reply that got lost (network disks repeat a link that had
-worked) shows in the link count of the temporary file.
+name makes it durable, which fsyncs the folder again. That second answer can be believed: names are metadata, and a
+journal that could not be written fails every later fsync too, unlike the pages of a file, which are dropped after a
+failed one; therefore what failed before the link is written anew. A reply that got lost (network disks repeat a link
+that had worked) shows in the link count of the temporary file.
 
 A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
 """
@@ -31,7 +31,7 @@ from typing import TypeVar
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.store.base import Content, Pieces, Stat
+from crdt_mor.store.base import Chunks, Content, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
 R = TypeVar("R")
@@ -151,7 +151,7 @@ class LocalStore:
         with _answering("touch", path):
             self._touch(path)
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Make an object last through a power cut; nothing to do for one that this store made durable itself."""
         if path in self._durable_files:
             return
@@ -202,7 +202,7 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, pieces: Pieces, durable: bool) -> bool:
+    def _put(self, path: str, target: str, pieces: Chunks, durable: bool) -> bool:
         """The steps of a put."""
         folder = path.rpartition("/")[0]
         once = iter(pieces) is pieces
@@ -288,12 +288,12 @@ class LocalStore:
         """`work`, when `folders` are there; once more if they were removed under us."""
         try:
             for folder in folders:
-                self._make_durable(folder)
+                self._make_folder_durable(folder)
             return work()
         except FileNotFoundError:
             self._durable_folders.clear()
             for folder in folders:
-                self._make_durable(folder)
+                self._make_folder_durable(folder)
             return work()
 
     def _require_inside(self, folder: str) -> None:
@@ -312,7 +312,7 @@ class LocalStore:
             )
         self._inside.add(folder)
 
-    def _make_durable(self, folder: str) -> None:
+    def _make_folder_durable(self, folder: str) -> None:
         """Make `folder` and the ones above it, and fsync the folder that each stands in, unless this store has before.
 
         Folders that exist are fsynced too, once: their maker may have died before it could.
@@ -323,7 +323,7 @@ class LocalStore:
             self._make_root()
         else:
             above = folder.rpartition("/")[0]
-            self._make_durable(above)
+            self._make_folder_durable(above)
             with suppress(FileExistsError):
                 os.mkdir(self._folder(folder))
             self._require_inside(folder)

@@ -80,7 +80,7 @@ class MemoryStore:
             content, _ = self._objects.get(object_path(path), (b"", 0))
             self._objects[path] = (content, self._clock())
 
-    def settle(self, path: str) -> None:
+    def make_durable(self, path: str) -> None:
         """Nothing to wait for: memory keeps what it has until it keeps nothing."""
         object_path(path)
 

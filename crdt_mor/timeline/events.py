@@ -59,7 +59,7 @@ from crdt_mor.timeline.publish import (
     take_back,
     version_path,
 )
-from crdt_mor.timeline.steps import Delete, Exists, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk
+from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk
 
 HEARTBEATS = ".hoodie/.heartbeat"
 STAGED = f"{OWN_FOLDER}/staged"
@@ -174,7 +174,7 @@ def _begin_once(
                 "this job was planned too long ago to begin, or to know whether it had begun before and was given up; "
                 f"it was never committed. Plan the write again. job={job} planned_at={planned} clock={tail.clock}"
             )
-        if (yield Exists(f"{GIVEN_UP}/{job}")) is not None:
+        if (yield GetStat(f"{GIVEN_UP}/{job}")) is not None:
             return None
         return tail.begin(job, wall_ms, store_ms)
 
@@ -395,7 +395,7 @@ def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
     begun_ms = pending.begun_ms
     if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
         return False
-    beat: Stat | None = yield Exists(heartbeat_path(pending.requested))
+    beat: Stat | None = yield GetStat(heartbeat_path(pending.requested))
     heard_ms = begun_ms if beat is None else beat.modified_ms
     if heard_ms is None or heard_ms - now_ms > expiry_ms:
         yield Touch(heartbeat_path(pending.requested))

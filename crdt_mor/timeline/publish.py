@@ -11,13 +11,13 @@ The rules that make it correct. Leaving out any one of them makes `tests/simulat
   2. Help before you publish: version n is projected before n+1 is put, so Hudi's directory never has a hole.
   3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded,
      version n must still be there, else the object may be a ghost below the tail (deletion is oldest first). What was
-     read back, or put by somebody else, is settled (made to last) before it is acknowledged or built upon.
+     read back, or put by somebody else, is made durable before it is acknowledged or built upon.
   4. Acknowledge last, after one's own projection.
 
 The first event of a table that was made without an id gives it one, its nonce: whoever loses that race derives again
 from a value that has it.
 
-An event that finds itself settled in the tail derives nothing (`None`), so whoever is unsure just starts again.
+An event that finds itself decided in the tail derives nothing (`None`), so whoever is unsure just starts again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,20 @@ from crdt_mor.model.timeline import (
 )
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Delete, Exists, List, Nonce, Now, Pause, Put, Read, Settle, Steps, StoreNow, Walk
+from crdt_mor.timeline.steps import (
+    Delete,
+    GetStat,
+    List,
+    MakeDurable,
+    Nonce,
+    Now,
+    Pause,
+    Put,
+    Read,
+    Steps,
+    StoreNow,
+    Walk,
+)
 
 OWN_FOLDER = ".hoodie/.crdt_mor"
 VERSIONS = f"{OWN_FOLDER}/timeline"
@@ -149,7 +162,7 @@ class Publisher:
 
     def help_project(self, tail: Timeline) -> Steps[None]:
         """Rule 2: whoever follows a version makes sure that its events are projected."""
-        yield Settle(version_path(tail.version))
+        yield MakeDurable(version_path(tail.version))
         yield from self.project(tail)
 
     def project(self, value: Timeline) -> Steps[None]:
@@ -160,11 +173,12 @@ class Publisher:
         files = yield from self.projector.files(value)
         placed = []
         for path, data in files:
-            if (yield Exists(path)) is None:
+            if (yield GetStat(path)) is None:
                 yield from put_surely(Put(path, data, durable=not path.endswith(HINTS)))
                 placed.append(path)
             elif not path.endswith(HINTS):
-                yield Settle(path)  # who put it may have died before it lasts, and what follows it must not last longer
+                # Its maker may have died before it was durable, and what follows it must not outlast it.
+                yield MakeDurable(path)
         if placed and (yield from _is_void(value)):
             begun = begun_by(value)
             if begun is not None and value.find_plan(begun) is not None:
@@ -247,7 +261,7 @@ def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
             if found.nonce != value.nonce:
                 return None
             value = found
-            yield Settle(path)  # what was read back may not last yet
+            yield MakeDurable(path)  # what was read back may not last yet
         return value if (yield from is_genuine(tail)) else None
     except StorageUnavailableError as error:
         raise _unknown(error) from error
@@ -278,7 +292,7 @@ def put_surely(put: Put) -> Steps[None]:
         created = yield put
         if created is not None:
             if put.durable and not created:
-                yield Settle(put.path)
+                yield MakeDurable(put.path)
             return
         yield Pause(attempt)
     raise CommitUnknownError(f"no put is answered any more; what was written may be there or not. path={put.path}")
@@ -410,12 +424,12 @@ def _climb(start: Timeline) -> Steps[Timeline | None]:
     oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
     """
     low, step = start.version, 1
-    while (yield Exists(version_path(low + step))) is not None:
+    while (yield GetStat(version_path(low + step))) is not None:
         low, step = low + step, step * 2
     high = low + step
     while high - low > 1:
         middle = (low + high) // 2
-        if (yield Exists(version_path(middle))) is not None:
+        if (yield GetStat(version_path(middle))) is not None:
             low = middle
         else:
             high = middle

@@ -146,7 +146,7 @@ class Session:
             return self.genesis()
         return self.remember(self.run(first_tail(self.config)))
 
-    def settled(self) -> Timeline:
+    def durable_tail(self) -> Timeline:
         """The newest value, made to last and projected: what a caller is told out of it stays so."""
         tail = self.tail()
         self.run(self.publisher.help_project(tail))

@@ -35,7 +35,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Exists:
+class GetStat:
     """-> Stat | None"""
 
     path: str
@@ -72,7 +72,7 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class MakeDurable:
     """-> None; the object, which somebody else may have put, now survives a power cut."""
 
     path: str
@@ -100,7 +100,7 @@ class Pause:
     attempt: int
 
 
-Step = Read | Put | Exists | List | Walk | Delete | Touch | Settle | Now | StoreNow | Nonce | Pause
+Step = Read | Put | GetStat | List | Walk | Delete | Touch | MakeDurable | Now | StoreNow | Nonce | Pause
 Steps = Generator[Step, Any, T]
 """A protocol that ends in a `T`."""
 
@@ -144,8 +144,8 @@ def perform(step: Step, store: Store, environment: Environment) -> object:
         case Touch(path):
             with suppress(StorageUnavailableError):
                 store.touch(path)
-        case Settle(path):
-            store.settle(path)
+        case MakeDurable(path):
+            store.make_durable(path)
         case Pause(attempt):
             environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
         case _:
@@ -153,11 +153,13 @@ def perform(step: Step, store: Store, environment: Environment) -> object:
     return None
 
 
-def _look(step: Read | Exists | List | Walk | Now | StoreNow | Nonce, store: Store, environment: Environment) -> object:
+def _look(
+    step: Read | GetStat | List | Walk | Now | StoreNow | Nonce, store: Store, environment: Environment
+) -> object:
     match step:
         case Read(path):
             return store.read(path)
-        case Exists(path):
+        case GetStat(path):
             return store.stat(path)
         case List(folder):
             return store.list(folder)

@@ -26,7 +26,7 @@ from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
 from crdt_mor.read.blocks import missing
-from crdt_mor.store.base import Pieces, Store
+from crdt_mor.store.base import Chunks, Store
 from crdt_mor.threads import in_threads
 
 KEY = "_hoodie_record_key"
@@ -93,17 +93,17 @@ Group = tuple[str, int]
 """A file group of ours: partition path and bucket."""
 
 
-def put_log(store: Store, path: str, content: Pieces, file: DataFile, *, durable: bool = True) -> DataFile:
+def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable: bool = True) -> DataFile:
     """Put a log file while it is made, unless it is there: `file` with its size."""
     size, _ = put_pieces(store, path, content, durable=durable)
     return replace(file, size=size)
 
 
-def put_pieces(store: Store, path: str, content: Pieces, *, durable: bool = True) -> tuple[int, bool]:
+def put_pieces(store: Store, path: str, content: Chunks, *, durable: bool = True) -> tuple[int, bool]:
     """Put an object while it is made: its size, and whether it is this one; else it was there before, and lasts now."""
     size = 0
 
-    def measured() -> Pieces:
+    def measured() -> Chunks:
         nonlocal size
         for piece in content:
             size += len(piece)
@@ -115,20 +115,20 @@ def put_pieces(store: Store, path: str, content: Pieces, *, durable: bool = True
     if stat is None:
         raise missing(path)
     if durable:
-        store.settle(path)
+        store.make_durable(path)
     return stat.size, False
 
 
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
-) -> tuple[Pieces, DataFile]:
+) -> tuple[Chunks, DataFile]:
     """The pieces of a log file, made as they are taken, and what the commit says of it but for its size."""
     rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
     deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
     return _blocks(config, schema, partition, parts), DataFile(join_path(partition, str(name)), 0, rows, deletes)
 
 
-def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Sequence[Deletes | Rows]) -> Pieces:
+def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Sequence[Deletes | Rows]) -> Chunks:
     full = avro_with_meta(schema, config.name)
     for part in parts:
         if isinstance(part, Deletes):

@@ -47,7 +47,7 @@ from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending
 from crdt_mor.read.blocks import open_blocks
-from crdt_mor.store.base import Pieces
+from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events
 from crdt_mor.timeline.heartbeat import beating
@@ -150,7 +150,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
             rows = read()
             write = Write(session, value, begun, task=task)
 
-            def put(file: DataFile, data: Pieces) -> StagedFile:
+            def put(file: DataFile, data: Chunks) -> StagedFile:
                 write.require_pending()
                 path = f"{events.STAGED}/{begun.requested}-{session.environment.nonce()}"
                 return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
@@ -174,13 +174,13 @@ def complete(
     token = token or job.token
     _refuse_tasks_twice(receipts)
     if job.repeated:
-        tail = session.settled()
+        tail = session.durable_tail()
         assert token is not None
         return events.Committed(events.check_token(tail, token), tail, repeated=True)
     joined = join(session, job.name, job.planned)
     if isinstance(joined, events.Committed):
         _refuse_other_writes(receipts, joined.completion.requested)
-        return replace(joined, value=session.settled())
+        return replace(joined, value=session.durable_tail())
     value, begun = joined
     _refuse_other_writes(receipts, begun.requested)
     write = Write(session, value, replace(begun, driver=session.environment.nonce()), token)
@@ -188,7 +188,7 @@ def complete(
     try:
         return write.commit(partial(_place, write, job, receipts), job.operation)
     except WriterExpiredError:
-        tail = session.settled()
+        tail = session.durable_tail()
         done = session.run(find_completion(begun.requested, tail))
         if done is None:
             raise

@@ -39,7 +39,7 @@ from crdt_mor.model.names import WRITE_TOKEN, LogFileName, bucket_file_id, drive
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.read.merging import Merging, check_columns, lift, merging
-from crdt_mor.store.base import Pieces
+from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events
 from crdt_mor.timeline.heartbeat import beating
@@ -310,7 +310,7 @@ class Write:
     def _operation(self) -> Operation:
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, Pieces], F]) -> list[F]:
+    def stage(self, statements: Sequence[RowsWrite | DeleteWrite], put: Callable[[DataFile, Chunks], F]) -> list[F]:
         """`put` one log file for each touched file group; what the statements say of a key is folded first."""
         if not statements:
             return []
@@ -353,14 +353,14 @@ class Write:
         return Rows(instant, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), some)
 
     def _stage(
-        self, put: Callable[[DataFile, Pieces], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
+        self, put: Callable[[DataFile, Chunks], F], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
     ) -> F:
         (partition, bucket), parts = item
         name = LogFileName(bucket_file_id(bucket), self.begun.requested, token=self.token_of_files)
         data, file = log_file(self.config, self._how.schema, partition, name, [part() for part in parts])
         return put(file, data)
 
-    def put(self, file: DataFile, data: Pieces) -> DataFile:
+    def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
         self.make_room(file)
         return put_log(self.session.store, file.path, data, file)

@@ -25,7 +25,7 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile, Pending
-from crdt_mor.store.base import Pieces
+from crdt_mor.store.base import Chunks
 from crdt_mor.write.stage import put_log
 from crdt_mor.write.statements import Write
 
@@ -44,7 +44,7 @@ def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed
     write = Write(session, session.tail(), Pending(requested, "hudi", 0))
     write.upsert(data, "UPSERT", "strict")
 
-    def put(file: DataFile, content: Pieces) -> DataFile:
+    def put(file: DataFile, content: Chunks) -> DataFile:
         path = join_path(file.partition, str(replace(file.name, token=HUDIS_TOKEN)))
         return put_log(session.store, path, content, replace(file, path=path))
 

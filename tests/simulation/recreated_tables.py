@@ -41,7 +41,7 @@ from crdt_mor.timeline.publish import VERSIONS
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 KEYS = ["a", "b", "c"]
-OPERATIONS = ("read", "view", "put", "copy", "stat", "list", "walk", "delete", "touch", "settle")
+OPERATIONS = ("read", "view", "put", "copy", "stat", "list", "walk", "delete", "touch", "make_durable")
 HANDLES_MAX = 4
 OVERTAKEN = 0.02
 """How often the table is replaced just before an operation of a handle on the store."""

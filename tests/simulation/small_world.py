@@ -7,9 +7,9 @@
 The actors are the generators of `ops`, unchanged. They do no I/O, so the search answers their operations from a store
 that is a plain value. An actor that crashes is one that is never scheduled again; as every state that can be reached
 is checked, a crash at every operation of every actor is covered without a step of its own. Wall clock, nonces, pauses
-and `Settle` have one deterministic answer each and are no scheduling points. A put may, `faults` times in a run, lose
-its reply: it landed all the same, or it lands at any later moment, or never; or it is repeated below us and so answers
-False although it was ours.
+and `MakeDurable` have one deterministic answer each and are no scheduling points. A put may, `faults` times in a run,
+lose its reply: it landed all the same, or it lands at any later moment, or never; or it is repeated below us and so
+answers False although it was ours.
 
 **Reads wait.** A read commutes with whatever does not change its answer, so it may always be put off until just before
 its actor's own next change of the store, or until just before somebody else's change of what it reads. Hence a step of
@@ -52,14 +52,14 @@ from crdt_mor.timeline.projection import Projector, completed_name
 from crdt_mor.timeline.publish import VERSIONS, version_path
 from crdt_mor.timeline.steps import (
     Delete,
-    Exists,
+    GetStat,
     List,
+    MakeDurable,
     Nonce,
     Now,
     Pause,
     Put,
     Read,
-    Settle,
     Step,
     Steps,
     StoreNow,
@@ -376,7 +376,7 @@ class World:
         match step:
             case Read(path):
                 return [(objects.get(path), None)]
-            case Exists(path):
+            case GetStat(path):
                 return [(_stat(path) if path in objects else None, None)]
             case List(folder):
                 return [(_listed(objects, folder), None)]
@@ -445,7 +445,7 @@ class World:
                         reply = 0
                     case StoreNow():
                         reply = 1  # later than the last sweep, as in life: by that a sweep knows itself for done
-                    case Pause() | Settle() | Touch():
+                    case Pause() | MakeDurable() | Touch():
                         reply = None
                     case _ if waiting:
                         reply = waiting.pop()
@@ -537,7 +537,7 @@ def _differs(step: Step | Pick | Saw, before: dict[str, Any], after: dict[str, A
             return _walked(before) != _walked(after)
         case Pick():
             return bool(before[LOG] != after[LOG])
-        case Read(path) | Exists(path) | Put(path) | Delete(path):
+        case Read(path) | GetStat(path) | Put(path) | Delete(path):
             return bool(before.get(path) != after.get(path))
     return False
 
@@ -601,7 +601,7 @@ def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
             match steps.send(reply):
                 case Read(path):
                     reply = objects.get(path)
-                case Exists(path):
+                case GetStat(path):
                     reply = _stat(path) if path in objects else None
                 case List(folder):
                     reply = _listed(objects, folder)

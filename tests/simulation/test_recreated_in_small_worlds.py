@@ -34,7 +34,7 @@ from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans, publish, session
 from crdt_mor.timeline.publish import VERSIONS, Publisher, find_tail, version_path
 from crdt_mor.timeline.session import PROPERTIES, Session, first_tail, put_first
-from crdt_mor.timeline.steps import Delete, Exists, Nonce, Now, Put, Read, Settle, Steps, StoreNow
+from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
 from tests.simulation.small_world import (
@@ -216,7 +216,7 @@ class Recreated(World):
         with suppress(StopIteration):
             while True:
                 step = steps.send(reply)
-                if isinstance(step, (Now, StoreNow, Nonce, Settle)):
+                if isinstance(step, (Now, StoreNow, Nonce, MakeDurable)):
                     reply = 1 if isinstance(step, (Now, StoreNow)) else "swept"
                     continue
                 reply, after = self._perform(step, objects)[0]
@@ -404,7 +404,7 @@ def a_first_version_is_taken_back_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_first_version_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session, "Delete", Exists)
+    patch.setattr(session, "Delete", GetStat)
 
 
 def the_first_value_seen_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:

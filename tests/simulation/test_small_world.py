@@ -18,7 +18,7 @@ from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.publish import Publisher, expire_versions, version_path
-from crdt_mor.timeline.steps import Delete, Exists, List, Nonce, Now, Put, Read, Steps
+from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps
 from tests.simulation.actors import (
     GENESIS,
     begun_world,
@@ -90,10 +90,10 @@ def test_no_attempt_repeats_the_nonce_of_one_that_may_still_land() -> None:
     reply: Any = None
     while len(attempts) < 2:
         step = steps.send(reply)
-        reply = {Nonce: "event", Now: 0, Exists: None, Read: None}.get(type(step))
+        reply = {Nonce: "event", Now: 0, GetStat: None, Read: None}.get(type(step))
         if isinstance(step, Nonce):
             reply = f"n{len(attempts)}"
-        if isinstance(step, Read | Exists) and step.path in objects:
+        if isinstance(step, Read | GetStat) and step.path in objects:
             reply = objects[step.path] if isinstance(step, Read) else Stat(step.path, 0, 0)
         if isinstance(step, Put) and step.path == put:
             attempts.append(Timeline.decode(step.data, put))
@@ -199,7 +199,7 @@ def rule_3_cleaners_trust_their_put(patch: pytest.MonkeyPatch) -> None:
 
 def rule_3_a_ghost_vouches_for_a_ghost(patch: pytest.MonkeyPatch) -> None:
     def looks_only(tail: Timeline) -> Steps[bool]:
-        return (yield Exists(version_path(tail.version))) is not None
+        return (yield GetStat(version_path(tail.version))) is not None
 
     patch.setattr(publish, "is_genuine", looks_only)
 
@@ -221,7 +221,7 @@ def rule_4_acknowledged_before_it_is_projected(patch: pytest.MonkeyPatch) -> Non
 def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
     def careless(start: Timeline) -> Steps[Timeline | None]:
         low = start.version
-        while (yield Exists(version_path(low + 1))) is not None:
+        while (yield GetStat(version_path(low + 1))) is not None:
             low += 1
         if low == start.version:
             return start

@@ -22,7 +22,7 @@ from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, dr
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline
 from crdt_mor.timeline import events
 from crdt_mor.timeline.publish import VERSIONS, Publisher, find_completion, find_tail, version_path
-from crdt_mor.timeline.steps import Delete, Exists, Put, Steps, Walk
+from crdt_mor.timeline.steps import Delete, GetStat, Put, Steps, Walk
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner
 from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
@@ -159,7 +159,7 @@ def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(events, "Delete", lambda path: Exists(path) if data_file_name(path) else Delete(path))
+    patch.setattr(events, "Delete", lambda path: GetStat(path) if data_file_name(path) else Delete(path))
 
 
 def a_driver_is_told_that_a_commit_is_not_there(patch: pytest.MonkeyPatch) -> None:

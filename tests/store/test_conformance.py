@@ -154,10 +154,10 @@ def test_touch_makes_an_empty_object_and_then_moves_its_time_only(store: Store) 
     assert store.read("full") == b"kept"
 
 
-def test_settling_what_is_there_or_not_leaves_it_as_it_is(store: Store) -> None:
-    store.settle("no/such/object")
+def test_making_an_object_durable_changes_nothing_and_needs_no_object(store: Store) -> None:
+    store.make_durable("no/such/object")
     store.put("a/x", b"1")
-    store.settle("a/x")
+    store.make_durable("a/x")
     assert store.read("a/x") == b"1"
     assert store.stat("no/such/object") is None
 

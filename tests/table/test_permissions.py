@@ -91,7 +91,7 @@ def test_reading_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> 
     def refused(self: LocalStore, path: str, *_: object, **__: object) -> bool:
         raise AssertionError(f"a reader changes the store: {path}")
 
-    for name in ("put", "copy", "delete", "touch", "settle", "_touch"):
+    for name in ("put", "copy", "delete", "touch", "make_durable", "_touch"):
         monkeypatch.setattr(LocalStore, name, refused)
     before = files(path)
     read_everything(path)
