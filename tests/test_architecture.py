@@ -133,6 +133,18 @@ def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
     assert name_of(file) == "crdt_mor.clock" or not found, f"take {found} from crdt_mor.clock.Environment"
 
 
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", TESTS, ids=name_of)
+def test_no_test_imports_from_another_test(file: Path) -> None:
+    """What two files of tests share stands in a module of its own: a test can then be moved, split or removed alone."""
+    for module in modules_imported(file):
+        name = module.rpartition(".")[2]
+        is_test = module.startswith("tests.") and (name.startswith("test_") or name == "conftest")
+        assert not is_test, f"{name_of(file)} imports {module}; move what they share into a module that is no test"
+
+
 def test_the_table_has_no_cycle() -> None:
     """Units can be put in a row in which each imports only what stands before it."""
     row: list[str] = []

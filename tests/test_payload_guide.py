@@ -11,7 +11,6 @@ names, kinds and meanings are pinned for good.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -21,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -31,62 +30,10 @@ from crdt_mor import payloads
 from crdt_mor.laws import LAWS
 from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.laws.resolve import payload_of
+from tests.guides import Block, Interpreter, blocks, interpreter, words
 
 GUIDE = Path(__file__).parents[1] / "docs" / "payloads.md"
 TEXT = GUIDE.read_text()
-
-WORKER = """
-import contextlib, io, json, sys, traceback, warnings
-names = {"__name__": "__main__"}
-warnings.showwarning = lambda message, kind, *_: print(f"{kind.__name__}: {message}")
-for line in sys.stdin:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        try:
-            exec(compile(json.loads(line), "docs/payloads.md", "exec"), names)
-        except Exception as error:
-            print("".join(traceback.format_exception_only(error)))
-    print(json.dumps(out.getvalue()), flush=True)
-"""
-
-
-class Block(NamedTuple):
-    """A fenced block; `shown` is the text block right behind it."""
-
-    line: int
-    language: str
-    code: str
-    shown: str
-
-
-def blocks() -> list[Block]:
-    """The blocks of the guide, each with what it shows."""
-    fences = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
-    found = [Block(TEXT[: m.start()].count("\n") + 1, m[1], m[2], m[3] or "") for m in fences.finditer(TEXT)]
-    assert TEXT.count("```") == sum(4 if block.shown else 2 for block in found), "a block that nothing holds"
-    return found
-
-
-class Interpreter:
-    """A Python of its own, in which blocks run one after another."""
-
-    def __init__(self, folder: Path, site: Path | None = None) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-B", "-Wdefault", "-c", WORKER],
-            env=os.environ | ({"PYTHONPATH": str(site)} if site else {}), cwd=folder,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def run(self, code: str) -> str:
-        """What the code prints, its warnings and errors included."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(code) + "\n")
-        self._process.stdin.flush()
-        return str(json.loads(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
 
 
 class Reader:
@@ -134,16 +81,6 @@ class Reader:
 
 
 @contextmanager
-def interpreter(folder: Path, site: Path | None = None) -> Iterator[Interpreter]:
-    """A Python in `folder`, ended behind the block; `site` is where packages are installed, besides."""
-    found = Interpreter(folder, site)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-@contextmanager
 def reader(folder: Path) -> Iterator[Reader]:
     """A reader of the guide in an empty folder."""
     found = Reader(folder)
@@ -153,12 +90,8 @@ def reader(folder: Path) -> Iterator[Reader]:
         found.close()
 
 
-def words(text: str) -> list[str]:
-    return text.split()
-
-
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(fast_path: Path) -> None:
-    found = blocks()
+    found = blocks(TEXT)
     assert {block.language for block in found} == {"python", "console", "toml"}
     with reader(fast_path) as somebody:
         for block in found:
@@ -167,9 +100,9 @@ def test_every_block_of_the_guide_runs_and_shows_what_it_prints(fast_path: Path)
 
 
 def test_the_packaging_of_the_guide_provides_a_payload_of_the_guide() -> None:
-    snippet = next(block.code for block in blocks() if block.language == "toml")
+    snippet = next(block.code for block in blocks(TEXT) if block.language == "toml")
     provided = tomllib.loads(snippet)["project"]["entry-points"]["crdt_mor.payloads"]
-    modules = {found[1]: block.code for block in blocks() if (found := re.match(r"# (\w+)\.py\n", block.code))}
+    modules = {found[1]: block.code for block in blocks(TEXT) if (found := re.match(r"# (\w+)\.py\n", block.code))}
     for name, path in provided.items():
         module, cls = path.split(":")
         assert f"class {cls}(" in modules[module]
@@ -181,7 +114,7 @@ def test_every_law_stands_in_the_guide() -> None:
 
 
 def test_a_class_that_moved_is_found_by_its_entry_point(fast_path: Path) -> None:
-    code = next(block.code for block in blocks() if "class Longest" in block.code and "def merge" in block.code)
+    code = next(block.code for block in blocks(TEXT) if "class Longest" in block.code and "def merge" in block.code)
     (fast_path / "acme_payloads.py").write_text(code)
     with interpreter(fast_path) as python:
         made = python.run(

@@ -30,3 +30,17 @@ def hudi_files(pattern: str) -> Iterator[tuple[str, bytes]]:
     for name, data in _members():
         if data and re.search(pattern, name):
             yield name, data
+
+
+def hudi_properties() -> dict[str, bytes]:
+    """`hoodie.properties` of the tables that Hudi made, by table."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.zip")):
+        with zipfile.ZipFile(path) as archive:
+            name = next(
+                n for n in archive.namelist() if n.endswith(".hoodie/hoodie.properties") and "/metadata/" not in n
+            )
+            found[path.stem] = archive.read(name)
+    if not found:
+        pytest.skip("the tables that Hudi made are not here; set CRDT_MOR_SHARED")
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import io
-from datetime import UTC, date, datetime
 from pathlib import Path
 
 import polars as pl
@@ -15,48 +14,10 @@ import pytest
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.model.instant import InstantTime
+from tests.format.helpers import ROWS, STORED
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 
 T = InstantTime("20260101000000000")
-STORED = pa.schema(
-    {
-        "flag": pa.bool_(),
-        "i": pa.int32(),
-        "l": pa.int64(),
-        "f": pa.float32(),
-        "d": pa.float64(),
-        "s": pa.string(),
-        "b": pa.binary(),
-        "day": pa.date32(),
-        "t": pa.timestamp("us", tz="UTC"),
-        "dec": pa.decimal128(15, 2),
-        "big": pa.decimal128(38, 10),
-        "a": pa.list_(pa.int32()),
-        "n": pa.struct({"x": pa.int32(), "y": pa.string()}),
-        "m": pa.map_(pa.string(), pa.int64()),
-        "deep": pa.list_(pa.struct({"z": pa.list_(pa.string())})),
-    }
-)
-ROWS = [
-    {
-        "flag": True,
-        "i": -(2**31),
-        "l": 2**63 - 1,
-        "f": 0.5,
-        "d": -1e300,
-        "s": "ä€😀",
-        "b": b"\0\xff",
-        "day": date(1, 1, 1),
-        "t": datetime(2026, 1, 2, 3, 4, 5, 678901, UTC),
-        "dec": decimal.Decimal("-12.34"),
-        "big": decimal.Decimal("1234567890123456789012345678.0123456789"),
-        "a": [1, None],
-        "n": {"x": None, "y": ""},
-        "m": [("k", 1), ("", None)],
-        "deep": [{"z": ["a"]}, None, {"z": []}],
-    },
-    dict.fromkeys(STORED.names),
-]
 TABLE = pa.Table.from_pylist(ROWS, STORED)
 
 

@@ -14,7 +14,7 @@ from crdt_mor import Table
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, read_log
-from tests.format.test_log import T1, raw_block
+from tests.format.helpers import T1, raw_block
 
 
 class Kms(pe.KmsClient):

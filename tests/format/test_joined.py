@@ -14,7 +14,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.format.base import write_parquet
 from crdt_mor.format.joined import joined
 from crdt_mor.format.thrift import BINARY, BYTE, I16, I32, I64, LIST, STRUCT, TRUE, Items, Struct, Value, decode, encode
-from tests.format.test_base import ROWS, STORED
+from tests.format.helpers import ROWS, STORED
 
 METADATA = {"hoodie_min_record_key": "ä", "parquet.avro.schema": "{}"}
 

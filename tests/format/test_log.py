@@ -29,9 +29,9 @@ from crdt_mor.format.log import (
     read_log,
 )
 from crdt_mor.model.instant import InstantTime
+from tests.format.helpers import T1, T2, raw_block
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 
-T1, T2 = InstantTime("20260101000000000"), InstantTime("20260101000000002")
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"id","type":["null","string"]}]}'
 
 
@@ -46,16 +46,6 @@ def delete_block(*given: Any, **named: Any) -> bytes:
 def decode_deletes(block: LogBlock) -> pa.Table:
     (table,) = log.decode_deletes([block])
     return table
-
-
-def raw_block(kind: int, headers: dict[int, str], content: bytes = b"", *, version: int = 1) -> bytes:
-    """A block written field by field, by the format's own words."""
-    body = struct.pack(">iii", version, kind, len(headers))
-    for key, value in headers.items():
-        body += struct.pack(">ii", key, len(value.encode())) + value.encode()
-    body += struct.pack(">q", len(content)) + content + struct.pack(">i", 0)
-    size = len(body) + 8
-    return b"#HUDI#" + struct.pack(">q", size) + body + struct.pack(">q", size + 6)
 
 
 def only(data: bytes) -> LogBlock:

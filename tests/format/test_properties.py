@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format import properties
-from tests.model.test_config import hudi_properties
+from tests.format.hudi_files import hudi_properties
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 NASTY = st.text(" \t\f\r\n\\=:#!ué\U0001f600a", max_size=12)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.format.hudi_files import FOLDER
 from tests.interop.readers import HudiSpark, spark_is_possible
 from tests.interop.shapes import Maker
 
@@ -27,3 +29,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiSpark]:
     reader = HudiSpark(tmp_path_factory.mktemp("spark"))
     yield reader
     reader.close()
+
+
+@pytest.fixture(params=sorted(path.stem for path in FOLDER.glob("*.zip")))
+def made_by_hudi(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of one of the tables that Hudi made."""
+    with zipfile.ZipFile(FOLDER / f"{request.param}.zip") as archive:
+        archive.extractall(tmp_path)
+    return tmp_path / str(request.param)

@@ -37,7 +37,7 @@ from crdt_mor.payloads import (
     Quantiles,
 )
 from crdt_mor.transaction import Transaction
-from tests.model.test_schema import SUPPORTED, _limits, _type
+from tests.model.types_page import SUPPORTED, arrow_type, limits
 
 Verdict = Literal["equal", "refused", "differs"]
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("v", pa.string())])
@@ -686,11 +686,11 @@ def _limits_of_all(kind: pa.DataType) -> list[object]:
         return [None, {field.name: None for field in kind}, {f.name: v[-1] for f, v in zip(kind, values, strict=True)}]
     if ty.is_list(kind) and ty.is_dictionary(kind.value_type):
         return [None, [], ["a", None]]
-    return [None, *_limits(kind)][:3]
+    return [None, *limits(kind)][:3]
 
 
 def _column(declared: str) -> pa.Array:
-    kind = _type(declared)
+    kind = arrow_type(declared)
     values = _limits_of_all(kind)
     values += values[-1:] * (3 - len(values))
     if pa.types.is_dictionary(kind):

@@ -11,9 +11,7 @@ import pytest
 
 from crdt_mor import Commit, Table
 from tests.format.hudi_files import needs_hudi_files
-from tests.interop.test_reads_hudi_tables import made_by_hudi  # noqa: F401  a fixture
-from tests.table.conftest import SCHEMA
-from tests.table.helpers import frame
+from tests.table.helpers import SCHEMA, frame
 
 Rows = dict[str, dict[str, Any]]
 
@@ -79,7 +77,7 @@ def test_of_a_late_row_that_loses_hudi_rs_does_not_show_what_won(fast_path: Path
 
 
 @needs_hudi_files
-def test_images_of_a_table_that_hudi_wrote_lead_from_nothing_to_its_rows(made_by_hudi: Path) -> None:  # noqa: F811
+def test_images_of_a_table_that_hudi_wrote_lead_from_nothing_to_its_rows(made_by_hudi: Path) -> None:
     table = Table.open(made_by_hudi)
     key = [*table.config.key.partition_fields, *table.config.key.fields]
     copy: dict[tuple[object, ...], dict[str, object]] = {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,7 @@ from tests.format.hudi_files import FOLDER, needs_hudi_files
 from tests.interop.readers import by_key, hudi_rs, ours
 
 pytestmark = needs_hudi_files
-NAMES = sorted(path.stem for path in FOLDER.glob("*.zip"))
 USER_COLUMN_OF_TEXT = (bool, int, float, str, type(None))
-
-
-@pytest.fixture(params=NAMES)
-def made_by_hudi(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of one of the tables."""
-    with zipfile.ZipFile(FOLDER / f"{request.param}.zip") as archive:
-        archive.extractall(tmp_path)
-    return tmp_path / str(request.param)
 
 
 def expected_rows(table: Path) -> dict[tuple[str, str], dict[str, object]]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import zipfile
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,23 +15,7 @@ from crdt_mor.model.config import MERGE_STRATEGY_ID, TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.schema import TableSchema
-
-SHARED = Path(os.environ.get("CRDT_MOR_SHARED", Path(__file__).parents[3] / "shared"))
-
-
-def hudi_properties() -> dict[str, bytes]:
-    """`hoodie.properties` of the tables that Hudi made, by table."""
-    found = {}
-    for path in sorted((SHARED / "hudi-tables").glob("*.zip")):
-        with zipfile.ZipFile(path) as archive:
-            name = next(
-                n for n in archive.namelist() if n.endswith(".hoodie/hoodie.properties") and "/metadata/" not in n
-            )
-            found[path.stem] = archive.read(name)
-    if not found:
-        pytest.skip("the tables that Hudi made are not here; set CRDT_MOR_SHARED")
-    return found
-
+from tests.format.hudi_files import hudi_properties
 
 SCHEMA = TableSchema.of(
     pa.schema(

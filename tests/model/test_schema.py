@@ -6,7 +6,6 @@ import decimal
 import json
 from io import BytesIO
 from itertools import permutations
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,60 +16,11 @@ from hypothesis import strategies as st
 from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
 from crdt_mor.model.avro import decimal_bytes
 from crdt_mor.model.schema import META_COLUMNS, TableSchema, read_arrow
-
-PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
-
-
-def _tables(page: str) -> list[list[list[str]]]:
-    blocks, rows = [], []
-    for line in [*page.splitlines(), ""]:
-        if line.startswith("|"):
-            rows.append([cell.strip().strip("`") for cell in line.strip("|").split("|")])
-        elif rows:
-            blocks.append(rows[2:])
-            rows = []
-    return blocks
-
-
-SUPPORTED, REFUSED = _tables(PAGE)
-
-
-def _type(text: str) -> pa.DataType:
-    return eval(text, {"pa": pa})
+from tests.model.types_page import REFUSED, SUPPORTED, arrow_type, limits
 
 
 def one(kind: pa.DataType, nullable: bool = True) -> TableSchema:
     return TableSchema.of(pa.schema([pa.field("c", kind, nullable)]))
-
-
-def _limits(kind: pa.DataType) -> list[object]:
-    """Null and the extreme values of a type that a table can hold."""
-    ty = pa.types
-    if ty.is_boolean(kind):
-        return [False, True]
-    if ty.is_unsigned_integer(kind):
-        return [0, 2**kind.bit_width - 1]
-    if ty.is_integer(kind):
-        return [-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1]
-    if ty.is_floating(kind):
-        top = {16: 65504.0, 32: 3.4028234663852886e38, 64: 1.7976931348623157e308}[kind.bit_width]
-        return [-top, top, float("inf"), -0.0]
-    if ty.is_decimal(kind):
-        top = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
-        return [top.copy_negate(), top]
-    if ty.is_fixed_size_binary(kind):
-        return [b"\0\0\0\0", b"\xff\xff\xff\xff"]
-    if ty.is_dictionary(kind):
-        return _limits(kind.value_type)
-    if ty.is_map(kind):
-        return [[], [("", None), *((str(i), v) for i, v in enumerate(_limits(kind.item_type)))]]
-    if ty.is_struct(kind):
-        return [{f.name: None for f in kind}, {f.name: _limits(f.type)[-1] for f in kind}]
-    if ty.is_fixed_size_list(kind):
-        return [[None, None], _limits(kind.value_type)]
-    if "list" in str(kind):
-        return [[], [None, *_limits(kind.value_type)]]
-    return ["", "\U0001f600\0é"] if "string" in str(kind) else [b"", b"\0\xff"]
 
 
 def _values(kind: pa.DataType) -> pa.Array:
@@ -95,10 +45,10 @@ def _values(kind: pa.DataType) -> pa.Array:
             mask=pa.array([True, False, False]),
         )
     if pa.types.is_dictionary(kind):
-        return pa.array([None, *_limits(kind)], kind.value_type).cast(kind.value_type).dictionary_encode().cast(kind)
+        return pa.array([None, *limits(kind)], kind.value_type).cast(kind.value_type).dictionary_encode().cast(kind)
     if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
         return pa.array([None, [], ["a", None]], kind)
-    return pa.array([None, *_limits(kind)], kind)
+    return pa.array([None, *limits(kind)], kind)
 
 
 def _written_and_read(stored: pa.Table) -> pa.Table:
@@ -119,15 +69,15 @@ def _bare(node: object) -> object:
 
 @pytest.mark.parametrize(("declared", "stored", "avro", "back"), SUPPORTED, ids=lambda text: text)
 def test_every_type_of_the_page_goes_both_ways(declared: str, stored: str, avro: str, back: str) -> None:
-    kind = _type(declared)
+    kind = arrow_type(declared)
     schema = one(kind)
     data = pa.table({"c": _values(kind)})
     normal = schema.normalise(data)
-    assert normal.schema.field("c").type == _type(stored) == schema.stored.field("c").type
+    assert normal.schema.field("c").type == arrow_type(stored) == schema.stored.field("c").type
     field = json.loads(schema.avro("t"))["fields"][0]
     assert _bare(field["type"]) == ["null", json.loads(avro)]
     read = schema.restore(_written_and_read(normal))
-    expected = kind if back == "same" else _type(back)
+    expected = kind if back == "same" else arrow_type(back)
     assert read.schema.field("c").type == expected == schema.declared.field("c").type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_struct(kind):
         assert str(read.column("c")) == str(data.column("c"))  # beyond Python's own years
@@ -141,7 +91,7 @@ def test_every_type_of_the_page_goes_both_ways(declared: str, stored: str, avro:
 
 @pytest.mark.parametrize(("declared", "instead"), REFUSED, ids=lambda text: text)
 def test_every_refused_type_is_named_with_its_column(declared: str, instead: str) -> None:
-    kind = _type(declared)
+    kind = arrow_type(declared)
     with pytest.raises(SchemaMismatchError) as error:
         TableSchema.of(pa.schema([pa.field("here", kind)]))
     assert "column=here" in str(error.value)
@@ -504,7 +454,7 @@ def test_growing_takes_the_batch_and_changes_as_little_as_it_can(data: st.DataOb
     assert grown.declared.names == ["c", "k", "new"]
     assert [column.nullable for column in grown.declared] == [False, False, True]
     assert grown.declared.field("k").type == pa.int64()
-    values = pa.array(_limits(theirs)[:2], theirs)
+    values = pa.array(limits(theirs)[:2], theirs)
     assert grown.normalise(pa.table({"c": values})).num_rows == 2
     assert grown.grow(pa.schema([("c", theirs)])) == grown
     assert table.grow(table.declared) == table

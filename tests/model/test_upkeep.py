@@ -18,7 +18,7 @@ from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, publish
 from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS, version_path
 from crdt_mor.timeline.steps import Steps, perform
-from tests.model.test_timeline import PUBLISHER, SCHEMA, Scene
+from tests.model.scene import PUBLISHER, SCHEMA, Scene
 
 
 class StubbornStore(MemoryStore):

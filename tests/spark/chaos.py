@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdt_mor import Table
+from tests.spark.counting import counters, driver, feed, kill, total
 from tests.spark.sessions import CLUSTER, LOCAL
-from tests.spark.test_failing import counters, total
-from tests.spark.test_sinking import driver, feed, kill
 
 ROWS = 10
 FILES = "20"

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import CLUSTER, fixture
 from tests.spark.tables import leftovers, pending, same_rows
-from tests.spark.test_failing import counters, ones, total
-from tests.spark.test_writing import TABLES, batch, make
+from tests.spark.written import TABLES, batch, make
 
 pytestmark = pytest.mark.spark
 spark = fixture(

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.helpers import listed, read
-from tests.spark.test_following import Stream
-from tests.spark.test_reading import QUERIES, TABLES, written
+from tests.spark.helpers import Stream, listed, read
+from tests.spark.queried import QUERIES, TABLES, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

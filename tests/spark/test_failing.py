@@ -18,31 +18,16 @@ from pyspark.sql.types import StructType
 
 from crdt_mor import Table
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.payloads import Counter
 from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
 from crdt_mor.timeline.session import Session
 from tests.crash.stores import InterruptedStore, ProcessDied
+from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
 from tests.table.helpers import data_files
 
 pytestmark = pytest.mark.spark
 spark = fixture("local[2,2]")
-
-SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-
-
-def counters(path: Path) -> Table:
-    """Where a row that counted twice would show."""
-    return Table.create(path, SCHEMA, key="id", merge={"n": Counter()})
-
-
-def ones(spark: Any, rows: int = 100) -> Any:
-    return spark.range(rows, numPartitions=3).selectExpr("id % 20 as id", "1L as n")
-
-
-def total(table: Table) -> int:
-    return int(table.scan(columns=["n"]).to_polars()["n"].sum())
 
 
 def passing(path: Path, *, always: bool = False) -> Any:

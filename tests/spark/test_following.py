@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,11 +13,10 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 
 from crdt_mor import Table
 from crdt_mor.payloads import Counter
-from tests.spark.helpers import Rows, listed
+from tests.spark.helpers import Stream, listed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -37,34 +36,6 @@ def table(fast_path: Path) -> Table:
     made.upsert(rows(("b", 10), ("d", 1)))
     made.delete(keys=["c"])
     return made
-
-
-class Stream:
-    """A query over a table that may be stopped and started again; its batches end up as files of this class's own."""
-
-    def __init__(self, spark: SparkSession, table: Table, folder: Path, **options: Any) -> None:
-        self._spark, self._table, self._folder, self._options = spark, table, folder, options
-        self.batches: dict[int, Rows] = {}
-        self.fail_at: int | None = None
-
-    def run(self, **trigger: Any) -> dict[int, Rows]:
-        """What is there now, batch by batch."""
-        source = self._spark.readStream.format("crdt_mor").options(**self._options).load(self._table.uri)
-        query: StreamingQuery = (
-            source.writeStream.foreachBatch(self._take)
-            .option("checkpointLocation", str(self._folder))
-            .trigger(**(trigger or {"availableNow": True}))
-            .start()
-        )
-        query.awaitTermination(60)
-        return self.batches
-
-    def _take(self, frame: DataFrame, number: int) -> None:
-        found = listed(frame)
-        assert self.batches.setdefault(number, found) == found, "a repeated batch is the same batch"
-        if number == self.fail_at:
-            self.fail_at = None
-            raise RuntimeError("the sink is away")
 
 
 def test_a_stream_begins_with_the_whole_table_and_goes_on_with_what_changes(

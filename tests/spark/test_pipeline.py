@@ -21,10 +21,10 @@ import pytest
 
 from crdt_mor import Table, TableNotFoundError
 from crdt_mor.timeline import events
+from tests.spark.counting import kill
+from tests.spark.guide import GUIDE, SCRIPT, below
 from tests.spark.sessions import ROOT
 from tests.spark.tables import leftovers, pending
-from tests.spark.test_sinking import kill
-from tests.spark.test_writing_guide import GUIDE, SCRIPT, below
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +11,12 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from tests.spark.sessions import ROOT, fixture
+from tests.spark.counting import SCHEMA, counters, driver, feed, kill, total
+from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
-from tests.spark.test_failing import SCHEMA, counters, total
 
 pytestmark = pytest.mark.spark
 spark = fixture()
-
-
-def feed(home: Path, number: int, rows: int = 10) -> None:
-    """One more file of increments, whole or not there."""
-    folder = home / "in"
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = home / f"draft-{number}"
-    draft.write_text("".join(json.dumps({"id": (number + i) % 7, "n": 1}) + "\n" for i in range(rows)))
-    draft.rename(folder / f"{number:06d}.json")
 
 
 def run(spark: Any, home: Path, path: str, checkpoint: str = "checkpoint", **options: str) -> None:
@@ -143,20 +128,6 @@ def test_a_running_stream_goes_on_when_another_writer_adds_a_column(spark: Any, 
         query.stop()
     assert total(table) == 25
     assert table.scan(filter="colour IS NOT NULL").to_arrow()["id"].to_pylist() == [99]
-
-
-def driver(home: Path, path: str, *queries: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
-    """A driver in a process group of its own: killing the group kills all that belongs to it."""
-    log = (home / f"{'-'.join(queries)}.log").open("a")
-    command = [sys.executable, "-W", "ignore", "-m", "tests.spark.pipeline", "--table", path, "--home", str(home)]
-    command += ["--queries", ",".join(queries), *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """The driver's Python and its JVM, as a machine that loses power takes both."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,11 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
+from tests.spark.guide import BLOCK, GUIDE, SCRIPT, below
 from tests.spark.sessions import ROOT, fixture
 
 pytestmark = pytest.mark.spark
 spark = fixture()
-
-BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-GUIDE = BLOCK.findall((ROOT / "docs" / "spark-writing.md").read_text())
-SCRIPT = "# pipeline.py\n"
-
-
-def below(folder: Path, block: str) -> str:
-    """A block of a page, its absolute paths below `folder`."""
-    return re.sub(r'"/(lake|landing|checkpoints)/', rf'"{folder}/\1/', block)
 
 
 def run(block: str, names: dict[str, Any], folder: Path) -> None:

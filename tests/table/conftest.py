@@ -1,17 +1,13 @@
-"""A table with a schema of every day, and how to ask it for its rows."""
+"""Where a test's table lies, and how it is created."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-
-SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])
-Make = Callable[..., Table]
+from tests.table.helpers import SCHEMA, Make
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
-"""Rows in, rows out."""
+"""A schema of every day, rows in and rows out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from crdt_mor import Table
-from tests.table.conftest import SCHEMA
 
+SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])
+Make = Callable[..., Table]
 Row = tuple[object, ...]
 
 

@@ -29,8 +29,7 @@ from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.timeline import events
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import data_files, files, frame, rows
+from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
 GOOD = frame(("a", "eu", 1, 1.5), ("b", "us", 2, 2.5))
 

@@ -15,8 +15,7 @@ from crdt_mor import Changes, CheckpointExpiredError, Commit, InvalidInputError,
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.payloads import Counter, PartialUpdate
 from tests.interop.hudi_archive import make_hudis
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import data_files, files, frame
+from tests.table.helpers import SCHEMA, Make, data_files, files, frame
 
 
 def listed(changes: Changes, *columns: str) -> list[tuple[object, ...]]:

@@ -11,8 +11,7 @@ import pytest
 from crdt_mor import Commit, InvalidInputError, Table, Transaction
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
-from tests.table.conftest import Make
-from tests.table.helpers import Row, data_files, files, frame, rows
+from tests.table.helpers import Make, Row, data_files, files, frame, rows
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},

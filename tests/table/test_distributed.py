@@ -26,8 +26,7 @@ from crdt_mor.timeline import events
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import staging
 from tests.crash.stores import InterruptedStore, ProcessDied
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import data_files, files, frame, rows
+from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
 STAGED = f"{events.STAGED}/"
 

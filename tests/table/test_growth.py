@@ -15,8 +15,7 @@ from crdt_mor import CrdtMorError, InvalidInputError, SchemaMismatchError, Table
 from crdt_mor.merge.payload import Payload
 from crdt_mor.payloads import Counter, LatestBy, PartialUpdate
 from tests.interop.hudi_archive import edit, make_hudis
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import data_files, frame, rows
+from tests.table.helpers import SCHEMA, Make, data_files, frame, rows
 
 NEW = pa.array([7], pa.int64())
 A, B = ("a", "eu", 1, 1.5), ("b", "us", 2, 2.5)

@@ -35,8 +35,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import events, publish
 from crdt_mor.timeline.publish import version_path
 from crdt_mor.timeline.session import PROPERTIES, Session
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import files, frame, rows
+from tests.table.helpers import SCHEMA, Make, files, frame, rows
 
 OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))
 NEW = frame(*((f"k{i}", "us", 10 + i) for i in range(3)))

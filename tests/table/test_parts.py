@@ -16,8 +16,7 @@ import pytest
 from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
 from crdt_mor.payloads import Counter
 from crdt_mor.rows import ArrowRows
-from tests.table.conftest import Make
-from tests.table.helpers import frame
+from tests.table.helpers import Make, frame
 
 ONE_EACH = 1
 """A size that puts every file group in a part of its own."""

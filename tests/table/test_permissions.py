@@ -16,8 +16,7 @@ from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import events, publish
 from crdt_mor.timeline.session import PROPERTIES
-from tests.table.conftest import Make
-from tests.table.helpers import files, frame, rows
+from tests.table.helpers import Make, files, frame, rows
 
 NOBODY, ONE, TWO = 65534, 1001, 1002
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")

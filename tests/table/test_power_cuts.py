@@ -20,8 +20,7 @@ from crdt_mor.services import compact
 from crdt_mor.store import local
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish
-from tests.table.conftest import Make
-from tests.table.helpers import frame, rows
+from tests.table.helpers import Make, frame, rows
 
 
 class Killed(BaseException):

@@ -32,8 +32,7 @@ from crdt_mor.read.explain import Files
 from crdt_mor.read.expressions import conjuncts, sql_literal, together
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.store.local import LocalStore
-from tests.table.conftest import Make
-from tests.table.helpers import frame, rows
+from tests.table.helpers import Make, frame, rows
 
 EXAMPLES = 20
 """For each shape of table; thousands were tried when this was written."""

@@ -15,8 +15,7 @@ from crdt_mor import Changes, Commit, FutureSnapshotError, InvalidInputError, Sc
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.store.local import LocalStore
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import frame, rows
+from tests.table.helpers import SCHEMA, Make, frame, rows
 
 MANY = frame(*((f"k{i:02}", "eu" if i % 2 else "us", i, i / 2) for i in range(40)))
 

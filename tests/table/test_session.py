@@ -10,8 +10,7 @@ from crdt_mor import Table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.session import Session
-from tests.table.conftest import Make
-from tests.table.helpers import frame, rows
+from tests.table.helpers import Make, frame, rows
 
 HIVE = ".hoodie/.crdt_mor"
 

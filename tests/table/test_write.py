@@ -14,8 +14,7 @@ import pytest
 
 from crdt_mor import InvalidInputError, SchemaMismatchError, Table, TokenOrderError
 from crdt_mor.payloads import PartialUpdate
-from tests.table.conftest import SCHEMA, Make
-from tests.table.helpers import data_files, frame, rows
+from tests.table.helpers import SCHEMA, Make, data_files, frame, rows
 
 A, B = ("a", "eu", 1, 1.5), ("b", "us", 2, 2.5)
 

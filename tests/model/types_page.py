@@ -1,0 +1,60 @@
+"""The tables of docs/types.md, and the extreme values of each of its types."""
+
+from __future__ import annotations
+
+import decimal
+from pathlib import Path
+
+import pyarrow as pa
+
+PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
+
+
+def tables_of(page: str) -> list[list[list[str]]]:
+    """The rows of every table of a page, as texts, without its head."""
+    blocks, rows = [], []
+    for line in [*page.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip().strip("`") for cell in line.strip("|").split("|")])
+        elif rows:
+            blocks.append(rows[2:])
+            rows = []
+    return blocks
+
+
+SUPPORTED, REFUSED = tables_of(PAGE)
+
+
+def arrow_type(text: str) -> pa.DataType:
+    """The type that a cell of the page spells in Python."""
+    return eval(text, {"pa": pa})
+
+
+def limits(kind: pa.DataType) -> list[object]:
+    """Null and the extreme values of a type that a table can hold."""
+    ty = pa.types
+    if ty.is_boolean(kind):
+        return [False, True]
+    if ty.is_unsigned_integer(kind):
+        return [0, 2**kind.bit_width - 1]
+    if ty.is_integer(kind):
+        return [-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1]
+    if ty.is_floating(kind):
+        top = {16: 65504.0, 32: 3.4028234663852886e38, 64: 1.7976931348623157e308}[kind.bit_width]
+        return [-top, top, float("inf"), -0.0]
+    if ty.is_decimal(kind):
+        top = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
+        return [top.copy_negate(), top]
+    if ty.is_fixed_size_binary(kind):
+        return [b"\0\0\0\0", b"\xff\xff\xff\xff"]
+    if ty.is_dictionary(kind):
+        return limits(kind.value_type)
+    if ty.is_map(kind):
+        return [[], [("", None), *((str(i), v) for i, v in enumerate(limits(kind.item_type)))]]
+    if ty.is_struct(kind):
+        return [{f.name: None for f in kind}, {f.name: limits(f.type)[-1] for f in kind}]
+    if ty.is_fixed_size_list(kind):
+        return [[None, None], limits(kind.value_type)]
+    if "list" in str(kind):
+        return [[], [None, *limits(kind.value_type)]]
+    return ["", "\U0001f600\0é"] if "string" in str(kind) else [b"", b"\0\xff"]
