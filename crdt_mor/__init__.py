@@ -36,6 +36,7 @@ from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.maintenance import Compacted
 from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
 from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.points import parse_point
 from crdt_mor.read.explain import Explanation
 from crdt_mor.scan import Scan
 from crdt_mor.table import Table
@@ -79,4 +80,5 @@ __all__ = [
     "WriterExpiredError",
     "allow_payloads",
     "check_laws",
+    "parse_point",
 ]

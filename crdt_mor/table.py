@@ -18,11 +18,9 @@ from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
-    FutureSnapshotError,
     InvalidInputError,
     SchemaMismatchError,
     TableExistsError,
-    TableReplacedError,
 )
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
@@ -33,11 +31,11 @@ from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
-from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
+from crdt_mor.model.points import Point
 from crdt_mor.model.schema import TableSchema, read_arrow
-from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cuts import cut_at, window_end
 from crdt_mor.read.merging import check_columns
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
@@ -54,7 +52,7 @@ _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "de
 
 Consistency = Literal["latest", "stable", "read_optimized"]
 
-AsOf = Commit | int | str | datetime
+AsOf = Commit | Point
 """A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
 
 Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
@@ -306,7 +304,7 @@ class Table:
                 raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
             cut: Cut | None = Cut.latest(value, "requested")
         else:
-            cut = self._cut(value, as_of)
+            cut = None if as_of is None else cut_at(self._session, value, _point(as_of))
         snapshot = Snapshot.seal(self._session, value, cut)
         if consistency == "read_optimized":
             snapshot = snapshot.read_optimized()
@@ -339,8 +337,9 @@ class Table:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         value = self._session.sealed(decided=True)  # what Hudi wrote must not come to light behind the checkpoint
-        start = Cut.start(by) if since is None else self._end_of_window(value, since, by, "since")
-        end = Cut.latest(value, by) if until is None else self._end_of_window(value, until, by, "until")
+        session = self._session
+        start = Cut.start(by) if since is None else window_end(session, value, _point(since), by, "since")
+        end = Cut.latest(value, by) if until is None else window_end(session, value, _point(until), by, "until")
         if end.time < start.time:
             raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
         window = Window.seal(self._session, value, start, end)
@@ -349,65 +348,12 @@ class Table:
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
         value = self._session.sealed(decided=True)
-        start, end = self._cut(value, before), self._cut(value, after)
-        assert start is not None
-        assert end is not None
+        start, end = (cut_at(self._session, value, _point(as_of)) for as_of in (before, after))
         return Changes(Window.seal(self._session, value, start, end), columns, "difference")
 
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
         self._session.sealed(look=True)
-
-    def _end_of_window(self, value: Timeline, given: str | AsOf, by: By, name: str) -> Cut:
-        if not (isinstance(given, str) and ":" in given):
-            if by == "requested":
-                raise InvalidInputError(
-                    f"stable changes go on from the checkpoint of stable changes, or from None. {name}={given!r}"
-                )
-            return Cut("completed", self._moment(value, given))
-        cut, table_id = Cut.parse(given)
-        if table_id is not None and table_id != value.table_id:
-            raise TableReplacedError(
-                "this checkpoint is of another table, so that what has changed here since then cannot be told. If the "
-                "table was made anew, begin anew: scan it, and go on from the scan's checkpoint (a Spark stream: with "
-                "a new checkpointLocation). Else restore the table that it is of. "
-                f"{name}={given!r} found={value.table_id}"
-            )
-        if cut.by != by:
-            raise InvalidInputError(
-                f"this checkpoint belongs to changes of another consistency: go on with that one. {name}={given!r}"
-            )
-        if cut.time > Cut.latest(value, by).time:
-            raise InvalidInputError(
-                "this checkpoint is ahead of the table: is it another table's, or was the table restored from a copy? "
-                f"{name}={given!r} clock={value.clock}"
-            )
-        return cut
-
-    def _cut(self, value: Timeline, as_of: AsOf | None) -> Cut | None:
-        return None if as_of is None else Cut("completed", self._moment(value, as_of))
-
-    def _moment(self, value: Timeline, as_of: AsOf) -> InstantTime:
-        _check_as_of(as_of)
-        if isinstance(as_of, int):
-            if as_of < 0:
-                raise InvalidInputError(f"versions count from 0, the empty table. as_of={as_of}")
-            if as_of > value.version:
-                raise FutureSnapshotError(f"no such version yet. as_of={as_of} newest={value.version}")
-            seen = [c.completed for c in self._session.completions(value) if c.version <= as_of]
-            return max(seen, default=EPOCH)
-        if isinstance(as_of, Commit):
-            moment = as_of.completed_at
-        elif isinstance(as_of, datetime):
-            moment = from_datetime(as_of)
-        else:
-            moment = parse(as_of)
-        if moment > value.clock:
-            raise FutureSnapshotError(
-                "what this moment will show is not decided yet; ask for one that is not after the table's clock. "
-                f"as_of={moment} clock={value.clock}"
-            )
-        return moment
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -426,9 +372,9 @@ def _ms(duration: timedelta) -> int:
     return int(duration.total_seconds() * 1000)
 
 
-def _check_as_of(as_of: object) -> None:
-    if isinstance(as_of, bool) or not isinstance(as_of, Commit | int | str | datetime):
-        raise InvalidInputError(f"as_of is a commit, a version, 17 digits or a datetime. as_of={as_of!r}")
+def _point(as_of: AsOf) -> Point:
+    """A point as model/points.py has it: a commit is the moment when readers began to see it."""
+    return as_of.completed_at if isinstance(as_of, Commit) else as_of
 
 
 def _consistency(asked: str, *known: str) -> str:

@@ -20,7 +20,7 @@ PUBLIC = [
     "StorageUnavailableError", "Table", "TableExistsError", "TableNotFoundError",
     "TableReplacedError", "TokenOrderError", "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError",
-    "allow_payloads", "check_laws",
+    "allow_payloads", "check_laws", "parse_point",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -42,6 +42,7 @@ SIGNATURES = {
     "Table.refresh": "self",
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
+    "parse_point": "text * checkpoint name",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
     "Transaction.delete": "self data * keys filter plain",

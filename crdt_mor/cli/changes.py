@@ -41,7 +41,7 @@ def changes(
         raise typer.BadParameter("what never ends is printed line by line: say --format jsonl", param_hint="--follow")
     if checkpoint is not None and since is not None:
         raise typer.BadParameter("the file says where to begin: leave --since out", param_hint="--checkpoint")
-    start: Any = _start(since)
+    start = inputs.point(since, "--since", checkpoint=True)
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.read_text().strip()
     table = mor.Table.open(uri)
@@ -72,14 +72,10 @@ def diff(
     output: Form = Output.text,
 ) -> None:
     """Print the rows in which two snapshots differ."""
-    a, b = inputs.moment(before), inputs.moment(after)
-    assert a is not None
-    assert b is not None
-    send(mor.Table.open(uri).diff(a, b, columns=inputs.names(columns)), None, chosen(format, output))
-
-
-def _start(text: str | None) -> Any:
-    return text if text is None or (":" in text and not text[0].isdigit()) else inputs.moment(text)
+    start, end = inputs.point(before, "BEFORE"), inputs.point(after, "AFTER")
+    assert start is not None
+    assert end is not None
+    send(mor.Table.open(uri).diff(start, end, columns=inputs.names(columns)), None, chosen(format, output))
 
 
 def _note(path: Path, checkpoint: str) -> None:

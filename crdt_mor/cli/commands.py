@@ -138,7 +138,7 @@ def cat(
     """Print rows of a snapshot, in no particular order; --output json is --format jsonl."""
     form = chosen(format, output)
     table = mor.Table.open(uri)
-    scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.moment(as_of), meta=meta)
+    scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), meta=meta)
     if explain:
         said = scan.explain()
         render.document(asdict(said)) if output is Output.json else typer.echo(str(said))
@@ -207,7 +207,7 @@ def timeline(
 def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
     """List the files of a snapshot by file group: base files, logs, carries."""
     table = mor.Table.open(uri)
-    point = inputs.moment(as_of)
+    point = inputs.point(as_of, "--as-of")
     found = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
     _print_frame(pl.DataFrame(found), output)
 

@@ -32,21 +32,17 @@ def names(text: str | None) -> list[str] | None:
     return None if text is None else [name for part in text.split(",") if (name := part.strip())]
 
 
-def moment(text: str | None) -> str | int | datetime | None:
-    """`--as-of`: a completion time of 17 digits, a version, or an ISO date and time with its zone."""
+def point(text: str | None, name: str, *, checkpoint: bool = False) -> str | int | datetime | None:
+    """A point of a table's history, as `crdt_mor.parse_point` reads it; what is none is a wrong use of the command.
+
+    name: of the option or argument, for the error.
+    """
     if text is None:
         return None
-    if text.isascii() and text.isdigit():
-        return text if len(text) == 17 else int(text)
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        when = None
-    if when is None or when.tzinfo is None:
-        raise typer.BadParameter(
-            f"a moment is a completion time of 17 digits, a version, or like 2025-11-20T09:30:00Z. got={text!r}"
-        )
-    return when
+        return mor.parse_point(text, checkpoint=checkpoint, name=name)
+    except mor.InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def token(text: str | None) -> tuple[str, int] | None:

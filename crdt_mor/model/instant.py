@@ -9,11 +9,14 @@ of a write.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NewType
+from typing import Final, NewType
 
 from crdt_mor.errors import InvalidInputError
 
 InstantTime = NewType("InstantTime", str)
+
+DIGITS: Final = 17
+"""How many digits an instant time has."""
 
 EPOCH = InstantTime("19700101000000000")
 """Earlier than every instant time that a table can have."""
@@ -36,7 +39,7 @@ def to_ms(time: InstantTime) -> int:
 
 def parse(text: str) -> InstantTime:
     """`text` as an instant time; raises `InvalidInputError` for anything that is not 17 digits of a real moment."""
-    if len(text) != 17 or not (text.isascii() and text.isdigit()):
+    if len(text) != DIGITS or not (text.isascii() and text.isdigit()):
         raise InvalidInputError(f"an instant is 17 digits, yyyyMMddHHmmssSSS in UTC. got={text!r}")
     try:
         to_ms(InstantTime(text))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Table, parse_point
 
 Point = str | int | datetime
 """A checkpoint, a version, a completion time or a moment."""
@@ -140,18 +140,4 @@ def _number(name: str, value: str) -> int:
 
 
 def _point(name: str, value: str | None, *, checkpoint: bool = False) -> Point | None:
-    """17 digits are an instant, fewer a version, all else a moment in ISO format; or a checkpoint."""
-    if value is None:
-        return None
-    if value.isascii() and value.isdigit():
-        return value if len(value) == 17 else int(value)
-    if checkpoint and value.partition(":")[0] in ("completed", "requested"):
-        return value
-    try:
-        return datetime.fromisoformat(value)
-    except ValueError as error:
-        kinds = "a checkpoint, " if checkpoint else ""
-        raise InvalidInputError(
-            f"{name} is {kinds}a version, an instant of 17 digits, or a time like 2026-01-31T12:00:00+00:00. "
-            f"{name}={value!r}"
-        ) from error
+    return None if value is None else parse_point(value, checkpoint=checkpoint, name=name)

@@ -91,6 +91,8 @@ def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
         ["write", "t", "--as", "append"],
         ["cat"],
         ["cat", "t", "--as-of", "yesterday"],
+        ["changes", "t", "--since", "started:1"],
+        ["diff", "t", "0", "2026-01-31"],
         ["cat", "t", "--limit", "-1"],
         ["show", "t", "--output", "yaml"],
     ],

@@ -1,0 +1,83 @@
+"""Points of a table's history, from what users write to versions, instants and checkpoints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from crdt_mor import InvalidInputError, parse_point
+from crdt_mor.model.points import Point, check_point, is_checkpoint
+
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+CHECKPOINT = "completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726"
+
+
+@pytest.mark.parametrize(
+    ("text", "point"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("20260131", 20260131),  # digits are a version unless there are 17 of them
+        ("20260131120000000", "20260131120000000"),
+        ("2026-01-31T12:00:00Z", NOON),
+        ("2026-01-31 13:00:00+01:00", NOON),
+        ("20260131T120000Z", NOON),
+    ],
+)
+def test_a_text_names_a_version_an_instant_or_a_moment(text: str, point: Point) -> None:
+    assert parse_point(text) == parse_point(text, checkpoint=True) == point
+
+
+@pytest.mark.parametrize("text", [CHECKPOINT, "requested:20260131120000000"])
+def test_a_checkpoint_is_a_point_only_where_a_window_begins_or_ends(text: str) -> None:
+    assert parse_point(text, checkpoint=True) == text
+    assert is_checkpoint(text)
+    with pytest.raises(InvalidInputError, match="--as-of is a version, an instant of 17 digits, or a time like"):
+        parse_point(text, name="--as-of")
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "-1", "1.5", "2026-13-01T00:00:00Z", "started:1", "٣", "9" * 18])
+def test_any_other_text_is_refused_by_the_name_of_the_option(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="until is a checkpoint, a version, an instant of 17 digits"):
+        parse_point(text, checkpoint=True, name="until")
+
+
+@pytest.mark.parametrize("text", ["2026-01-31", "2026-01-31T12:00:00"])
+def test_a_time_without_its_zone_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="say the time zone"):
+        parse_point(text)
+    with pytest.raises(InvalidInputError, match="say the time zone"):
+        check_point(datetime.fromisoformat(text))
+
+
+@pytest.mark.parametrize(
+    ("point", "checked"),
+    [
+        (0, 0),
+        (5, 5),
+        ("20260131120000000", "20260131120000000"),
+        (NOON, "20260131120000000"),
+        (NOON.astimezone(timezone(timedelta(hours=9))), "20260131120000000"),
+    ],
+)
+def test_a_program_passes_versions_instants_and_moments(point: Point, checked: object) -> None:
+    assert check_point(point) == checked
+    assert not is_checkpoint(point)
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        (-1, "versions count from 0"),
+        (True, "as_of is a commit, a version, 17 digits or a datetime. as_of=True"),
+        (None, "as_of is a commit, a version, 17 digits or a datetime. as_of=None"),
+        (1.0, "as_of is a commit, a version, 17 digits or a datetime. as_of=1.0"),
+        ("3", "an instant is 17 digits"),
+        ("20261331120000000", "no such moment"),
+    ],
+)
+def test_what_is_no_point_is_refused(point: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        check_point(point)
