@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.timeline.session import Session
 
@@ -61,12 +62,9 @@ class Inspect:
             }
             for c in self._session.completions(value)
         ]
-        rows += [_open(p.requested, "pending", "deltacommit", p.version) for p in value.pending]
-        rows += [_open(p.barrier, "planned", "compaction", p.version) for p in value.plans]
-        rows += [
-            _open(r.requested, "rolled back", "compaction" if r.plan else "deltacommit", r.version)
-            for r in value.rolled_back
-        ]
+        rows += [_open(p.requested, "pending", DELTA_COMMIT, p.version) for p in value.pending]
+        rows += [_open(p.barrier, "planned", p.action, p.version) for p in value.plans]
+        rows += [_open(r.requested, "rolled back", r.action, r.version) for r in value.rolled_back]
         return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
 
     def files(self, as_of: InstantTime | None = None) -> pa.Table:

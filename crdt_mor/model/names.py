@@ -21,6 +21,11 @@ WRITE_TOKEN = "0-0-0"
 _DRIVERS = 1_000_000_000
 _DRIVER_TOKEN = re.compile(r"0-1(?P<driver>\d{9})-0\Z")
 
+DELTA_COMMIT = "deltacommit"
+COMPACTION = "compaction"
+COMMIT = "commit"
+"""Hudi's actions, as they stand in the names of its timeline: a compaction is a `commit` once it is completed."""
+
 OWN_KEY = "crdt_mor"
 """Stands in the metadata of every file of Hudi's timeline that we project; instants with it are never adopted."""
 

@@ -3,7 +3,7 @@
     begin ──► pending ──► complete ──► completion          one terminal event per instant:
                  │                                          `complete` and `roll_back` are derived only from
                  └──────► roll_back ─► rolled back ─► forget      a value in which the instant is pending
-    schedule ──► plan ──► complete_plan | cancel_plan
+    schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -25,12 +25,16 @@ from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
-from crdt_mor.model.names import BaseFileName, LogFileName, bucket_of_file_id
+from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, bucket_of_file_id
 
 FORMAT = 2
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
 
-In format 1 an open plan named its file groups; they are in the plan's own object, too."""
+In format 1 an open plan named its file groups; they are in the plan's own object, too.
+
+In formats 1 and 2 every plan is a compaction: an entry says nothing of its action. A release that gives a plan another
+action writes the next format, since the releases before it would take that plan for a compaction.
+"""
 
 FORMATS_READ = (1, FORMAT)
 
@@ -106,22 +110,31 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A compaction that is scheduled. The frozen plan itself, its file groups with it, is the object at `path`."""
+    """A plan of a service that is open. The frozen plan itself, its file groups with it, is the object at `path`.
+
+    `action`: which service it is of, in the words of `timeline.actions`.
+    """
 
     barrier: InstantTime
     nonce: str
     version: int
     path: str
+    action: str = COMPACTION
 
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """An instant that was given up, and whose files may still lie about. `plan` marks a cancelled compaction."""
+    """An instant that was given up, and whose files may still lie about: a write, or the plan of another action."""
 
     requested: InstantTime
     nonce: str
     version: int
-    plan: bool = False
+    action: str = DELTA_COMMIT
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is a plan that was cancelled, not a write that was rolled back."""
+        return self.action != DELTA_COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +271,7 @@ class Timeline:
         completed = tick_after(self.clock, wall_ms)
         version = self.version + 1
         done = Completion(
-            requested, completed, version, begun.nonce, "deltacommit", operation, tuple(files), driver=begun.driver
+            requested, completed, version, begun.nonce, DELTA_COMMIT, operation, tuple(files), driver=begun.driver
         )
         tokens = self.tokens
         if token is not None:
@@ -290,7 +303,7 @@ class Timeline:
         """The schema becomes `schema`: an empty delta commit of its own, begun and completed in one event."""
         requested = tick_after(self.clock, wall_ms)
         completed = tick_after(requested, wall_ms)
-        done = Completion(requested, completed, self.version + 1, nonce, "deltacommit", "ALTER_SCHEMA")
+        done = Completion(requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA")
         added = self._with_added(schema)
         return self._next(nonce, completed, schema=schema, added=added, completions=(*self.completions, done))
 
@@ -304,21 +317,26 @@ class Timeline:
         """The barrier of a plan that is derived from this value."""
         return barrier_after(self.clock)
 
-    def schedule(self, nonce: str, wall_ms: int, path: str) -> Timeline:
+    def schedule(self, nonce: str, wall_ms: int, action: str, path: str) -> Timeline:
         """The plan at `path` is open under `next_barrier`; scheduling moves the clock past the barrier.
 
         None of its file groups is in another open plan.
         """
         barrier = self.next_barrier
-        plan = Plan(barrier, nonce, self.version + 1, path)
+        plan = Plan(barrier, nonce, self.version + 1, path, action)
         return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
 
-    def complete_plan(self, nonce: str, wall_ms: int, barrier: InstantTime, files: Sequence[DataFile]) -> Timeline:
-        """An open plan is executed; its files replace the ones it consumed, for readers from now on."""
+    def complete_plan(
+        self, nonce: str, wall_ms: int, barrier: InstantTime, action: str, operation: str, files: Sequence[DataFile]
+    ) -> Timeline:
+        """An open plan is executed; its files replace the ones it consumed, for readers from now on.
+
+        `action` and `operation` are those of the completed instant.
+        """
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
         completed = tick_after(self.clock, wall_ms)
-        done = Completion(barrier, completed, self.version + 1, plan.nonce, "commit", "COMPACT", tuple(files))
+        done = Completion(barrier, completed, self.version + 1, plan.nonce, action, operation, tuple(files))
         return self._next(
             nonce,
             completed,
@@ -330,7 +348,7 @@ class Timeline:
         """An open plan is given up, by name: it cannot be executed."""
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can be cancelled"
-        gone = RolledBack(barrier, plan.nonce, self.version + 1, plan=True)
+        gone = RolledBack(barrier, plan.nonce, self.version + 1, plan.action)
         return self._next(
             nonce,
             tick_after(self.clock, wall_ms),
@@ -361,7 +379,7 @@ class Timeline:
             schema=schema,
             added=self._with_added(schema),
             plans=tuple(p for p in self.plans if p not in cancelled),
-            rolled_back=(*self.rolled_back, *(RolledBack(p.barrier, p.nonce, version, plan=True) for p in cancelled)),
+            rolled_back=(*self.rolled_back, *(RolledBack(p.barrier, p.nonce, version, p.action) for p in cancelled)),
             completions=(*self.completions, *adopted),
             foreign_group=next((i for i in file_ids if bucket_of_file_id(i) is None), self.foreign_group),
         )
@@ -392,8 +410,8 @@ class Timeline:
                 "swept": self.swept,
                 "schema": self.schema,
                 "pending": [_pending_json(p) for p in self.pending],
-                "plans": [[p.barrier, p.nonce, p.version, p.path] for p in self.plans],
-                "rolled_back": [[r.requested, r.nonce, r.version, r.plan] for r in self.rolled_back],
+                "plans": [_plan_json(p) for p in self.plans],
+                "rolled_back": [_rolled_back_json(r) for r in self.rolled_back],
                 "completions": [_completion_json(c) for c in self.completions],
                 "segments": [[s.name, s.level, s.first, s.last, s.count, s.superseded] for s in self.segments],
                 "foreign_group": self.foreign_group,
@@ -425,8 +443,8 @@ class Timeline:
                 schema=found["schema"],
                 swept=found["swept"],
                 pending=tuple(Pending(*p) for p in found["pending"]),
-                plans=tuple(Plan(*p[:4]) for p in found["plans"]),
-                rolled_back=tuple(RolledBack(*r) for r in found["rolled_back"]),
+                plans=tuple(_plan(p, found["format"]) for p in found["plans"]),
+                rolled_back=tuple(_rolled_back(r) for r in found["rolled_back"]),
                 completions=tuple(_completion(c) for c in found["completions"]),
                 segments=tuple(Segment(*s) for s in found["segments"]),
                 tokens=tuple(Token(*t) for t in found["tokens"]),
@@ -504,6 +522,27 @@ def _pending_json(p: Pending) -> list[object]:
     return [p.requested, p.nonce, p.version, p.begun_ms, *([p.driver, p.drivers] if p.driver else [])]
 
 
+def _plan_json(p: Plan) -> list[object]:
+    return [p.barrier, p.nonce, p.version, p.path, *([p.action] if p.action != COMPACTION else [])]
+
+
+def _plan(fields: list[Any], written_in: int) -> Plan:
+    return Plan(*fields[:4]) if written_in == 1 else Plan(*fields)
+
+
+_ROLLED_BACK_AS = {DELTA_COMMIT: False, COMPACTION: True}
+"""How formats 1 and 2 tell the two actions that they know: by whether it was a plan."""
+
+
+def _rolled_back_json(r: RolledBack) -> list[object]:
+    return [r.requested, r.nonce, r.version, _ROLLED_BACK_AS.get(r.action, r.action)]
+
+
+def _rolled_back(fields: list[Any]) -> RolledBack:
+    was_plan = {plan: action for action, plan in _ROLLED_BACK_AS.items()}
+    return RolledBack(*fields[:3], *(was_plan[a] if isinstance(a, bool) else a for a in fields[3:]))
+
+
 def _completion_json(c: Completion) -> list[object]:
     files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
@@ -539,7 +578,7 @@ def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, Instan
     for c in completions:
         until: InstantTime | None = None if c.replaced else EPOCH
         for file in () if c.replaced else c.files:
-            since = file.name.instant if file.is_base or c.action == "commit" else c.completed
+            since = file.name.instant if file.is_base or c.action == COMMIT else c.completed
             ends = [done for barrier, done in compactions.get(file.group, ()) if barrier > since]
             if not ends:
                 until = None

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import COMMIT, COMPACTION
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
 from crdt_mor.timeline.publish import (
@@ -58,7 +59,7 @@ def schedule(
         path = f"{PLANS}/{plan.barrier}-{nonce}.json"
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)
-        return tail.schedule(nonce, wall_ms, path)
+        return tail.schedule(nonce, wall_ms, COMPACTION, path)
 
     try:
         value = yield from publisher.publish(derive, known)
@@ -130,7 +131,7 @@ def complete(
         plan = yield from read_plan(tail, open_plan)
         if plan is not None:
             _require_whole(plan, files)
-        return tail.complete_plan(nonce, wall_ms, barrier, files)
+        return tail.complete_plan(nonce, wall_ms, barrier, COMMIT, "COMPACT", files)
 
     value = yield from publisher.publish(derive, known)
     return value, (yield from find_completion(barrier, value))

@@ -186,9 +186,9 @@ class Publisher:
             else:
                 for path in reversed(placed):
                     yield Delete(path)
-        for plan in value.rolled_back:
-            if plan.plan and plan.version == value.version:
-                yield from self._withdraw(plan.requested)
+        for gone in value.rolled_back:
+            if gone.is_plan and gone.version == value.version:
+                yield from self._withdraw(gone.requested)
 
     def _withdraw(self, barrier: InstantTime) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.

@@ -11,7 +11,7 @@ import pytest
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import (
@@ -92,7 +92,7 @@ class Scene:
             def schedule(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
                 if any(plan.nonce == nonce for plan in tail.plans):
                     return None
-                return tail.schedule(nonce, wall_ms, "no such plan")
+                return tail.schedule(nonce, wall_ms, COMPACTION, "no such plan")
                 yield
 
             value = yield from PUBLISHER.publish(schedule)
@@ -100,7 +100,9 @@ class Scene:
             file = DataFile(str(BaseFileName(bucket_file_id(bucket), WRITE_TOKEN, plan.barrier)), 1, 1)
 
             def complete(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-                return tail.complete_plan("c", wall_ms, plan.barrier, [file]) if tail.find_plan(plan.barrier) else None
+                if tail.find_plan(plan.barrier) is None:
+                    return None
+                return tail.complete_plan("c", wall_ms, plan.barrier, COMMIT, "COMPACT", [file])
                 yield
 
             return (yield from PUBLISHER.publish(complete, value))

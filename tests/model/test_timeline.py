@@ -7,6 +7,7 @@ writers do to one another is the business of `tests/simulation`.
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Collection
 from dataclasses import replace
@@ -25,7 +26,7 @@ from crdt_mor.errors import (
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
-from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import (
     COMPLETIONS_BYTES_MAX,
@@ -63,9 +64,9 @@ def small_history(seed: int, events: int = 40) -> list[Timeline]:
             case 2 if requested:
                 value = value.roll_back(nonce, wall_ms, requested)
             case 3 if not value.plans:
-                value = value.schedule(nonce, wall_ms, "plan")
+                value = value.schedule(nonce, wall_ms, chance.choice([COMPACTION, "clean"]), "plan")
             case 4 if barrier:
-                value = value.complete_plan(nonce, wall_ms, barrier, [])
+                value = value.complete_plan(nonce, wall_ms, barrier, COMMIT, "COMPACT", [])
             case 5 if barrier:
                 value = value.cancel_plan(nonce, wall_ms, barrier)
             case 6 if value.rolled_back:
@@ -174,6 +175,27 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
     assert value.is_in(FORMAT_1), "it still stands, so who remembers it may climb from it"
     assert not replace(value, nonce="n7").is_in(FORMAT_1)
     assert Timeline.decode(value.encode(), "x") == value
+
+
+def test_a_compaction_is_told_as_by_the_releases_that_knew_of_no_other_plan() -> None:
+    value = Timeline.genesis(SCHEMA).begin("write", 0)
+    value = value.roll_back("gone", 0, value.pending[0].requested)
+    value = value.schedule("first", 0, COMPACTION, "a.json")
+    value = value.cancel_plan("cancelled", 0, value.plans[0].barrier)
+    value = value.schedule("second", 0, COMPACTION, "b.json")
+    told = json.loads(value.encode())
+    assert [entry[1:] for entry in told["plans"]] == [["second", 5, "b.json"]]
+    assert [entry[1:] for entry in told["rolled_back"]] == [["write", 2, False], ["first", 4, True]]
+    again = Timeline.decode(value.encode(), "x")
+    assert [plan.action for plan in again.plans] == [COMPACTION]
+    assert [(gone.action, gone.is_plan) for gone in again.rolled_back] == [("deltacommit", False), (COMPACTION, True)]
+
+
+@pytest.mark.parametrize("entry", [[True, "n", 1, "a.json"], ["20231114221320041", "n", 1, "a.json", True]])
+def test_an_entry_of_a_plan_that_no_release_writes_is_refused(entry: list[object]) -> None:
+    value = json.loads(Timeline.genesis(SCHEMA).encode()) | {"plans": [entry]}
+    with pytest.raises(FormatError, match="file=x"):
+        Timeline.decode(json.dumps(value, separators=(",", ":")).encode(), "x")
 
 
 def test_the_first_event_gives_a_table_without_an_id_one_that_stays() -> None:

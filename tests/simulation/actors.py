@@ -7,7 +7,7 @@ from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.names import COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
 from crdt_mor.timeline import events, plans
@@ -156,6 +156,6 @@ def sweeper(value: Timeline) -> Run:
 def planned_world(*, projected: bool) -> tuple[dict[str, bytes], Timeline]:
     """Objects of a table with one open plan, of which Hudi has been told, unless who scheduled it died before."""
     plan = plan_of(GENESIS)
-    value = GENESIS.schedule("planned", 0, f"{plans.PLANS}/first.json")
+    value = GENESIS.schedule("planned", 0, COMPACTION, f"{plans.PLANS}/first.json")
     objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
     return objects | ({plan_paths(plan.barrier)[0]: encode_plan_record(plan)} if projected else {}), value

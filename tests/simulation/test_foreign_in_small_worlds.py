@@ -22,7 +22,7 @@ from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.names import COMPACTION, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
@@ -168,7 +168,7 @@ class Shared(World):
             plan = plan_from(value, [])
             assert plan is not None
             objects[f"{plans.PLANS}/first.json"] = plan.encode()
-            value = value.schedule("planned", 0, f"{plans.PLANS}/first.json")
+            value = value.schedule("planned", 0, COMPACTION, f"{plans.PLANS}/first.json")
         objects[version_path(value.version)] = value.encode()
         self.requested, self.completed = CLOCKS[clock]
         roles: dict[str, Callable[[], Run]] = {
