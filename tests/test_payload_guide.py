@@ -185,7 +185,8 @@ BY = "by"
 
 def shipped() -> dict[str, mor.Payload]:
     """One payload of each name that ships."""
-    own = [entry.name for entry in entry_points(group="crdt_mor.payloads") if entry.value.startswith("crdt_mor.payloads:")]
+    entries = entry_points(group="crdt_mor.payloads")
+    own = [entry.name for entry in entries if entry.value.startswith("crdt_mor.payloads:")]
     return {name: payload_of(f"{name}?by={BY}" if name == "latest_by/1" else name) for name in sorted(own)}
 
 
