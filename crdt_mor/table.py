@@ -24,7 +24,6 @@ from crdt_mor.errors import (
 )
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
-from crdt_mor.laws import check_laws
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.maintenance import Maintenance
@@ -412,7 +411,7 @@ def _merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
 
 def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
     """What the table will store of its payloads; each keeps its laws, or is refused here."""
-    members = [ColumnMerge(_names(n), reference(payload_of(given), check_laws)) for n, given in columns.items()]
+    members = [ColumnMerge(_names(n), reference(payload_of(given))) for n, given in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))
 
 

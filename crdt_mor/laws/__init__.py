@@ -1,34 +1,22 @@
-"""`check_laws`: a payload held to the laws that it claims, for its author's tests.
+"""Payloads as this process knows them: which there are, what each means, and the laws that each is held to.
 
-The laws are in `crdt_mor.laws.check`, where a table asks for them when it is made; the deep search needs hypothesis.
+A table names its payloads by text alone, so that every process finds the same ones. To make a table is thus to find the
+payload, to hold it to its laws, and to keep a fingerprint of what it means; to open one is to find it again and to
+compare the fingerprint.
+
+    resolve.py       from a payload's name to the payload, and back           fingerprint.py   what a payload means
+    allowed.py       which classes a table may name                           claims.py        the laws, by name
+
+    check.py         `check_laws`: a payload's examples, and other values of their types
+    examine.py       each law, tried on histories
+    histories.py     what several commits may have written, and which of them overlap
+    trial.py         what a payload makes of written values
+    examples.py      a payload's own examples          values.py       other values of a type, the same every time
+    search.py        the deep check: long histories    strategies.py   drawn values (both need hypothesis)
+    describe.py      values and errors in messages
 """
 
-from __future__ import annotations
-
-from crdt_mor.errors import InvalidInputError
-from crdt_mor.laws import check
-from crdt_mor.laws.check import LAWS, laws_of
-from crdt_mor.merge.payload import Payload
+from crdt_mor.laws.check import check_laws
+from crdt_mor.laws.claims import LAWS, laws_of
 
 __all__ = ["LAWS", "check_laws", "laws_of"]
-
-
-def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> None:
-    """Raise `LawError` if a payload breaks a law of its kind; the message names each with a smallest counterexample.
-
-    Every short history of its `examples()` is tried, and some of other values of their types; a payload that raises on
-    one of the latter need not take it. `deep`: as many as `examples` longer ones besides, of values that its author may
-    not have thought of; needs `pip install "crdt-mor[testing]"`. Either finds the same every time.
-    """
-    faults = check.broken(payload)
-    if deep:
-        try:
-            from crdt_mor.laws import search
-        except ImportError as error:
-            if error.name != "hypothesis":
-                raise
-            raise InvalidInputError('the deep check needs hypothesis: pip install "crdt-mor[testing]"') from error
-        search.search(payload, faults, examples)
-    check.look_further(payload, faults)
-    if faults:
-        raise check.law_error(payload, faults)

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.allowed import Carried, allowed_class, import_payload, require_class
+from crdt_mor.laws.check import check_laws
 from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
@@ -35,31 +36,33 @@ OWN: Final = "crdt-mor"
 """The distribution whose payloads ship with this package."""
 
 
-def payload_of(given: Payload | str) -> Payload:
-    """A payload from what a user gives: itself, `counter`, `counter/1`, `latest_by?by=at` or `module:Class`."""
-    if isinstance(given, Payload):
-        return given
-    if not isinstance(given, str):
-        raise InvalidInputError(f"a payload is an object like crdt_mor.payloads.Counter(), or its name. got={given!r}")
-    name, _, query = given.partition("?")
+def payload_of(payload: Payload | str) -> Payload:
+    """The payload that a user names: a payload itself, `counter`, `counter/1`, `latest_by?by=at` or `module:Class`."""
+    if isinstance(payload, Payload):
+        return payload
+    if not isinstance(payload, str):
+        text = "a payload is an object like crdt_mor.payloads.Counter(), or its name"
+        raise InvalidInputError(f"{text}. got={payload!r}")
+    name, _, query = payload.partition("?")
     if ":" in name:
-        return _make(import_payload(name), _arguments(query), given)
+        return _make(import_payload(name), _arguments(query), payload)
     known = _provided()
     versions = [known_name for known_name in known if known_name.partition("/")[0] == name]
     latest = max(versions, key=lambda known_name: int(known_name.partition("/")[2]), default="")
-    found = known.get(name) or known.get(latest)
-    if found is None:
+    entry = known.get(name) or known.get(latest)
+    if entry is None:
         raise UnknownPayloadError(
             f"no installed package has a payload of this name; known are {sorted(known)}, or give module:Class. "
-            f"payload={given!r}"
+            f"payload={payload!r}"
         )
-    return _make(_load(found), _arguments(query), given)
+    return _make(_load(entry), _arguments(query), payload)
 
 
-def reference(payload: Payload, check_laws: Callable[[Payload], None]) -> PayloadRef:
-    """What a table stores of a payload; refuses one that no other process could find again, or that breaks its laws.
+def reference(payload: Payload) -> PayloadRef:
+    """What a table stores of a payload.
 
-    Payloads that ship with crdt_mor keep theirs.
+    Refuses a payload that no other process could find again, or that breaks its laws. The payloads that ship with
+    crdt_mor are not checked again.
     """
     cls = type(payload)
     name = getattr(cls, "name", None)
@@ -97,7 +100,7 @@ def resolve(ref: PayloadRef) -> Payload:
         )
     try:
         payload = _make(cls, ref.arguments, str(ref))
-        found = fingerprint(payload)
+        means = fingerprint(payload)
     except CrdtMorError:
         raise
     except Exception as error:
@@ -105,11 +108,11 @@ def resolve(ref: PayloadRef) -> Payload:
             f"this payload fails with the parameters that the table says: {type(error).__name__}: {error}. Install the "
             f"version of its package that the table was made with. payload={ref}"
         ) from error
-    if found != ref.fingerprint:
+    if means != ref.fingerprint:
         raise UnknownPayloadError(
             "this payload means something else than when the table was made, so that answers would change: what means "
             "something else needs another name, like acme.longest/2. Install the version that the table was made with. "
-            f"payload={ref} fingerprint={found} table={ref.fingerprint} class={cls.__module__}:{cls.__qualname__}"
+            f"payload={ref} fingerprint={means} table={ref.fingerprint} class={cls.__module__}:{cls.__qualname__}"
         )
     if not payload.vectorised:
         warnings.warn(
@@ -121,31 +124,34 @@ def resolve(ref: PayloadRef) -> Payload:
 
 
 def carried(refs: Iterable[PayloadRef]) -> Carried:
-    """The classes of a table's payloads, for its pickled views; without those that are not to be had here, and those
-    that every process has."""
-    found = []
+    """The classes of a table's payloads that its pickled views bring along.
+
+    Left out are the payloads that ship with crdt_mor, which every process has, and those that cannot be found here.
+    """
+    classes = []
     for ref in refs:
         if not _ships(_provided().get(ref.name)):
             with suppress(CrdtMorError):
-                found.append(type(resolve(ref)))
-    return Carried(found)
+                classes.append(type(resolve(ref)))
+    return Carried(classes)
 
 
 @cache
 def _provided() -> dict[str, EntryPoint]:
-    """The entry points of installed packages; of equal names, those of what comes first on the path."""
-    found: dict[str, EntryPoint] = {}
+    """The entry points of installed packages; of two with one name, that of the package that is first on the path."""
+    entries: dict[str, EntryPoint] = {}
     for package in distributions(path=_installed(sys.path)):
         for entry in package.entry_points.select(group=GROUP):
-            found.setdefault(entry.name, entry)
-    return found
+            entries.setdefault(entry.name, entry)
+    return entries
 
 
 def _installed(path: list[str]) -> list[str]:
     """The search path without the current folder, unless the user has put it on PYTHONPATH."""
     here = os.path.realpath(os.getcwd())
-    asked = {os.path.realpath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
-    return [folder for folder in path if folder and (os.path.realpath(folder) != here or here in asked)]
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    on_python_path = {os.path.realpath(folder) for folder in python_path if folder}
+    return [folder for folder in path if folder and (os.path.realpath(folder) != here or here in on_python_path)]
 
 
 def _ships(entry: EntryPoint | None) -> bool:
@@ -155,13 +161,13 @@ def _ships(entry: EntryPoint | None) -> bool:
 def _load(entry: EntryPoint) -> type[Payload]:
     """The class of an entry point."""
     try:
-        found = entry.load()
+        loaded = entry.load()
     except (ImportError, AttributeError) as error:
         raise UnknownPayloadError(
             f"the package that provides this payload is broken or hidden: {error}. Install it anew, or rename what "
             f"hides it. payload={entry.name} class={entry.value} package={entry.dist and entry.dist.name}"
         ) from error
-    return require_class(found, entry.value)
+    return require_class(loaded, entry.value)
 
 
 def _make(cls: type[Payload], arguments: dict[str, object], text: str) -> Payload:
@@ -172,11 +178,11 @@ def _make(cls: type[Payload], arguments: dict[str, object], text: str) -> Payloa
 
 
 def _arguments(query: str) -> dict[str, object]:
-    """`by=at&lg_k=12`: JSON values, and what is none is text."""
-    found: dict[str, object] = {}
+    """The arguments in `by=at&lg_k=12`; a value that is not JSON is text."""
+    arguments: dict[str, object] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         try:
-            found[name] = json.loads(text)
+            arguments[name] = json.loads(text)
         except ValueError:
-            found[name] = text
-    return found
+            arguments[name] = text
+    return arguments

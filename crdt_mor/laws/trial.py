@@ -3,53 +3,42 @@
     written value, dot ── lift ──► state, by number ── join, merge, settle ──► state, by number ── value ──► text
 
 Equal states have one number, so that no pair is joined twice. Two are equal if they print alike: NaN is NaN, but -0.0
-is not 0.0, because a reader can tell them apart. What raises, or is not of its type, is a fault; its number is `NONE`.
+is not 0.0, because a reader can tell them apart. What raises, or is not of its type, is noted as a counterexample; the
+number of such a state is `NO_STATE`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, get_args
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.laws.describe import AUTHOR_ERRORS, FIRST_TIME, abbreviated, described, error_line, error_of
+from crdt_mor.laws.examples import examples_of, payload_name, same_value
+from crdt_mor.laws.histories import Update
 from crdt_mor.merge.kernel import polars_type
-from crdt_mor.merge.payload import Dot, Payload, RecordPayload
+from crdt_mor.merge.payload import Dot, Kind, Nulls, Payload
 from crdt_mor.merge.states import vectorised
 from crdt_mor.model.types import stored_type
 
-NONE: Final = -1
+EXAMPLES_MAX: Final = 12
+
+NO_STATE: Final = -1
+"""The number of a state that could not be made."""
+
 Run = tuple[int, ...]
 """States by number, in the table's order."""
 
-RAISED: Final = (Exception, pl.exceptions.PanicException)
-"""All that an author's code can do; a panic of polars is no `Exception`."""
 
-_ZERO = 20260101000000000
-_TIME = re.compile(r"20260101000000(\d{3})")
-_TEXT_MAX = 120
-
-
-class Write(NamedTuple):
-    """One written value: `written` is its index, `pending` the numbers of the commits under way when its own began."""
-
-    written: int
-    commit: int = 0
-    place: int = 0
-    pending: tuple[int, ...] = ()
-
-
-class Faults(dict[str, str]):
+class Counterexamples(dict[str, str]):
     """Broken laws, each with the shortest counterexample found."""
 
     def add(self, law: str, text: str) -> None:
-        """Keep it if it is shorter than what is known."""
+        """Keep the counterexample `text` if it is the shortest of its law so far."""
         if law not in self or (len(text), text) < (len(self[law]), self[law]):
             self[law] = text
 
@@ -59,7 +48,7 @@ class Trial:
 
     def __init__(self, payload: Payload, written: Sequence[tuple[pa.DataType, Any]] | None = None) -> None:
         self.payload = payload
-        self.faults = Faults()
+        self.counterexamples = Counterexamples()
         self.column = stored_type(payload.column(), "column()")
         payload.check(self.column)
         self.state = payload.state(self.column)
@@ -88,7 +77,7 @@ class Trial:
 
     def number(self, states: pl.Series) -> Run:
         """The numbers of states."""
-        found, new = [], []
+        numbers, new = [], []
         for i, value in enumerate(states.to_list()):
             text = repr(value)
             if (number := self._numbers.get(text)) is None:
@@ -96,58 +85,58 @@ class Trial:
                 self._values.append(value)
                 self._texts.append(text)
                 new.append(i)
-            found.append(number)
+            numbers.append(number)
         if new:
             self._chunks.append(states.gather(new).alias("state"))
-        return tuple(found)
+        return tuple(numbers)
 
     def show(self, number: int) -> str:
-        """A state in words."""
-        return words(self._values[number])
+        """A state as messages show it."""
+        return described(self._values[number])
 
     def shown(self, run: Iterable[int]) -> str:
-        """States in words, as a list."""
+        """States as messages show them, as a list."""
         return f"[{', '.join(self.show(n) for n in run)}]"
 
     def origin(self, *runs: Run) -> str:
         """Which written values the states of a counterexample come from, where that is not plain to see."""
-        said = [self._origin[n] for n in dict.fromkeys(n for run in runs for n in run) if n in self._origin]
-        return f" ({'; '.join(said)})" if said else ""
+        origins = [self._origin[n] for n in dict.fromkeys(n for run in runs for n in run) if n in self._origin]
+        return f" ({'; '.join(origins)})" if origins else ""
 
     # --- lift, value, settle --------------------------------------------------------------------------------------
 
-    def asks(self) -> set[str]:
-        """What `lift` looks at of a dot: `time`, `place`, `pending`."""
+    def dot_fields(self) -> set[str]:
+        """The fields of a dot that `lift` looks at: some of `time`, `place` and `pending`."""
         try:
             lifted = self.payload.lift(pl.col("written"), Dot(pl.col("time"), pl.col("place"), pl.col("pending")))
             return {"time", "place", "pending"} & set(lifted.meta.root_names())
-        except RAISED:
-            return set()  # `lift` below finds it again, and says so
+        except AUTHOR_ERRORS:
+            return set()  # `lift` below meets the error again and notes it
 
-    def lift(self, writes: Iterable[Write]) -> dict[Write, int]:
-        """The state of each write; without those that have none."""
-        groups: dict[tuple[pa.DataType, tuple[int, ...]], list[Write]] = {}
-        for write in dict.fromkeys(writes):
-            groups.setdefault((self.written[write.written][0], write.pending), []).append(write)
-        found: dict[Write, int] = {}
+    def lift(self, updates: Iterable[Update]) -> dict[Update, int]:
+        """The state of each update; updates whose value cannot be lifted are left out."""
+        groups: dict[tuple[pa.DataType, tuple[int, ...]], list[Update]] = {}
+        for update in dict.fromkeys(updates):
+            groups.setdefault((self.written[update.written][0], update.pending), []).append(update)
+        lifted: dict[Update, int] = {}
         for (kind, pending), group in groups.items():
-            given = [self.written[write.written][1] for write in group]
-            times, places = [_ZERO + write.commit for write in group], [write.place for write in group]
-            frame = pl.DataFrame({"written": pl.Series(given, dtype=polars_type(kind)), "time": times, "place": places})
+            written = pl.Series([self.written[update.written][1] for update in group], dtype=polars_type(kind))
+            times, places = [FIRST_TIME + update.commit for update in group], [update.place for update in group]
+            frame = pl.DataFrame({"written": written, "time": times, "place": places})
             frame = frame.cast({"place": pl.Int32})
-            text = pl.lit(",".join(str(_ZERO + commit) for commit in pending))
-            states = self._lifted(frame, Dot(pl.col("time"), pl.col("place"), text), alone=not found)
+            text = pl.lit(",".join(str(FIRST_TIME + commit) for commit in pending))
+            states = self._lifted(frame, Dot(pl.col("time"), pl.col("place"), text), alone=not lifted)
             if states is None:
                 continue
-            for write, number in zip(group, self.number(states), strict=True):
-                value = self.written[write.written][1]
+            for update, number in zip(group, self.number(states), strict=True):
+                value = self.written[update.written][1]
                 if value is not None and self._values[number] is None and self.payload.nulls == "skip":
-                    self.faults.add("total", f"lift({words(value)}) is null, which this payload skips")
+                    self.counterexamples.add("total", f"lift({described(value)}) is null, which this payload skips")
                     continue
-                found[write] = number
+                lifted[update] = number
                 if repr(value) != self._texts[number]:
-                    self._origin.setdefault(number, _told(value, write))
-        return found
+                    self._origin.setdefault(number, _origin_of(value, update))
+        return lifted
 
     def visible(self, numbers: Sequence[int]) -> list[Any] | None:
         """What readers see of states."""
@@ -180,37 +169,37 @@ class Trial:
         *,
         alone: bool = True,
     ) -> pl.Series | None:
-        """An expression of a frame's first column; None where it raises, gives another type, or mixes the rows.
+        """What `make` gives for a frame's first column; None if it raises, gives another type, or mixes rows.
 
-        `alone`: see whether rows count alone, by giving half of them at a time.
+        alone: look whether each row counts alone, by giving half of the rows at a time.
         """
-        given = frame.columns[0]
+        column = frame.columns[0]
 
         def on(rows: pl.DataFrame) -> pl.Series:
-            return rows.with_columns(make(pl.col(given)).alias("made"))["made"]
+            return rows.with_columns(make(pl.col(column)).alias("made"))["made"]
 
         def show(i: int) -> str:
-            return f"{name}({words(frame[given].slice(i, 1).to_list()[0])})"
+            return f"{name}({described(frame[column].slice(i, 1).to_list()[0])})"
 
         try:
             made = on(frame)
             if made.dtype != dtype:
-                self.faults.add(law, f"{show(0)} is of type {made.dtype}, not {dtype}")
+                self.counterexamples.add(law, f"{show(0)} is of type {made.dtype}, not {dtype}")
                 return None
             half = frame.height // 2
             apart = pl.concat([on(frame[:half]), on(frame[half:])]) if half and alone else made
-        except RAISED as error:
-            text = f"{name} of {frame.height} rows raises {said(error)}"
+        except AUTHOR_ERRORS as error:
+            text = f"{name} of {frame.height} rows raises {error_line(error)}"
             for i in range(frame.height):
-                if (what := said_by(partial(on, frame[i : i + 1]))) is not None:
+                if (what := error_of(partial(on, frame[i : i + 1]))) is not None:
                     text = f"{show(i)} raises {what}"
                     break
-            self.faults.add(law, text)
+            self.counterexamples.add(law, text)
             return None
         if not made.equals(apart, null_equal=True):
             pairs = enumerate(zip(made.to_list(), apart.to_list(), strict=True))
             i = next((i for i, (a, b) in pairs if repr(a) != repr(b)), 0)
-            self.faults.add(law, f"{show(i)} depends on the rows beside it")
+            self.counterexamples.add(law, f"{show(i)} depends on the rows beside it")
             return None
         return made
 
@@ -219,46 +208,46 @@ class Trial:
     def join(self, pairs: Iterable[tuple[int, int]]) -> list[int]:
         """The joins of pairs of states."""
         pairs = list(pairs)
-        new = [p for p in dict.fromkeys(pairs) if p not in self._joined and NONE not in p]
+        new = [p for p in dict.fromkeys(pairs) if p not in self._joined and NO_STATE not in p]
         values: list[Any] = []
         made: list[tuple[int, int]] = []
         for a, b in new:
             try:
                 values.append(self.payload.join(self._values[a], self._values[b]))
                 made.append((a, b))
-            except RAISED as error:
-                self._joined[a, b] = NONE
-                text = f"join({self.show(a)}, {self.show(b)}) raises {said(error)}"
-                self.faults.add("total", text + self.origin((a, b)))
-        self._unchanged(made)
+            except AUTHOR_ERRORS as error:
+                self._joined[a, b] = NO_STATE
+                text = f"join({self.show(a)}, {self.show(b)}) raises {error_line(error)}"
+                self.counterexamples.add("total", text + self.origin((a, b)))
+        self._check_unchanged(made)
         self._joined.update(zip(made, self._stored(made, values), strict=True))
-        return [self._joined.get(pair, NONE) for pair in pairs]
+        return [self._joined.get(pair, NO_STATE) for pair in pairs]
 
     def fold(self, run: Run) -> int:
         """The join of all states of a run."""
-        found = run[0]
+        state = run[0]
         for number in run[1:]:
-            (found,) = self.join([(found, number)])
-        if found != NONE:
-            self._origin.setdefault(found, "; ".join(self._origin[n] for n in run if n in self._origin))
-        return found
+            (state,) = self.join([(state, number)])
+        if state != NO_STATE:
+            self._origin.setdefault(state, "; ".join(self._origin[n] for n in run if n in self._origin))
+        return state
 
-    def _unchanged(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """A join that changes what it is given would answer by who is asked first."""
+    def _check_unchanged(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Note a join that changed one of its arguments: its answer would depend on what was joined before."""
         if not self.dtype.is_nested():
             return
         for number in {n for pair in pairs for n in pair}:
             if repr(self._values[number]) != self._texts[number]:
-                text = f"join changes a state that it is given, {_tidy(self._texts[number])}: give a new one"
-                self.faults.add("total", text)
+                text = f"join changes a state that it is given, {abbreviated(self._texts[number])}: give a new one"
+                self.counterexamples.add("total", text)
                 self._values[number] = self.series([number]).to_list()[0]
 
     def _stored(self, pairs: Sequence[tuple[int, int]], values: list[Any]) -> Run:
-        """The numbers of joined states, as a column of their type gives them back."""
+        """The numbers of joined states, each as a column of the state's type gives it back."""
         try:
             states = self._column(values)
-            kept = [_same(value, back) for value, back in zip(values, states.to_list(), strict=True)]
-        except RAISED:
+            kept = [same_value(value, back) for value, back in zip(values, states.to_list(), strict=True)]
+        except AUTHOR_ERRORS:
             if len(values) > 1:
                 return tuple(n for p, v in zip(pairs, values, strict=True) for n in self._stored([p], [v]))
             kept = [False]
@@ -269,20 +258,20 @@ class Trial:
         for fine, value, (a, b) in zip(kept, values, pairs, strict=True):
             if not fine:
                 why = "which this payload skips" if value is None else f"which is no {self.state}"
-                text = f"join({self.show(a)}, {self.show(b)}) is {words(value)}, {why}"
-                self.faults.add("total", text + self.origin((a, b)))
+                text = f"join({self.show(a)}, {self.show(b)}) is {described(value)}, {why}"
+                self.counterexamples.add("total", text + self.origin((a, b)))
         numbers = iter(self.number(self._column([v for v, fine in zip(values, kept, strict=True) if fine])))
-        return tuple(next(numbers) if fine else NONE for fine in kept)
+        return tuple(next(numbers) if fine else NO_STATE for fine in kept)
 
     def _column(self, values: list[Any]) -> pl.Series:
-        """States as a column; of nested values Arrow makes one ten times faster, and is stricter."""
+        """States as a column. For nested values Arrow is ten times as fast as polars, and stricter."""
         if not self.dtype.is_nested():
             return pl.Series("state", values, self.dtype)
         arrow = self._chunks[0].to_arrow(compat_level=pl.CompatLevel.oldest()).type
         return pl.Series("state", pl.from_arrow(pa.array(values, arrow)))
 
     def merge(self, runs: Sequence[Run], *, mixed: bool) -> Run | None:
-        """What `merge` makes of every run, all in one frame; `mixed`: their rows alternate."""
+        """What `merge` makes of each run, all runs in one frame. `mixed`: the rows of the runs alternate."""
         rows = [(i, n) for i, run in enumerate(runs) for n in run]
         if mixed:
             longest = max(map(len, runs))
@@ -290,15 +279,15 @@ class Trial:
         try:
             made = self._merged(rows)
             if made.dtype != self.dtype:
-                self.faults.add("kernel-exact", f"merge gives {made.dtype} for a key, not one {self.dtype}")
+                self.counterexamples.add("kernel-exact", f"merge gives {made.dtype} for a key, not one {self.dtype}")
                 return None
-        except RAISED as error:
-            text = f"merge of {len(runs)} keys raises {said(error)}"
+        except AUTHOR_ERRORS as error:
+            text = f"merge of {len(runs)} keys raises {error_line(error)}"
             for run in sorted(runs, key=len)[:100]:
-                if (what := said_by(partial(self._merged, [(0, n) for n in run]))) is not None:
+                if (what := error_of(partial(self._merged, [(0, n) for n in run]))) is not None:
                     text = f"merge({self.shown(run)}) raises {what}"
                     break
-            self.faults.add("kernel-exact", text)
+            self.counterexamples.add("kernel-exact", text)
             return None
         return self.number(made)
 
@@ -307,110 +296,29 @@ class Trial:
         return vectorised(self.payload, frame).sort("code")["state"]  # as tables do it
 
 
-# --- written values ---------------------------------------------------------------------------------------------------
+def _origin_of(value: Any, update: Update) -> str:
+    """A written value, and where it stands in its history."""
+    if not update.commit:
+        return f"written {described(value)}"
+    place = f".{update.place}" if update.place else ""
+    unseen = f" beside {', '.join(f't{commit}' for commit in update.pending)}" if update.pending else ""
+    return f"written {described(value)} at t{update.commit}{place}{unseen}"
 
 
-def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
-    """The examples, and null where it is a value; each with the type in which it is written."""
-    found = payload.examples()
-    column = stored_type(payload.column(), "column()")
-    kinds = [stored_type(kind, "accepts()") for kind in payload.accepts(column)]
-    if isinstance(found, pa.Array):
-        kinds = [stored_type(found.type, "examples()")]
-        values = pl.Series(pl.from_arrow(found.cast(kinds[0]))).to_list()
-    else:
-        values = list(found)
-    nulls = payload.nulls == "value" and not isinstance(payload, RecordPayload)
-    given = [_typed(value, kinds) for value in values if value is not None]
-    if not given:
-        raise InvalidInputError(f"examples() must give a few written values. payload={name_of(payload)}")
-    return [*given, (given[0][0], None)] if nulls else given
-
-
-def _typed(value: Any, kinds: Sequence[pa.DataType]) -> tuple[pa.DataType, Any]:
-    """A value as polars gives it back, with the first type that holds it."""
-    for kind in kinds:
-        try:
-            back = pl.Series(pl.from_arrow(pa.array([value], kind))).to_list()[0]
-            if _same(value, back):
-                return kind, back
-        except RAISED:
-            continue
-    raise InvalidInputError(f"an example is of none of the types {[str(k) for k in kinds]}. example={value!r}")
-
-
-def name_of(payload: Payload) -> str:
-    """Its name, or the class if it has none."""
-    return str(getattr(payload, "name", type(payload).__name__))
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def words(value: Any) -> str:
-    """A value as a user would write it, with short names for dots."""
-    return _tidy(_plain(value))
-
-
-def _plain(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case date() | datetime():
-            return value.isoformat()
-        case Decimal():
-            return str(value)
-        case list():
-            return f"[{', '.join(map(_plain, value))}]"
-        case dict():
-            return f"{{{', '.join(f'{key}: {_plain(inner)}' for key, inner in value.items())}}}"
-    return repr(value)
-
-
-def _tidy(text: str) -> str:
-    """Times as t1, t2; the middle of what is long left out."""
-    text = _TIME.sub(lambda m: f"t{int(m[1])}", text)
-    half = _TEXT_MAX // 2
-    return text if len(text) <= _TEXT_MAX else f"{text[:half]} … {text[-half:]}"
-
-
-def _told(value: Any, write: Write) -> str:
-    """A written value and its place."""
-    if not write.commit:
-        return f"written {words(value)}"
-    place = f".{write.place}" if write.place else ""
-    unseen = f" beside {', '.join(f't{commit}' for commit in write.pending)}" if write.pending else ""
-    return f"written {words(value)} at t{write.commit}{place}{unseen}"
-
-
-def said(error: BaseException) -> str:
-    """An error in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {_tidy(lines[0])}" if lines else type(error).__name__
-
-
-def said_by(call: Callable[[], object]) -> str | None:
-    """What a call raises, in one line."""
+def trial_of_examples(payload: Payload) -> Trial:
+    """A trial of a payload's examples; raises `InvalidInputError` where its kind, nulls or examples are wrong."""
+    if payload.kind not in get_args(Kind) or payload.nulls not in get_args(Nulls):
+        raise InvalidInputError(
+            f"kind is one of {get_args(Kind)} and nulls one of {get_args(Nulls)}. payload={payload_name(payload)} "
+            f"kind={payload.kind!r} nulls={payload.nulls!r}"
+        )
     try:
-        call()
-    except RAISED as error:
-        return said(error)
-    return None
-
-
-def _same(given: Any, back: Any) -> bool:
-    """Whether a column gives back what was put into it; a tuple comes back as a list, an int as a float.
-
-    A time without a zone is in UTC, and a map may be given as its pairs.
-    """
-    if given == back:
-        return True
-    if isinstance(given, dict) and isinstance(back, dict):
-        return given.keys() == back.keys() and all(_same(given[key], back[key]) for key in given)
-    if isinstance(given, list | tuple) and isinstance(back, list):
-        return len(given) == len(back) and all(map(_same, given, back))
-    if isinstance(given, list | tuple) and isinstance(back, dict):
-        return _same(dict(given), back)
-    if isinstance(given, datetime) and isinstance(back, datetime):
-        return given.replace(tzinfo=UTC) == back
-    return bool(given != given and back != back)  # NaN
+        trial = Trial(payload)
+    except (NotImplementedError, pa.ArrowException, TypeError) as error:
+        raise InvalidInputError(f"{error}. payload={payload_name(payload)}") from error
+    if (count := sum(value is not None for _, value in trial.written)) > EXAMPLES_MAX:
+        raise InvalidInputError(
+            f"examples() is a small world, as every three of its values are tried: give at most {EXAMPLES_MAX}. "
+            f"payload={payload_name(payload)} examples={count}"
+        )
+    return trial

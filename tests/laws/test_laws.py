@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import crdt_mor as mor
 from crdt_mor import Dot, LawError, Payload, payloads
 from crdt_mor.laws import LAWS, check_laws, laws_of
-from crdt_mor.laws.check import contexts
 from crdt_mor.laws.fingerprint import fingerprint
-from crdt_mor.laws.trial import polars_type
+from crdt_mor.laws.histories import contexts
 from crdt_mor.laws.values import values
+from crdt_mor.merge.kernel import polars_type
 from crdt_mor.testing import strategies
 from tests.laws import unlawful
 from tests.laws.unlawful import LAWFUL, UNLAWFUL
