@@ -17,7 +17,7 @@ from crdt_mor.model.timeline import Completion, Timeline, Token
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.scan import Scan
 from crdt_mor.timeline import events
-from crdt_mor.timeline.publish import find_completion
+from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.statements import SchemaMode, Write

@@ -36,7 +36,7 @@ from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.merging import merging, require_payloads
 from crdt_mor.threads import THREADS, in_threads
-from crdt_mor.timeline import events, plans
+from crdt_mor.timeline import adoption, plans, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
 from crdt_mor.write.stage import (
@@ -59,9 +59,9 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
     require_no_archive(session)
     require_payloads(session.config)
     session.start()
-    tail = session.run(events.tend(publisher, session.known(), session.expiry_ms))
+    tail = session.run(sweep.tend(publisher, session.known(), session.expiry_ms))
     # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
-    tail = session.run(events.adopt(publisher, tail))
+    tail = session.run(adoption.adopt(publisher, tail))
 
     def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         # The session keeps the segments it has read, so that planning again after a lost race is quick.
@@ -99,7 +99,7 @@ def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
 
 def complete(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> Completion | None:
     """Publish the compaction, unless somebody has; None if it was cancelled."""
-    tail = session.run(events.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
+    tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
     value, done = session.run(plans.complete(session.publisher, tail, barrier, files))
     session.remember(value)
     return done

@@ -18,7 +18,7 @@ active timeline in the meantime is found there, and what is found in both is one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,11 +30,14 @@ from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.history import all_completions
+from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
+from crdt_mor.timeline.plans import read_plan
 from crdt_mor.timeline.projection import Projector, completed_name
-from crdt_mor.timeline.publish import OWN_FOLDER, VERSIONS, all_completions, version_path
-from crdt_mor.timeline.steps import List, Read, Steps
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
 _SAVEPOINT = "savepoint"
@@ -108,6 +111,31 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     foreign = _foreign(projector, value, list(found.values()))
     _refuse_below(bases_of(done), foreign.completions)
     return foreign
+
+
+def adopt(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
+    """Instants that Hudi itself wrote become part of the value; open plans that would bury one are cancelled."""
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        found = yield from foreign_completions(publisher.projector, tail)
+        if not found.completions:
+            return None
+        cancelled = yield from _burying(tail, found.completions)
+        return tail.adopt(nonce, wall_ms, found.completions, found.schema, cancelled)
+
+    return (yield from publisher.publish(derive, known))
+
+
+def _burying(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+    """The open plans whose barrier is above a commit of Hudi's that they do not know, in a file group of it."""
+    burying = []
+    for plan in tail.plans:
+        frozen = yield from read_plan(tail, plan)
+        barriers = dict.fromkeys(frozen.file_groups if frozen is not None else (), plan.barrier)
+        if any(below(completion, barriers) for completion in found):
+            burying.append(plan)
+    return burying
 
 
 def bases_of(done: Iterable[Completion]) -> dict[FileGroup, InstantTime]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.store.base import Store
-from crdt_mor.timeline.events import heartbeat_path
+from crdt_mor.timeline.paths import heartbeat_path
 
 BEATS_PER_EXPIRY = 5
 

@@ -20,16 +20,11 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
-from crdt_mor.timeline.publish import (
-    OWN_FOLDER,
-    Publisher,
-    find_completion,
-    find_tail,
-    is_given_up,
-    put_surely,
-    take_back,
-)
-from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps
+from crdt_mor.timeline.history import find_completion, is_given_up
+from crdt_mor.timeline.paths import OWN_FOLDER
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps, put_surely
+from crdt_mor.timeline.tail import find_tail, take_back
 
 PLANS = f"{OWN_FOLDER}/plans"
 

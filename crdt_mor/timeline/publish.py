@@ -1,6 +1,5 @@
 """Publishing: one value of the timeline follows another, by put-if-absent alone.
 
-    find_tail    remembered value ─ gallop upward ─ look again that it still stands;  else list, take the highest
     publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
                         lost or unsure: pause, look at the new tail, derive again
     project      the event's files in Hudi's own timeline directory, put-if-absent; a cancelled plan's are removed
@@ -22,38 +21,27 @@ An event that finds itself decided in the tail derives nothing (`None`), so whoe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from crdt_mor.errors import (
     ClockError,
     CommitUnknownError,
-    FormatError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
 )
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import data_file_name
-from crdt_mor.model.timeline import (
-    COMPLETIONS_BYTES_MAX,
-    COMPLETIONS_MAX,
-    SEGMENTS_MAX,
-    Completion,
-    Segment,
-    Timeline,
-    bytes_of,
-    decode_segment,
-    encode_segment,
-    superseded_at,
-)
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.history import is_given_up
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.segments import seal
 from crdt_mor.timeline.steps import (
     Delete,
     GetStat,
-    List,
     MakeDurable,
     Nonce,
     Now,
@@ -63,14 +51,9 @@ from crdt_mor.timeline.steps import (
     Steps,
     StoreNow,
     Walk,
+    put_surely,
 )
-
-OWN_FOLDER = ".hoodie/.crdt_mor"
-VERSIONS = f"{OWN_FOLDER}/timeline"
-SEGMENTS = f"{OWN_FOLDER}/segments"
-
-KEPT_VERSIONS = 512
-"""Versions behind the tail that are kept, so that who remembers one of them finds the tail without a listing."""
+from crdt_mor.timeline.tail import expire_versions, find_tail, still_stands
 
 EXPIRE_EVERY = 64
 """Who publishes a multiple of this version deletes the ones that are too old. Readers delete nothing."""
@@ -78,20 +61,6 @@ EXPIRE_EVERY = 64
 CLOCK_AHEAD_MAX_MS = 60_000
 """How far a writer's wall clock may be ahead of the store's when it moves the table's. One that is behind does no harm,
 nor does one that is behind the table's, however wrong it is: neither moves anything."""
-
-
-def version_path(version: int) -> str:
-    """Where a version of the timeline lives."""
-    return f"{VERSIONS}/{version:020d}.json"
-
-
-def segment_path(name: str) -> str:
-    """Where a segment lives."""
-    return f"{SEGMENTS}/{name}.json"
-
-
-PUTS_MAX = 10
-"""How often a put is repeated whose reply was lost."""
 
 HINTS = (".deltacommit.inflight", ".deltacommit.requested")
 """Files that say of a write only that it has begun. If a power cut takes them, it takes the writer as well: they need
@@ -148,7 +117,7 @@ class Publisher:
         try:
             return (yield from find_tail(tail))
         except (TableReplacedError, TableNotFoundError) as error:
-            if (yield from _still_stands(tail)):
+            if (yield from still_stands(tail)):
                 raise CommitUnknownError(
                     "a process that has an earlier table of this place open writes here, so that it is not known "
                     "whether this write is visible: look at the table before writing again, or write with a token, "
@@ -219,7 +188,7 @@ def _is_void(value: Timeline) -> Steps[bool]:
     try:
         if begun is not None:
             return (yield from is_given_up(begun, value))
-        if not (yield from _still_stands(value)):
+        if not (yield from still_stands(value)):
             yield from find_tail(value)
     except (TableReplacedError, TableNotFoundError):
         return True
@@ -280,22 +249,7 @@ def is_genuine(tail: Timeline) -> Steps[bool]:
 
     The nonce matters: what stands there may itself be a ghost, put by somebody who derived from a still older tail.
     """
-    return (yield from _still_stands(tail))
-
-
-def put_surely(put: Put) -> Steps[None]:
-    """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again.
-
-    It lasts, also where it was there: who put it may have died before it did.
-    """
-    for attempt in range(PUTS_MAX):
-        created = yield put
-        if created is not None:
-            if put.durable and not created:
-                yield MakeDurable(put.path)
-            return
-        yield Pause(attempt)
-    raise CommitUnknownError(f"no put is answered any more; what was written may be there or not. path={put.path}")
+    return (yield from still_stands(tail))
 
 
 def begun_by(value: Timeline) -> InstantTime | None:
@@ -307,249 +261,3 @@ def begun_by(value: Timeline) -> InstantTime | None:
         if plan.version == value.version:
             return plan.barrier
     return None
-
-
-def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
-    """Whether an instant that was pending in `known` is rolled back or cancelled by now."""
-    tail = yield from find_tail(known)
-    if tail.find_pending(instant) is not None or tail.find_plan(instant) is not None:
-        return False
-    if tail.find_rolled_back(instant) is not None:
-        return True
-    done = yield from find_completion(instant, tail)
-    return done is None
-
-
-def find_completion(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of an instant, in the value or in its segments."""
-    return (yield from _find_after(requested, lambda done: done.requested == requested, tail))
-
-
-def find_ending(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of the write that a begin with this nonce made, which was not before `since`."""
-    return (yield from _find_after(since, lambda done: done.nonce == nonce, tail))
-
-
-def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
-    """A completion after `since`, in the value or in its segments."""
-    for done in reversed(tail.completions):
-        if wanted(done):
-            return done
-    for segment in reversed(tail.segments):
-        if segment.last > since:
-            for done in (yield from read_segment(segment)):
-                if wanted(done):
-                    return done
-    return None
-
-
-def all_completions(value: Timeline) -> Steps[list[Completion]]:
-    """Every completion of a value, those of its segments included."""
-    found = list(value.completions)
-    for segment in value.segments:
-        found += yield from read_segment(segment)
-    return found
-
-
-# --- the tail -------------------------------------------------------------------------------------------------------
-
-
-def find_tail(known: Timeline | None) -> Steps[Timeline]:
-    """The newest value; `known` is one that was genuine once, and makes it cheap.
-
-    Raises `TableReplacedError` where the table is no longer the one that `known` is of.
-    """
-    if known is not None:
-        tail = yield from _climb(known)
-        if tail is not None:
-            return tail
-    while True:
-        names = yield List(VERSIONS)
-        if not names:
-            raise TableNotFoundError(f"there is no timeline here; was the table's {OWN_FOLDER} folder removed?")
-        path = names[-1].path
-        data = yield Read(path)
-        if data is None:
-            continue  # deleted since: the tail has moved on
-        found = _value_at(data, path)
-        if known is not None and (yield from _is_elsewhere(known, found)):
-            raise replaced(known.table_id, found.table_id)
-        # Between listing and reading it may have been deleted and put again by somebody who was late: a ghost. But then
-        # more than KEPT_VERSIONS newer ones had been published by the time it was read, and a listing shows the newest.
-        names = yield List(VERSIONS)
-        if names and names[-1].path < version_path(found.version + KEPT_VERSIONS):
-            tail = yield from _climb(found)
-            if tail is not None:
-                return tail
-
-
-def _value_at(data: bytes, path: str) -> Timeline:
-    """The value of a version, which must be the one that its name says: it would be looked for in another place."""
-    found = Timeline.decode(data, path)
-    if version_path(found.version) != path:
-        raise FormatError(f"this is another version than its name says: restore it. file={path} found={found.version}")
-    return found
-
-
-def is_kept(known: Timeline, tail: Timeline) -> bool:
-    """Whether `known` still has to stand where `tail` is the newest version, so that who misses it is elsewhere."""
-    return tail.version < known.version + KEPT_VERSIONS
-
-
-def _is_elsewhere(known: Timeline, found: Timeline) -> Steps[bool]:
-    """Whether `found`, the newest version, tells that the table of `known` is not the one that is there."""
-    if _is_foreign(found, known):
-        return True
-    return is_kept(known, found) and not (yield from _still_stands(known))
-
-
-def _is_foreign(found: Timeline, known: Timeline) -> bool:
-    """Whether a value is certainly of another table. A table that was made without an id may have one by now."""
-    return known.table_id is not None and found.table_id != known.table_id
-
-
-def replaced(opened: str | None, found: str | None) -> TableReplacedError:
-    """The refusal to go on in a table with what belongs to another one."""
-    return TableReplacedError(
-        "the table here is another one than the one that was opened: it was removed and made again, or restored from a "
-        f"copy. Nothing was written; open it anew. opened={opened} found={found}"
-    )
-
-
-def _climb(start: Timeline) -> Steps[Timeline | None]:
-    """The tail above `start`; None if `start` is no longer there.
-
-    Versions stand without a gap from the oldest kept one to the tail, so galloping and halving find the end. A probe
-    that hits nothing may have hit a deleted version, so `start` is read again *after* the last probe: versions go
-    oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
-    """
-    low, step = start.version, 1
-    while (yield GetStat(version_path(low + step))) is not None:
-        low, step = low + step, step * 2
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (yield GetStat(version_path(middle))) is not None:
-            low = middle
-        else:
-            high = middle
-    tail = start
-    if low != start.version:
-        data = yield Read(version_path(low))
-        if data is None:
-            return None
-        tail = _value_at(data, version_path(low))
-    if not (yield from _still_stands(start)):
-        return None
-    if _is_foreign(tail, start):
-        raise replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
-    return tail
-
-
-def take_back(known: Timeline, paths: Iterable[str]) -> Steps[None]:
-    """Delete what was put for an event of `known`, whose publication was refused, where its table is no longer there.
-
-    A table that is there refuses as well, while something that a process of another one has put stands above its tail;
-    then the event may be part of it already.
-    """
-    for path in paths if not (yield from _is_here(known)) else ():
-        yield Delete(path)
-
-
-def _is_here(known: Timeline) -> Steps[bool]:
-    """Whether the table of `known` is the one that is there, which the oldest version tells. When in doubt, yes."""
-    if (yield from _still_stands(known)):
-        return True
-    names = yield List(VERSIONS)
-    if not names or known.table_id is None:
-        return False
-    data = yield Read(names[0].path)
-    return data is None or not _is_foreign(_value_at(data, names[0].path), known)
-
-
-def _still_stands(value: Timeline) -> Steps[bool]:
-    data = yield Read(version_path(value.version))
-    return data is not None and value.is_in(data)
-
-
-def expire_versions(tail: Timeline) -> Steps[None]:
-    """Delete the versions that are too old, strictly oldest first and one at a time. Safety rests on that order.
-
-    So the first version that cannot be deleted ends it: the next publisher whose turn it is tries again.
-    """
-    with suppress(StorageUnavailableError):  # the event is published, and old versions do no harm
-        names = yield List(VERSIONS)
-        if not (yield from _still_stands(tail)):
-            return  # the listing may be of another table, which was made here since
-        for name in names:
-            if name.path >= version_path(tail.version - KEPT_VERSIONS) or not (yield Delete(name.path)):
-                return
-
-
-# --- segments -------------------------------------------------------------------------------------------------------
-
-
-def seal(tail: Timeline, value: Timeline) -> Steps[Timeline]:
-    """`value`, derived from `tail`, with the tail's completions moved to a segment once they are many, or large.
-
-    Names and contents are functions of the tail alone, so everyone who follows this tail writes the same objects.
-    """
-    if len(tail.completions) < COMPLETIONS_MAX and bytes_of(tail.completions) < COMPLETIONS_BYTES_MAX:
-        return value
-    segment = yield from _write_segment(tail, 0, sorted(tail.completions, key=_by_completion))
-    segments = [*tail.segments, *segment]
-    level = 0
-    while len(full := [s for s in segments if s.level == level and s.superseded is None]) >= SEGMENTS_MAX:
-        segments = yield from _roll_up(tail, segments, full, level + 1)
-        level += 1
-    history = [s for s in segments if s.superseded is not None]
-    for level in sorted({s.level for s in history}):
-        full = [s for s in segments if s.level == level and s.superseded is not None]
-        if len(full) >= SEGMENTS_MAX:
-            segments = yield from _roll_up(tail, segments, full, level + 1)
-    return value.sealed(tail, segments)
-
-
-def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
-    """The completions of a segment."""
-    path = segment_path(segment.name)
-    data = yield Read(path)
-    if data is None:
-        raise FormatError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
-    return decode_segment(data, path)
-
-
-def _roll_up(tail: Timeline, segments: list[Segment], full: list[Segment], level: int) -> Steps[list[Segment]]:
-    """`full` become one run: at most one segment that the latest snapshot needs, and one that only history needs."""
-    run: list[Completion] = []
-    for segment in full:
-        run.extend((yield from read_segment(segment)))
-    run.sort(key=_by_completion)
-    written = yield from _write_segment(tail, level, run, known=full)
-    return sorted([*(s for s in segments if s not in full), *written], key=lambda s: (-s.level, s.first, s.name))
-
-
-def _write_segment(
-    tail: Timeline, level: int, run: Sequence[Completion], known: Sequence[Segment] = ()
-) -> Steps[list[Segment]]:
-    ends = superseded_at(run)
-    history = level > 0 and all(s.superseded is not None for s in known)
-    floor = max((s.superseded for s in known if s.superseded is not None), default=None)
-    live = [] if history else [c for c in run if level == 0 or ends[c.requested] is None]
-    needed = {c.requested for c in live}
-    past = [c for c in run if c.requested not in needed]
-    written = []
-    for kind, part in (("live", live), ("history" if history else "past", past)):
-        if not part:
-            continue
-        name = f"{tail.version:020d}-{tail.nonce}-{level}-{kind}"
-        yield from put_surely(Put(segment_path(name), encode_segment(part)))
-        until = None
-        if kind != "live":
-            until = floor if history else max(end for c in part if (end := ends[c.requested]) is not None)
-        written.append(Segment(name, level, part[0].completed, part[-1].completed, len(part), until))
-    return written
-
-
-def _by_completion(c: Completion) -> InstantTime:
-    return c.completed

@@ -23,11 +23,14 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
-from crdt_mor.timeline import events
+from crdt_mor.timeline import adoption, events, jobs
 from crdt_mor.timeline.adoption import Seen, foreign_completions
+from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import VERSIONS, Publisher, find_tail, read_segment, replaced, version_path
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
+from crdt_mor.timeline.tail import find_tail, replaced
 
 T = TypeVar("T")
 
@@ -224,7 +227,7 @@ class Session:
     def join(self, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
-        found = self.run(events.join(self.publisher, self.known(), self.expiry_ms, job, planned))
+        found = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned))
         self.remember(found.value if isinstance(found, events.Committed) else found[0])
         return found
 
@@ -232,7 +235,7 @@ class Session:
         """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
         self.start()
         if self._foreign:
-            self.remember(self.run(events.adopt(self.publisher, self.known())))
+            self.remember(self.run(adoption.adopt(self.publisher, self.known())))
             self._foreign = False
 
 

@@ -104,6 +104,9 @@ Step = Read | Put | GetStat | List | Walk | Delete | Touch | MakeDurable | Now |
 Steps = Generator[Step, Any, T]
 """A protocol that ends in a `T`."""
 
+PUTS_MAX = 10
+"""How often a put is repeated whose reply was lost."""
+
 PAUSE_MAX_S = 0.25
 _PAUSE_S = 0.001
 
@@ -171,3 +174,18 @@ def _look(
             return store.now_ms()
         case Nonce():
             return environment.nonce()
+
+
+def put_surely(put: Put) -> Steps[None]:
+    """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again.
+
+    It lasts, also where it was there: who put it may have died before it did.
+    """
+    for attempt in range(PUTS_MAX):
+        created = yield put
+        if created is not None:
+            if put.durable and not created:
+                yield MakeDurable(put.path)
+            return
+        yield Pause(attempt)
+    raise CommitUnknownError(f"no put is answered any more; what was written may be there or not. path={put.path}")

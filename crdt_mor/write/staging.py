@@ -49,9 +49,10 @@ from crdt_mor.model.timeline import DataFile, FileGroup, Pending
 from crdt_mor.read.blocks import open_blocks
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
-from crdt_mor.timeline import events
+from crdt_mor.timeline import events, jobs, rollback, tickets
 from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.publish import find_completion
+from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.paths import STAGED, heartbeat_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
 from crdt_mor.write.stage import BUCKET, KEY, PARTITION, put_log
@@ -123,7 +124,7 @@ def plan(
     tail = session.tail()
     require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
-    name = events.job_name(session.environment.nonce(), planned_at)
+    name = tickets.job_name(session.environment.nonce(), planned_at)
     if events.used_token(tail, token) is not None:
         events.check_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
@@ -144,7 +145,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
         return Receipt(task, joined.completion.requested)
     value, begun = joined
     store = session.store
-    store.touch(events.heartbeat_path(begun.requested))  # the process may be gone before its first beat
+    store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
         with beating(store, begun.requested, session.expiry_ms):
             rows = read()
@@ -152,7 +153,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
 
             def put(file: DataFile, data: Chunks) -> StagedFile:
                 write.require_pending()
-                path = f"{events.STAGED}/{begun.requested}-{session.environment.nonce()}"
+                path = f"{STAGED}/{begun.requested}-{session.environment.nonce()}"
                 return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
 
             statements = _state(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
@@ -161,7 +162,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     except WriterExpiredError:  # who ended the write, by a commit or not, did not see what came here meanwhile
         _clear(session, job, begun)
         with suppress(StorageUnavailableError):
-            store.delete(events.heartbeat_path(begun.requested))
+            store.delete(heartbeat_path(begun.requested))
         raise
     return Receipt(task, begun.requested, rows.num_rows, files)
 
@@ -206,7 +207,7 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
     begun = value.find_begun(job.name)
     if begun is not None:
         with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
-            session.run(events.give_up(session.publisher, value, begun.requested, None, driver))
+            session.run(rollback.give_up(session.publisher, value, begun.requested, None, driver))
 
 
 def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
@@ -224,7 +225,7 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
     """Remove what was staged, unless the write goes on under another driver."""
     with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
         if session.tail().find_pending(begun.requested) is None:
-            session.run(events.clear_staged(begun.requested, job.name))
+            session.run(rollback.clear_staged(begun.requested, job.name))
 
 
 def _state(
@@ -276,7 +277,7 @@ def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile
 
     files = list(in_threads(place, sorted(groups)))
     if drivers > 1:
-        write.session.run(events.clear_placed(write.begun.requested, drivers))
+        write.session.run(jobs.clear_placed(write.begun.requested, drivers))
     return files
 
 

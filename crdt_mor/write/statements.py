@@ -41,9 +41,9 @@ from crdt_mor.model.timeline import DataFile, Pending, Timeline
 from crdt_mor.read.merging import Merging, check_columns, lift, merging
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
-from crdt_mor.timeline import events
+from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.publish import find_completion
+from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import (
@@ -283,7 +283,7 @@ class Write:
         self._alive.close()
         begun = self.begun
         return self.session.run(
-            events.give_up(self.session.publisher, self.value, begun.requested, self._staged, begun.driver)
+            rollback.give_up(self.session.publisher, self.value, begun.requested, self._staged, begun.driver)
         )
 
     def abandon(self) -> None:
@@ -376,7 +376,7 @@ class Write:
 
         Its files get names that no other driver gives: what the commit says of a file is true of whatever has its name.
         """
-        self.begun = self.session.run(events.take_over(self.session.publisher, self.value, self.begun))
+        self.begun = self.session.run(jobs.take_over(self.session.publisher, self.value, self.begun))
         self.token_of_files = driver_token(self.begun.drivers)
         return self.begun.drivers
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crdt_mor import Scan, Table
 from crdt_mor.model.names import TimelineFileName
-from crdt_mor.timeline import events
+from crdt_mor.timeline import sweep
 from tests.crash.worker import BUCKETS, SCHEMA, read_log
 
 REPO = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ class Scene:
         time.sleep(self.expiry_ms / 1000 + 0.2)
         self.table.upsert(pa.table({"key": ["last"], "batch": ["last"], "n": [0]}, schema=SCHEMA))
         for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
-            session.run(events.sweep(session.publisher, session.tail()))
+            session.run(sweep.sweep(session.publisher, session.tail()))
         value = session.tail()
         assert not value.pending
         assert not value.rolled_back

@@ -15,7 +15,7 @@ import pytest
 
 from crdt_mor import Commit, Table
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.timeline import events
+from crdt_mor.timeline import events, sweep
 from crdt_mor.timeline.session import Session
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import PATIENCE_S, Scene
@@ -118,7 +118,7 @@ class Counting(Scene):
         session = self.table._session
         self.table.maintenance.compact()
         for _ in range(2):
-            session.run(events.sweep(session.publisher, session.tail()))
+            session.run(sweep.sweep(session.publisher, session.tail()))
         assert not session.tail().pending
         self.check_folders()
 

@@ -17,7 +17,7 @@ import pytest
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.timeline import events
+from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
 from tests.crash.stores import InterruptedStore, ProcessDied
 
@@ -51,12 +51,12 @@ class World:
         session = self.table._session
         value = session.tail()
         for pending in value.pending:
-            value = session.run(events.give_up(session.publisher, value, pending.requested, None))
+            value = session.run(rollback.give_up(session.publisher, value, pending.requested, None))
 
     def files(self) -> set[str]:
         session = self.table._session
         for _ in range(2):
-            session.run(events.sweep(session.publisher, session.tail()))
+            session.run(sweep.sweep(session.publisher, session.tail()))
         return {file.name for file in self.path.iterdir() if file.is_file()}
 
     def known_files(self) -> set[str]:

@@ -162,7 +162,7 @@ def staged_by_tasks(make: Maker) -> Table:
         receipts = [job.stage(rows(part, 10 * n + task), task=task) for task, part in enumerate(parts)]
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
             patch.setattr("crdt_mor.timeline.events.complete", Mock(side_effect=KeyboardInterrupt))
-            patch.setattr("crdt_mor.timeline.events.give_up", Mock(side_effect=KeyboardInterrupt))
+            patch.setattr("crdt_mor.timeline.rollback.give_up", Mock(side_effect=KeyboardInterrupt))
             table.complete_write(job, receipts)
         again = [job.stage(rows(part, 10 * n + task + 5), task=task) for task, part in enumerate(parts[:1])]
         table.complete_write(job, [*again, *receipts[1:]])

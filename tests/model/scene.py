@@ -23,9 +23,12 @@ from crdt_mor.model.timeline import (
 )
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import Publisher, find_tail, read_segment, version_path
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Nonce, Put, Steps, perform, run
+from crdt_mor.timeline.tail import find_tail
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
 PUBLISHER = Publisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=4)))

@@ -42,9 +42,11 @@ from crdt_mor.model.timeline import (
     bytes_of,
     superseded_at,
 )
-from crdt_mor.timeline import events, plans, publish
+from crdt_mor.timeline import adoption, events, plans, rollback, sweep
 from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.publish import find_completion, read_segment, version_path
+from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Put, Steps
 from tests.model.scene import NEVER, PUBLISHER, SCHEMA, Scene, T, log
 
@@ -237,8 +239,8 @@ def test_two_that_race_to_give_a_table_its_id_hold_that_of_the_winner() -> None:
 def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "COMPLETIONS_MAX", 2)
-    monkeypatch.setattr(publish, "SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
     scene, chance = Scene(), random.Random(seed)
     done: list[Completion] = []
     begun: list[tuple[Timeline, Pending]] = []
@@ -271,7 +273,7 @@ def wide(number: int, groups: int = 800) -> list[DataFile]:
 
 
 def test_a_wide_commit_rides_in_one_version_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "SEGMENTS_MAX", 3)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 3)
     scene = Scene()
     done: list[Completion] = []
     for number in range(13):
@@ -381,28 +383,28 @@ def test_a_writer_that_was_given_up_hears_of_it_and_cannot_commit() -> None:
 def test_a_given_up_instant_is_forgotten_only_once_a_listing_shows_nothing_of_it() -> None:
     scene = Scene()
     value, begun = scene.begin()
-    scene.run(events.give_up(PUBLISHER, value, begun.requested, None))
+    scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     file = scene.stage(begun)  # a writer that wakes up too late
-    swept = scene.run(events.sweep(PUBLISHER, scene.tail()))
+    swept = scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert [r.requested for r in swept.rolled_back] == [begun.requested]
     assert scene.store.read(file.path) is None
-    swept = scene.run(events.sweep(PUBLISHER, swept))
+    swept = scene.run(sweep.sweep(PUBLISHER, swept))
     assert swept.rolled_back == ()
     scene.stage(begun)  # later still: nobody knows the instant any more, and by that it is recognised
-    scene.run(events.sweep(PUBLISHER, swept))
+    scene.run(sweep.sweep(PUBLISHER, swept))
     assert scene.store.read(file.path) is None
 
 
 def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() -> None:
     scene = Scene()
     value, begun = scene.begin()
-    scene.run(events.give_up(PUBLISHER, value, begun.requested, None))
+    scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     for _ in range(2):
-        scene.run(events.sweep(PUBLISHER, scene.tail()))
+        scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     for path, data in scene.run(PUBLISHER.projector.files(value)):
         scene.store.put(path, data)
     assert scene.hudi()
-    scene.run(events.sweep(PUBLISHER, scene.tail()))
+    scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == []
 
 
@@ -412,15 +414,15 @@ def test_each_file_that_a_stalled_helper_puts_is_swept_though_it_is_alone(file: 
     scene = Scene()
     value, begun = scene.begin()
     planned = scene.schedule()
-    scene.run(events.give_up(PUBLISHER, value, begun.requested, None))
+    scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     scene.run(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier))
     for _ in range(2):
-        scene.run(events.sweep(PUBLISHER, scene.tail()))
+        scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.tail().rolled_back == ()
     files = [*scene.run(PUBLISHER.projector.files(value)), *scene.run(PUBLISHER.projector.files(planned))]
     assert len(files) == 3
     scene.store.put(*files[file])
-    scene.run(events.sweep(PUBLISHER, scene.tail()))
+    scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == []
 
 
@@ -431,14 +433,14 @@ def test_a_single_file_of_hudis_is_never_swept(name: str) -> None:
     path = f"{PUBLISHER.projector.folder}/{from_ms(scene.ms - 1_001)}.{name}"
     scene.store.put(path, b"")
     scene.ms += 70_000
-    scene.run(events.sweep(PUBLISHER, scene.tail()))
+    scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.store.read(path) == b""
 
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_nothing_of_a_commit_a_pending_write_or_hudi_is_swept(sealed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if sealed:
-        monkeypatch.setattr(publish, "COMPLETIONS_MAX", 1)
+        monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     for bucket in range(3):
         scene.commit(bucket)
@@ -449,7 +451,7 @@ def test_nothing_of_a_commit_a_pending_write_or_hudi_is_swept(sealed: bool, monk
     before = {s.path for s in scene.store.walk("")}, scene.hudi()
     for _ in range(2):
         scene.ms += 70_000
-        scene.run(events.sweep(PUBLISHER, scene.tail()))
+        scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert ({s.path for s in scene.store.walk("")}, scene.hudi()) == before
 
 
@@ -517,7 +519,7 @@ def test_a_sweep_removes_the_outputs_of_a_plan_before_the_plan() -> None:
     for path, data in scene.run(PUBLISHER.projector.files(planned)):
         scene.store.put(path, data)
     scene.store.put(output(planned).path, b"late")
-    deleted = [path.rpartition("/")[2] for path in scene.deletions(events.sweep(PUBLISHER, scene.tail()))]
+    deleted = [path.rpartition("/")[2] for path in scene.deletions(sweep.sweep(PUBLISHER, scene.tail()))]
     barrier = planned.plans[0].barrier
     assert deleted == [output(planned).path, f"{barrier}.compaction.requested"]
 
@@ -574,39 +576,39 @@ def test_what_hudi_wrote_is_adopted_once_and_the_clock_moves_past_it() -> None:
     scene.commit()
     ahead = from_ms(scene.ms + 500_000)
     file = put_hudi(scene, ahead, completed=True)
-    value = scene.run(events.adopt(PUBLISHER, scene.tail()))
+    value = scene.run(adoption.adopt(PUBLISHER, scene.tail()))
     (adopted,) = [c for c in value.completions if c.adopted]
     assert (adopted.requested, [f.path for f in adopted.files], adopted.version) == (ahead, [file.path], value.version)
     assert value.clock > adopted.completed
-    assert scene.run(events.adopt(PUBLISHER, value)) == value
-    scene.run(events.sweep(PUBLISHER, value))
+    assert scene.run(adoption.adopt(PUBLISHER, value)) == value
+    scene.run(sweep.sweep(PUBLISHER, value))
     assert scene.store.read(file.path) is not None
 
 
 def test_our_own_files_pending_ones_and_given_up_ones_are_never_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
     scene = Scene()
     values = [scene.commit().value for _ in range(5)]
     put_hudi(scene, from_ms(scene.ms + 9_001), completed=False)
     # An older value sees commits in the directory that it does not know; they bear our key.
     assert scene.run(foreign_completions(PUBLISHER.projector, values[2])).completions == ()
     value, begun = scene.begin()
-    value = scene.run(events.give_up(PUBLISHER, value, begun.requested, None))
+    value = scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     put_hudi(scene, begun.requested, completed=True)
     assert value.find_rolled_back(begun.requested) == RolledBack(begun.requested, begun.nonce, value.version)
     with pytest.raises(UnsupportedFeatureError, match="very same moment"):  # Hudi's own: its rows must not be lost
-        scene.run(events.adopt(PUBLISHER, value))
+        scene.run(adoption.adopt(PUBLISHER, value))
     assert scene.tail() == value
 
 
 def test_adopted_instants_in_segments_are_not_adopted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     put_hudi(scene, from_ms(scene.ms - 5_000), completed=True)
-    value = scene.run(events.adopt(PUBLISHER, scene.tail()))
+    value = scene.run(adoption.adopt(PUBLISHER, scene.tail()))
     for _ in range(3):
         value = scene.commit().value
-    assert scene.run(events.adopt(PUBLISHER, value)) == value
+    assert scene.run(adoption.adopt(PUBLISHER, value)) == value
     assert sum(c.adopted for c in scene.completions(value)) == 1
 
 

@@ -15,8 +15,9 @@ from crdt_mor.errors import ClockError, StorageUnavailableError
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import events, publish
-from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS, version_path
+from crdt_mor.timeline import events, publish, rollback, sweep
+from crdt_mor.timeline.paths import HEARTBEATS, heartbeat_path, ticket_path, version_path
+from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS
 from crdt_mor.timeline.steps import Steps, perform
 from tests.model.scene import PUBLISHER, SCHEMA, Scene
 
@@ -87,22 +88,22 @@ def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_on
 def test_files_of_hudis_timeline_that_cannot_be_deleted_keep_the_instant_known(scene: Upkeep) -> None:
     value, begun = scene.begin()
     scene.store.stuck = {path for path, _ in scene.run(PUBLISHER.projector.files(value))}
-    scene.run(events.give_up(PUBLISHER, value, begun.requested, None))
+    scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     for _ in range(2):
-        scene.run(events.sweep(PUBLISHER, scene.tail()))
+        scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.tail().find_rolled_back(begun.requested)
     scene.store.stuck = set()
     for _ in range(2):
-        scene.run(events.sweep(PUBLISHER, scene.tail()))
+        scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.tail().rolled_back == ()
 
 
 def test_a_ticket_that_a_power_cut_emptied_is_swept(scene: Upkeep) -> None:
     scene.commit()
-    scene.store.put(events.ticket_path("somebody"), b"")
+    scene.store.put(ticket_path("somebody"), b"")
     scene.ms += 61_000
     scene.commit()
-    assert scene.store.read(events.ticket_path("somebody")) is None
+    assert scene.store.read(ticket_path("somebody")) is None
 
 
 # --- clocks that are wrong --------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ DAY_MS = 86_400_000
 
 
 def beat(scene: Upkeep, begun: Pending) -> None:
-    scene.store.touch(events.heartbeat_path(begun.requested))
+    scene.store.touch(heartbeat_path(begun.requested))
 
 
 def pending(scene: Upkeep) -> list[InstantTime]:
@@ -130,7 +131,7 @@ def test_after_a_year_that_the_stores_clock_was_ahead_dead_writers_expire_and_sw
     for minutes in range(1, 13):
         scene.ms = right + minutes * 60_000 + minutes
         beat(scene, alive)
-        scene.run(events.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+        scene.run(sweep.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
         assert scene.tail().swept == from_ms(scene.ms), "once a minute"
     assert pending(scene) == [alive.requested]
     assert to_ms(scene.tail().clock) > right + 364 * DAY_MS, "what is decided stays decided"
@@ -142,7 +143,7 @@ def test_a_writer_that_began_while_the_stores_clock_was_ahead_lives_as_long_as_i
     _, alive = scene.begin(EXPIRY_MS)
     scene.ms = right
     for _ in range(30):
-        scene.run(events.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+        scene.run(sweep.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
         beat(scene, alive)
         scene.ms += EXPIRY_MS // 5
     assert pending(scene) == [alive.requested]
@@ -190,16 +191,16 @@ def test_a_clock_that_is_wrong_but_behind_the_tables_moves_nothing(scene: Upkeep
 def test_a_live_writer_whose_begin_has_left_the_kept_versions_and_whose_clock_is_behind_stays(
     scene: Upkeep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "KEPT_VERSIONS", 4)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 4)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 4)
     scene.ahead_ms = -EXPIRY_MS - 60_000
     _, alive = scene.begin(EXPIRY_MS)
-    scene.store.delete(events.heartbeat_path(alive.requested))  # who begins may be gone before his first heartbeat
+    scene.store.delete(heartbeat_path(alive.requested))  # who begins may be gone before his first heartbeat
     while scene.store.stat(version_path(alive.version)) is not None:
         scene.ms += 200
         value, begun = scene.begin(EXPIRY_MS)
         scene.complete(value, begun, [scene.stage(begun)])
-    scene.run(events.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+    scene.run(sweep.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
     assert pending(scene) == [alive.requested]
     scene.ms += EXPIRY_MS
     scene.begin(EXPIRY_MS)
@@ -211,24 +212,24 @@ def test_a_writer_of_which_nobody_knows_when_it_began_is_silent_from_now_on(scen
     value, begun = scene.begin(EXPIRY_MS)
     unknown = replace(value, version=value.version + 1, nonce="old", pending=(replace(begun, begun_ms=None),))
     scene.store.put(version_path(unknown.version), unknown.encode())
-    scene.store.delete(events.heartbeat_path(begun.requested))
+    scene.store.delete(heartbeat_path(begun.requested))
     scene.ms += 10 * EXPIRY_MS
-    scene.run(events.tend(PUBLISHER, unknown, EXPIRY_MS))
+    scene.run(sweep.tend(PUBLISHER, unknown, EXPIRY_MS))
     assert pending(scene) == [begun.requested]
     scene.ms += EXPIRY_MS + 1
-    scene.run(events.tend(PUBLISHER, unknown, EXPIRY_MS))
+    scene.run(sweep.tend(PUBLISHER, unknown, EXPIRY_MS))
     assert pending(scene) == []
 
 
 def test_the_first_heartbeat_is_part_of_the_begin_and_none_stays(scene: Upkeep) -> None:
     value, begun = scene.begin()
-    stat = scene.store.stat(events.heartbeat_path(begun.requested))
+    stat = scene.store.stat(heartbeat_path(begun.requested))
     assert stat is not None
     assert stat.modified_ms == scene.ms
     scene.complete(value, begun, [scene.stage(begun)])
     value, begun = scene.begin()
-    scene.run(events.give_up(PUBLISHER, value, begun.requested, None))
-    assert scene.store.list(events.HEARTBEATS) == []
+    scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
+    assert scene.store.list(HEARTBEATS) == []
 
 
 def test_a_store_that_takes_no_heartbeat_stops_no_write(scene: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,6 +260,6 @@ def test_neither_a_begin_nor_an_end_asks_for_the_time_twice_or_for_heartbeats_of
     begin = asked(events.begin(PUBLISHER, scene.tail(), EXPIRY_MS))
     value, begun = results[-1]
     assert begin.count("StoreNow") == 1
-    assert [path for path in begin if events.HEARTBEATS in path] == [events.heartbeat_path(begun.requested)]
+    assert [path for path in begin if HEARTBEATS in path] == [heartbeat_path(begun.requested)]
     end = asked(events.complete(PUBLISHER, value, begun, "UPSERT", [scene.stage(begun)], None))
     assert "StoreNow" not in end

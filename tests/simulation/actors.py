@@ -10,10 +10,12 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
-from crdt_mor.timeline import events, plans
+from crdt_mor.timeline import events, plans, rollback, sweep
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.plan_record import encode_plan_record
-from crdt_mor.timeline.publish import Publisher, find_tail, version_path
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Put
+from crdt_mor.timeline.tail import find_tail
 from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths, plan_paths
 
 PUBLISHER = Publisher(PROJECTOR)
@@ -43,7 +45,7 @@ def finish(value: Timeline, begun: Pending) -> Run:
         return ("expired", requested)
     path = data_path(requested)
     if not (yield Put(path, b"rows")):
-        yield from events.give_up(PUBLISHER, value, requested, [path])
+        yield from rollback.give_up(PUBLISHER, value, requested, [path])
         return ("expired", requested)
     return (yield from complete(value, begun))
 
@@ -73,7 +75,7 @@ def cleaner() -> Run:
 
 def _clean_one() -> Run:
     tail, requested = yield Pick()
-    yield from events.give_up(PUBLISHER, tail, requested, None)
+    yield from rollback.give_up(PUBLISHER, tail, requested, None)
 
 
 def reader() -> Run:
@@ -150,7 +152,7 @@ def canceller() -> Run:
 def sweeper(value: Timeline) -> Run:
     """Sweeps once."""
     tail = yield from find_tail(value)
-    yield from events.sweep(PUBLISHER, tail)
+    yield from sweep.sweep(PUBLISHER, tail)
 
 
 def planned_world(*, projected: bool) -> tuple[dict[str, bytes], Timeline]:

@@ -24,7 +24,7 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
-from crdt_mor.timeline import events
+from crdt_mor.timeline import sweep
 from tests.merge.reference import Row, Write, fold
 from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
@@ -298,7 +298,7 @@ class History:
 
     def sweep(self) -> None:
         session = self.table._session
-        session.run(events.sweep(session.publisher, session.tail()))
+        session.run(sweep.sweep(session.publisher, session.tail()))
         self.note("sweep")
 
     def finish(self) -> None:

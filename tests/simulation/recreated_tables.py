@@ -37,7 +37,7 @@ from crdt_mor import (
 )
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline.publish import VERSIONS
+from crdt_mor.timeline.paths import VERSIONS
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 KEYS = ["a", "b", "c"]

@@ -48,8 +48,8 @@ from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_f
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, completed_name
-from crdt_mor.timeline.publish import VERSIONS, version_path
 from crdt_mor.timeline.steps import (
     Delete,
     GetStat,

@@ -12,7 +12,7 @@ import pytest
 
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Completion, Plan, Timeline
-from crdt_mor.timeline import adoption, events
+from crdt_mor.timeline import adoption
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from tests.simulation.foreign_commits import run
@@ -45,7 +45,7 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr(events, "_burying", careless)
+    patch.setattr("crdt_mor.timeline.adoption._burying", careless)
 
 
 def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
 from crdt_mor.timeline import adoption, events, plans
-from crdt_mor.timeline.publish import version_path
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Read, Steps
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
 from tests.simulation.small_world import (
@@ -85,7 +85,7 @@ def writer(value: Timeline) -> Run:
 def looker(value: Timeline) -> Run:
     """Adopts what Hudi has written, as each writer does now and then."""
     try:
-        yield from events.adopt(PUBLISHER, value)
+        yield from adoption.adopt(PUBLISHER, value)
     except UnsupportedFeatureError:
         return ("refused", None)
     return None
@@ -109,7 +109,7 @@ def _unless_refused(use: Callable[[Timeline], Run], value: Timeline) -> Run:
 
 
 def _compact(value: Timeline) -> Run:
-    tail = yield from events.adopt(PUBLISHER, value)
+    tail = yield from adoption.adopt(PUBLISHER, value)
     tail, plan = yield from plans.schedule(PUBLISHER, tail, plan_from)
     return (yield from _execute(tail, plan)) if plan is not None else None
 
@@ -125,7 +125,7 @@ def _execute(tail: Timeline, plan: CompactionPlan) -> Run:
     if (yield from plans.keep_outputs(tail, plan.barrier, [])):
         yield Put(path, "\n".join(held).encode())
         yield from plans.keep_outputs(tail, plan.barrier, [path])
-    tail = yield from events.adopt(PUBLISHER, tail)
+    tail = yield from adoption.adopt(PUBLISHER, tail)
     _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, [DataFile(path, 1, 1)])
     return ("compacted" if done else "cancelled", plan.barrier)
 
@@ -262,18 +262,18 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr(events, "_burying", careless)
+    patch.setattr("crdt_mor.timeline.adoption._burying", careless)
 
 
 def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> None:
     """Whether a plan buries what was found is asked of an older value than the one that adopts it."""
-    burying = events._burying
+    burying = adoption._burying
 
     def stale(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
         kept = [plan for plan in tail.plans if plan.version < tail.version]
         return (yield from burying(replace(tail, plans=tuple(kept)), found))
 
-    patch.setattr(events, "_burying", stale)
+    patch.setattr("crdt_mor.timeline.adoption._burying", stale)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import pytest
 from crdt_mor import Commit, CommitUnknownError, CrdtMorError, Receipt, Table, WriteJob, WriterExpiredError
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter
-from crdt_mor.timeline import events
+from crdt_mor.timeline import sweep
 from crdt_mor.timeline.session import Session
 from tests.crash.stores import InterruptedStore, ProcessDied
 
@@ -152,7 +152,7 @@ class Jobs:
     def sweep(self) -> None:
         self.note("sweep")
         session = self.table._session
-        session.run(events.sweep(session.publisher, session.tail()))
+        session.run(sweep.sweep(session.publisher, session.tail()))
 
     def check(self) -> None:
         """What the table shows is what one call of each job meant, or nothing."""
@@ -233,7 +233,7 @@ def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:
         return None
         yield
 
-    patch.setattr(events, "find_ending", forgetful)
+    patch.setattr("crdt_mor.timeline.jobs.find_ending", forgetful)
 
 
 @pytest.mark.parametrize("plant", [all_drivers_give_a_file_the_same_name, a_job_may_begin_again])

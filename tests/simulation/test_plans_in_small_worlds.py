@@ -18,8 +18,9 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import FileGroup, Plan, Timeline
 from crdt_mor.timeline import plans, publish
+from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import VERSIONS, Publisher, version_path
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
 from tests.simulation.small_world import Actor, Violation, World
@@ -35,7 +36,7 @@ ROLES: dict[str, Callable[[Timeline], Any]] = {
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr(publish, "KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
 
 
 def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:

@@ -31,10 +31,12 @@ from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, Pending, Timeline
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import events, plans, publish, session
-from crdt_mor.timeline.publish import VERSIONS, Publisher, find_tail, version_path
+from crdt_mor.timeline import events, plans, publish, rollback, session, sweep
+from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import PROPERTIES, Session, first_tail, put_first
 from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
+from crdt_mor.timeline.tail import _is_foreign, find_tail, is_kept
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
 from tests.simulation.small_world import (
@@ -108,7 +110,7 @@ def _finish(value: Timeline, begun: Pending) -> Run:
         return (yield from finish(value, begun))
     except (TableReplacedError, TableNotFoundError):
         with suppress(TableReplacedError, TableNotFoundError):
-            yield from events.give_up(PUBLISHER, value, begun.requested, [data_path(begun.requested)])
+            yield from rollback.give_up(PUBLISHER, value, begun.requested, [data_path(begun.requested)])
         raise
 
 
@@ -158,7 +160,7 @@ def sweeper(name: str, known: Timeline) -> Run:
 
 def _sweep(known: Timeline) -> Run:
     tail = yield from find_tail(known)
-    yield from events.sweep(PUBLISHER, tail)
+    yield from sweep.sweep(PUBLISHER, tail)
     return ("swept", None)
 
 
@@ -211,7 +213,7 @@ class Recreated(World):
 
     def swept(self, objects: dict[str, Any]) -> dict[str, Any]:
         """A store in which all have come to their end, after a sweep of the table that is there."""
-        steps = events.sweep(PUBLISHER, decoded(objects[LOG][-1]))
+        steps = sweep.sweep(PUBLISHER, decoded(objects[LOG][-1]))
         reply: object = None
         with suppress(StopIteration):
             while True:
@@ -342,8 +344,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publish, "_is_foreign", lambda found, known: False)
-    patch.setattr(publish, "is_kept", lambda known, tail: False)
+    patch.setattr("crdt_mor.timeline.tail._is_foreign", lambda found, known: False)
+    patch.setattr("crdt_mor.timeline.tail.is_kept", lambda known, tail: False)
     patch.setattr(f"{__name__}.require_own", lambda table_id, value: None)
 
 
@@ -386,10 +388,10 @@ def who_is_refused_deletes_though_the_table_is_there(patch: pytest.MonkeyPatch) 
 
 def a_table_that_is_there_is_taken_for_gone(patch: pytest.MonkeyPatch) -> None:
     def hasty(known: Timeline, found: Timeline) -> Steps[bool]:
-        return publish._is_foreign(found, known) or publish.is_kept(known, found)
+        return _is_foreign(found, known) or is_kept(known, found)
         yield
 
-    patch.setattr(publish, "_is_elsewhere", hasty)
+    patch.setattr("crdt_mor.timeline.tail._is_elsewhere", hasty)
 
 
 def all_first_versions_have_one_nonce(patch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,10 @@ from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline import publish, session
-from crdt_mor.timeline.publish import Publisher, find_tail
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
+from crdt_mor.timeline.tail import find_tail
 from tests.simulation.recreated_tables import run
 
 
@@ -41,8 +42,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publish, "_is_foreign", lambda found, known: False)
-    patch.setattr(publish, "is_kept", lambda known, tail: False)
+    patch.setattr("crdt_mor.timeline.tail._is_foreign", lambda found, known: False)
+    patch.setattr("crdt_mor.timeline.tail.is_kept", lambda known, tail: False)
     patch.setattr(session, "_require_same", lambda opened, found: None)
 
 

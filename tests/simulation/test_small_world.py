@@ -17,8 +17,10 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
-from crdt_mor.timeline.publish import Publisher, expire_versions, version_path
+from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps
+from crdt_mor.timeline.tail import expire_versions
 from tests.simulation.actors import (
     GENESIS,
     begun_world,
@@ -36,7 +38,7 @@ from tests.simulation.small_world import Actor, Violation, World
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr(publish, "KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
 
 
 def world(
@@ -228,12 +230,12 @@ def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
         data = yield Read(version_path(low))
         return Timeline.decode(data, "") if data is not None else None
 
-    patch.setattr(publish, "_climb", careless)
+    patch.setattr("crdt_mor.timeline.tail._climb", careless)
 
 
 def what_a_listing_showed_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(publish, "KEPT_VERSIONS", 1 << 40)
-    patch.setattr(publish, "is_kept", lambda known, tail: False)  # it counts on the true number
+    patch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1 << 40)
+    patch.setattr("crdt_mor.timeline.tail.is_kept", lambda known, tail: False)  # it counts on the true number
 
 
 def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,12 @@ from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, driver_of_token, driver_token
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline
-from crdt_mor.timeline import events
-from crdt_mor.timeline.publish import VERSIONS, Publisher, find_completion, find_tail, version_path
+from crdt_mor.timeline import events, jobs, rollback
+from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, GetStat, Put, Steps, Walk
+from crdt_mor.timeline.tail import find_tail
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner
 from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
@@ -37,7 +40,7 @@ def driver(value: Timeline, begun: Pending, name: str, rows: int) -> Run:
     requested, placed = begun.requested, list[str]()
     mine = replace(begun, driver=name)
     try:
-        mine = yield from events.take_over(PUBLISHER, value, mine)
+        mine = yield from jobs.take_over(PUBLISHER, value, mine)
         tail = yield from find_tail(value)
         pending = tail.find_pending(requested)
         if pending is None:
@@ -48,14 +51,14 @@ def driver(value: Timeline, begun: Pending, name: str, rows: int) -> Run:
         placed.append(path)
         yield Put(path, b"x" * rows)
         if mine.drivers > 1:
-            yield from events.clear_placed(requested, mine.drivers)
+            yield from jobs.clear_placed(requested, mine.drivers)
         done = yield from events.complete(PUBLISHER, value, mine, "UPSERT", [DataFile(path, rows, rows)], None)
     except WriterExpiredError:
-        tail = yield from events.give_up(PUBLISHER, value, requested, placed, name)
+        tail = yield from rollback.give_up(PUBLISHER, value, requested, placed, name)
         found = yield from find_completion(requested, tail)
         return ("repeated" if found else "expired", requested)
     except CommitUnknownError:
-        tail = yield from events.give_up(PUBLISHER, value, requested, placed, name)
+        tail = yield from rollback.give_up(PUBLISHER, value, requested, placed, name)
         return ("unknown", requested)
     assert isinstance(done.completion, Completion)
     if done.repeated == (done.completion.driver == name):
@@ -151,15 +154,17 @@ def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> Non
             if name is not None and driver_of_token(name.token) != drivers:
                 yield Delete(file.path)
 
-    patch.setattr(events, "clear_placed", careless)
+    patch.setattr("crdt_mor.timeline.jobs.clear_placed", careless)
 
 
 def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(events, "clear_placed", lambda requested, drivers: _nothing())
+    patch.setattr("crdt_mor.timeline.jobs.clear_placed", lambda requested, drivers: _nothing())
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(events, "Delete", lambda path: GetStat(path) if data_file_name(path) else Delete(path))
+    for module in ("events", "jobs", "rollback", "sweep"):
+        name = f"crdt_mor.timeline.{module}.Delete"
+        patch.setattr(name, lambda path: GetStat(path) if data_file_name(path) else Delete(path))
 
 
 def a_driver_is_told_that_a_commit_is_not_there(patch: pytest.MonkeyPatch) -> None:

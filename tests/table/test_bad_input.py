@@ -28,7 +28,7 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.payloads import PartialUpdate
-from crdt_mor.timeline import events
+from crdt_mor.timeline import adoption
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
 GOOD = frame(("a", "eu", 1, 1.5), ("b", "us", 2, 2.5))
@@ -339,7 +339,7 @@ def test_file_groups_that_the_bucket_index_did_not_make_are_refused_on_write(mak
     commit_file.write_bytes(encode_commit(CommitMetadata({"": (stat,)}, "UPSERT")))
     other = Table.open(path)
     session = other._session
-    session.remember(session.run(events.adopt(session.publisher, session.tail())))
+    session.remember(session.run(adoption.adopt(session.publisher, session.tail())))
     before = data_files(path)
     with pytest.raises(InvalidInputError, match=rf"hoodie.index.type=BUCKET.*file_id={foreign}"):
         other.upsert(frame(("c", "eu", 3, 3.5)))

@@ -242,7 +242,7 @@ def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pyte
     later(table, clock)
     table.maintenance.compact()
     completed = hudi(table, clock, "hudi", ago_ms=40_000)
-    monkeypatch.setattr("crdt_mor.timeline.events.SWEEP_EVERY_MS", -1)
+    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", -1)
     with pytest.raises(UnsupportedFeatureError, match=completed):
         table.upsert(rows("b"))
 

@@ -22,13 +22,13 @@ from crdt_mor import (
 )
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, Max, MVRegister, ORSet
-from crdt_mor.timeline import events
+from crdt_mor.timeline import paths, rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import staging
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
-STAGED = f"{events.STAGED}/"
+STAGED = f"{paths.STAGED}/"
 
 TABLES: dict[str, dict[str, object]] = {
     "latest": {},
@@ -148,7 +148,7 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pa
     begun = table._session.tail()
     late = InterruptedStore(Path(path))  # an attempt that was frozen just before it put its file
     late.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
-    table._session.run(events.sweep(table._session.publisher, begun))
+    table._session.run(sweep.sweep(table._session.publisher, begun))
     assert leftovers(path) == []
     assert rows(table) == before
 
@@ -253,7 +253,7 @@ def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, path: st
 def give_up_pending(table: Table) -> None:
     session = table._session
     for pending in session.tail().pending:
-        session.run(events.give_up(session.publisher, session.tail(), pending.requested, None))
+        session.run(rollback.give_up(session.publisher, session.tail(), pending.requested, None))
 
 
 def test_a_driver_that_was_given_up_publishes_nothing(make: Make, path: str) -> None:
@@ -324,7 +324,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         came = store.count >= number
         give_up_pending(table)
         for _ in range(2):
-            table._session.run(events.sweep(table._session.publisher, table._session.tail()))
+            table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
         found = rows(table)
         assert len(found) in (0, 44)
         if done is not None:

@@ -32,8 +32,8 @@ from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import events, publish
-from crdt_mor.timeline.publish import version_path
+from crdt_mor.timeline import publish, sweep
+from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.session import PROPERTIES, Session
 from tests.table.helpers import SCHEMA, Make, files, frame, rows
 
@@ -434,7 +434,7 @@ def before_put(monkeypatch: pytest.MonkeyPatch, matches: Callable[[str], bool], 
 
 
 def versions(path: str) -> list[int]:
-    return sorted(int(file.stem) for file in (Path(path) / publish.VERSIONS).glob("*.json"))
+    return sorted(int(file.stem) for file in (Path(path) / VERSIONS).glob("*.json"))
 
 
 def test_a_version_that_was_put_into_the_next_table_is_taken_back(
@@ -515,7 +515,7 @@ def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkey
 
     monkeypatch.setattr(LocalStore, "walk", late)
     with pytest.raises(TableReplacedError):
-        old._session.run(events.sweep(old._session.publisher, value))
+        old._session.run(sweep.sweep(old._session.publisher, value))
     assert files(path) == before
     pending[0].upsert(OLD)
     pending[0].__exit__(None, None, None)
@@ -631,8 +631,8 @@ def test_commits_of_ours_without_a_timeline_of_ours_are_a_damage_that_is_told(ma
     table = make()
     table.upsert(OLD)
     for kept in ([], [version_path(0)]):
-        for file in (Path(path) / publish.VERSIONS).glob("*.json"):
-            if f"{publish.VERSIONS}/{file.name}" not in kept:
+        for file in (Path(path) / VERSIONS).glob("*.json"):
+            if f"{VERSIONS}/{file.name}" not in kept:
                 file.unlink()
         with pytest.raises(FormatError, match="timeline is missing"):
             Table.open(path)

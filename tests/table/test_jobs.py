@@ -28,7 +28,8 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.log import read_log
 from crdt_mor.model.timeline import Completion, DataFile
 from crdt_mor.payloads import Counter
-from crdt_mor.timeline import events
+from crdt_mor.timeline import rollback, sweep
+from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.statements import Write
 from tests.crash.stores import InterruptedStore, ProcessDied
@@ -92,14 +93,14 @@ class World:
         """As if the pending writes had been silent past the expiry, and had been swept since."""
         session = self.table._session
         for pending in session.tail().pending:
-            session.run(events.give_up(session.publisher, session.tail(), pending.requested, None))
+            session.run(rollback.give_up(session.publisher, session.tail(), pending.requested, None))
         self.sweep()
         assert not session.tail().rolled_back
 
     def sweep(self) -> None:
         session = self.table._session
         for _ in range(2):
-            session.run(events.sweep(session.publisher, session.tail()))
+            session.run(sweep.sweep(session.publisher, session.tail()))
 
     def shows(self, parts: Sequence[Rows]) -> None:
         assert rows(self.table, "id", "n") == total(parts)
@@ -119,7 +120,7 @@ class World:
         assert data_files(self.path) == {file.path for done in self.commits for file in done.files}
         if swept:
             self.sweep()
-        assert [name for name in files(self.path) if name.startswith((events.STAGED, events.HEARTBEATS))] == []
+        assert [name for name in files(self.path) if name.startswith((STAGED, HEARTBEATS))] == []
 
 
 @pytest.fixture
@@ -324,13 +325,13 @@ def test_a_staged_file_that_a_power_cut_has_cut_short_is_refused(world: World) -
 
 def test_an_emptied_ticket_is_no_ticket(world: World) -> None:
     receipts = staged(world.job, ONE)
-    ticket = world.path / events.ticket_path(world.job.job.name)
+    ticket = world.path / ticket_path(world.job.job.name)
     ticket.unlink()
     assert world.complete(receipts).rows == 4, "who completes finds the version that published the begin"
     world.shows(ONE)
     other = World(world.path.with_name("other"))
     receipts = staged(other.job, ONE)
-    (other.path / events.ticket_path(other.job.job.name)).write_bytes(b"")
+    (other.path / ticket_path(other.job.job.name)).write_bytes(b"")
     with pytest.raises(WriterExpiredError, match="Nothing of it is visible"):
         other.complete(receipts)
     assert not other.table._session.tail().pending
@@ -395,15 +396,15 @@ def test_notes_on_given_up_jobs_go_when_the_jobs_can_not_begin_any_more(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def notes() -> list[str]:
-        return [name for name in files(world.path) if name.startswith(events.GIVEN_UP)]
+        return [name for name in files(world.path) if name.startswith(GIVEN_UP)]
 
     other = world.table.plan_write("upsert", SCHEMA)
     staged(world.job, ONE)
     world.forget()
-    assert notes() == [f"{events.GIVEN_UP}/{world.job.job.name}"]
+    assert notes() == [f"{GIVEN_UP}/{world.job.job.name}"]
     world.sweep()
     assert len(notes()) == 1
-    monkeypatch.setattr(events, "JOB_EXPIRY_MS", 0)
+    monkeypatch.setattr("crdt_mor.timeline.tickets.JOB_EXPIRY_MS", 0)
     world.table.upsert(frame({"z": 1}))
     world.sweep()
     assert notes() == []
@@ -415,7 +416,7 @@ def test_notes_on_given_up_jobs_go_when_the_jobs_can_not_begin_any_more(
 
 def test_a_plan_that_waits_on_a_quiet_table_is_not_too_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table's clock stands where its last event was; how old a job is counts from when it was planned."""
-    monkeypatch.setattr(events, "JOB_EXPIRY_MS", 60_000)
+    monkeypatch.setattr("crdt_mor.timeline.tickets.JOB_EXPIRY_MS", 60_000)
     world.table._session.start()
     job = Table.open(world.path, environment=SkewedEnvironment(50_000)).plan_write("upsert", SCHEMA)
     world.table = Table.open(world.path, environment=SkewedEnvironment(50_000))

@@ -31,7 +31,7 @@ from crdt_mor import (
 )
 from crdt_mor.model.config import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
-from crdt_mor.timeline import events
+from crdt_mor.timeline import sweep
 from tests.table.helpers import data_files
 
 REPO = Path(__file__).parents[2]
@@ -903,7 +903,7 @@ def test_a_plan_that_fails_in_one_file_group_leaves_nothing_once_it_is_cancelled
     assert table.maintenance.cancel(plan.barrier)
     session = table._session
     for _ in range(2):
-        session.run(events.sweep(session.publisher, session.tail()))
+        session.run(sweep.sweep(session.publisher, session.tail()))
     assert data_files(path) == before
     table.delete(keys=["k0"])
     assert [row["c"] for row in everywhere(table)] == list(range(1, 8))

@@ -14,7 +14,8 @@ from crdt_mor import StorageUnavailableError, Table
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import events, publish
+from crdt_mor.timeline import publish, rollback, sweep
+from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.session import PROPERTIES
 from tests.table.helpers import Make, files, frame, rows
 
@@ -45,7 +46,7 @@ def shared(path: str) -> None:
 
 
 def versions(path: str) -> list[int]:
-    return sorted(int(p.stem) for p in (Path(path) / publish.VERSIONS).iterdir())
+    return sorted(int(p.stem) for p in (Path(path) / VERSIONS).iterdir())
 
 
 def read_everything(path: str) -> None:
@@ -78,7 +79,7 @@ def grown(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> Table:
         table.upsert(frame(("a", "x", i)))
     table.maintenance.compact()
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
-    monkeypatch.setattr(publish, "KEPT_VERSIONS", 10)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 10)
     return table
 
 
@@ -123,7 +124,7 @@ def test_a_user_who_may_not_write_reads_a_table_of_many_versions(path: str) -> N
 def test_a_version_that_cannot_be_deleted_fails_no_commit_and_keeps_all_that_are_newer(
     grown: Table, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stuck = publish.version_path(30)
+    stuck = version_path(30)
     delete = LocalStore.delete
 
     def refuse(store: LocalStore, path: str) -> None:
@@ -156,7 +157,7 @@ def test_a_commit_whose_heartbeat_cannot_be_deleted_is_acknowledged(
 def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SWEEP_EVERY_MS", -1)  # every begin sweeps
+    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", -1)  # every begin sweeps
     make(partition_by="region", hive_style=False, buckets=1)
     os.chmod(Path(path).parent, 0o755)
     shared(path)
@@ -173,7 +174,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     with user(TWO):
         other = Table.open(path)
         session = other._session
-        value = session.run(events.give_up(session.publisher, session.tail(), requested, None))
+        value = session.run(rollback.give_up(session.publisher, session.tail(), requested, None))
         for i in range(3):
             assert [gone.requested for gone in value.rolled_back] == [requested]
             other.upsert(frame(("b", "two", i)))
@@ -193,7 +194,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
 def test_a_folder_of_another_user_that_one_may_not_look_into_stops_no_writer(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SWEEP_EVERY_MS", -1)
+    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", -1)
     table = make(partition_by="region", hive_style=False, buckets=1)
     table.upsert(frame(("a", "one", 1)))
     os.chmod(Path(path).parent, 0o755)
@@ -224,6 +225,6 @@ def test_the_cancel_of_a_plan_whose_outputs_one_may_not_delete_stops_nobody(make
     assert Path(path, output.path).exists()
     assert pending.exists(), "else Hudi's readers would leave out what is committed to this file group from now on"
     session = table._session
-    session.run(events.sweep(session.publisher, session.tail()))
+    session.run(sweep.sweep(session.publisher, session.tail()))
     assert not Path(path, output.path).exists()
     assert not pending.exists()

@@ -19,7 +19,6 @@ from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
 from crdt_mor.services import compact
 from crdt_mor.store import local
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import publish
 from tests.table.helpers import Make, frame, rows
 
 
@@ -172,7 +171,7 @@ def test_a_carry_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowled
 def test_a_segment_that_a_dead_writer_put_lasts_once_a_version_that_names_it_is_acknowledged(
     make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
     table = make(buckets=1)
     for i in range(2):
         table.upsert(frame((f"k{i}", "x", i)))

@@ -9,7 +9,9 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish
+from crdt_mor.timeline.paths import segment_path
 from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.tail import KEPT_VERSIONS
 from tests.table.helpers import Make, frame, rows
 
 HIVE = ".hoodie/.crdt_mor"
@@ -35,7 +37,7 @@ def read_paths(table: Table, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "KEPT_VERSIONS", 40)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 40)
     table = make(buckets=1)
     for i in range(150):
         table.upsert(frame((f"k{i % 5}", "x", i)))
@@ -49,7 +51,7 @@ def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
 def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "KEPT_VERSIONS", 4)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 4)
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 0)))
     asleep = Table.open(path)
@@ -65,14 +67,14 @@ def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
 def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "COMPLETIONS_MAX", 4)
-    monkeypatch.setattr(publish, "SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 4)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
     table = make(buckets=1)
     commits = [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40)]
     table.maintenance.compact()
     commits += [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40, 80)]
     value = Table.open(path)._session.tail()
-    superseded = {publish.segment_path(s.name) for s in value.segments if s.superseded is not None}
+    superseded = {segment_path(s.name) for s in value.segments if s.superseded is not None}
     assert superseded, "the first forty commits have been consumed"
     assert sum(s.count for s in value.segments) + len(value.completions) == 81
     expected = {c.version: {f"k{j % 7}": j for j in range(i + 1)} for i, c in enumerate(commits)}
@@ -122,7 +124,7 @@ def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: M
         if i % 500 == 499:
             table.maintenance.compact()
     left = versions(path)
-    assert len(left) < publish.KEPT_VERSIONS + 2 * publish.EXPIRE_EVERY + 10
+    assert len(left) < KEPT_VERSIONS + 2 * publish.EXPIRE_EVERY + 10
     newest = Path(path) / HIVE / "timeline" / f"{left[-1]:020d}.json"
     assert newest.stat().st_size < 40_000
     value = Table.open(path)._session.tail()

@@ -1,0 +1,109 @@
+"""The write of a job, which many processes make together: it begins once, and one driver alone completes it."""
+
+from __future__ import annotations
+
+from crdt_mor.errors import StorageUnavailableError, WriterExpiredError
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import data_file_name, driver_of_token
+from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.timeline.events import Committed, expired, over
+from crdt_mor.timeline.history import find_ending
+from crdt_mor.timeline.paths import note_path, ticket_path, version_path
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.rollback import give_up
+from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
+from crdt_mor.timeline.sweep import tend_at
+from crdt_mor.timeline.tail import find_tail
+from crdt_mor.timeline.tickets import begins_until, read_ticket
+
+
+def join(
+    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
+) -> Steps[tuple[Timeline, Pending] | Committed]:
+    """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
+
+    A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
+
+    The ticket is the value that the write began from. One who dies before he has put it leaves the version that
+    published the begin.
+
+    job: its name. planned: the table's clock at that time.
+    """
+    ticket = yield from read_ticket(job)
+    if ticket is None:
+        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned)
+    else:
+        tail = yield from find_tail(known)
+    begun = tail.find_begun(job)
+    if not isinstance(begun, Pending):
+        done = yield from find_ending(job, planned, tail)
+        if done is None:
+            raise expired(begun.requested if begun else None)
+        return Committed(done, tail, repeated=True)
+    if ticket is not None:
+        return ticket
+    data = yield Read(version_path(begun.version))
+    if data is not None:
+        yield Put(ticket_path(job), data, durable=False)
+    ticket = yield from read_ticket(job)
+    if ticket is None:  # whoever began it is dead, and took with him what others need to join
+        yield from give_up(publisher, tail, begun.requested, None)
+        raise expired(begun.requested)
+    return ticket
+
+
+def _begin_once(
+    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
+) -> Steps[Timeline]:
+    """A value in which the write of a job has begun, unless it had ended before.
+
+    What ended is found in the value; or among the completions, which stay; or, where the value has forgotten a write
+    that was given up, by the note that was put before. That note goes when no value lets the job begin any more.
+    """
+    tail, store_ms = yield from tend_at(publisher, known, expiry_ms)
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        if tail.find_begun(job) is not None or (yield from find_ending(job, planned, tail)) is not None:
+            return None
+        last = begins_until(job)
+        if last is None or tail.clock > last:
+            raise WriterExpiredError(
+                "this job was planned too long ago to begin, or to know whether it had begun before and was given up; "
+                f"it was never committed. Plan the write again. job={job} planned_at={planned} clock={tail.clock}"
+            )
+        if (yield GetStat(note_path(job))) is not None:
+            return None
+        return tail.begin(job, wall_ms, store_ms)
+
+    return (yield from publisher.publish(derive, tail, store_ms))
+
+
+def take_over(publisher: Publisher, known: Timeline, begun: Pending) -> Steps[Pending]:
+    """The write as it stands when `begun.driver` alone may complete it, which no earlier driver can from then on."""
+    nonce = yield Nonce()
+    requested, driver = begun.requested, begun.driver
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        pending = tail.find_pending(requested)
+        if pending is None or pending.driver == driver:
+            return None
+        return tail.hand_over(nonce, wall_ms, requested, driver)
+        yield
+
+    value = yield from publisher.publish(derive, known)
+    taken = value.find_pending(requested)
+    if taken is None:
+        raise (yield from over(requested, value))
+    return taken
+
+
+def clear_placed(requested: InstantTime, drivers: int) -> Steps[None]:
+    """Remove what drivers before number `drivers` gave final names: none of them can complete the write any more."""
+    for file in (yield Walk()):
+        name = data_file_name(file.path)
+        driver = driver_of_token(name.token) if name is not None and name.instant == requested else None
+        if driver is not None and driver < drivers and not (yield Delete(file.path)):
+            raise StorageUnavailableError(
+                "a file that an earlier driver of this job placed cannot be removed, and Hudi's readers would show it; "
+                f"nothing was published. Remove it, or plan the write again. file={file.path}"
+            )

@@ -1,0 +1,49 @@
+"""Where the objects of a table's own timeline live, below Hudi's folder `.hoodie`.
+
+    .hoodie/.heartbeat/<T>                    touched by the writer of the pending instant T while it runs
+    .hoodie/.crdt_mor/timeline/<version>.json one version of the timeline's value
+    .hoodie/.crdt_mor/segments/<name>.json    a run of older completions
+    .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
+    .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
+    .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
+"""
+
+from __future__ import annotations
+
+from crdt_mor.model.instant import InstantTime
+
+OWN_FOLDER = ".hoodie/.crdt_mor"
+
+VERSIONS = f"{OWN_FOLDER}/timeline"
+SEGMENTS = f"{OWN_FOLDER}/segments"
+STAGED = f"{OWN_FOLDER}/staged"
+GIVEN_UP = f"{OWN_FOLDER}/given_up"
+HEARTBEATS = ".hoodie/.heartbeat"
+
+TICKET = ".ticket"
+"""What the name of a ticket ends with; it tells the tickets in `STAGED` from what tasks have staged there."""
+
+
+def version_path(version: int) -> str:
+    """The object of a version of the timeline. Names sort as versions do."""
+    return f"{VERSIONS}/{version:020d}.json"
+
+
+def segment_path(name: str) -> str:
+    """The object of a segment."""
+    return f"{SEGMENTS}/{name}.json"
+
+
+def heartbeat_path(requested: InstantTime) -> str:
+    """The object that the writer of a pending instant touches while it runs."""
+    return f"{HEARTBEATS}/{requested}"
+
+
+def ticket_path(job: str) -> str:
+    """The object in which the processes of a distributed write find the value that their write began from."""
+    return f"{STAGED}/{job}{TICKET}"
+
+
+def note_path(job: str) -> str:
+    """The object that notes that the write of a job was given up."""
+    return f"{GIVEN_UP}/{job}"

@@ -1,0 +1,212 @@
+"""Upkeep that writers and planners do in passing: silent writers are given up, and what the dead left is deleted.
+
+How long a writer has been silent, and when the last sweep was, is asked of the store's clock alone: of modification
+times, and of times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and
+stays where a wrong one took it. Where the store's clock itself was wrong for a while (on a local disk it is the
+machine's), a time that lies ahead says nothing about silence, which then counts from when somebody notices.
+
+Rubbish that a process may not delete, because it is another user's, stops nobody. It stays invisible, and it stays for
+a sweep by somebody who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
+timeline as long as a data file of it is left. (Hudi's readers take a log file whose instant is older than all that they
+know for one of an archived commit, and would show it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from crdt_mor.errors import FormatError, StorageUnavailableError
+from crdt_mor.format.commit import decode_commit, decode_compaction_plan
+from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
+from crdt_mor.model.names import (
+    OWN_KEY,
+    TimelineFileName,
+    bucket_of_file_id,
+    data_file_name,
+    driver_of_token,
+    is_own_token,
+)
+from crdt_mor.model.timeline import Completion, Pending, Timeline
+from crdt_mor.store.base import Stat
+from crdt_mor.timeline.adoption import adopt
+from crdt_mor.timeline.history import all_completions
+from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
+from crdt_mor.timeline.projection import PENDING_ACTIONS, when_put
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.rollback import give_up
+from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
+from crdt_mor.timeline.tail import find_tail
+from crdt_mor.timeline.tickets import begins_until, read_ticket
+
+SWEEP_EVERY_MS = 60_000
+
+
+def tend(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+    """Give up the writers whose heartbeat has expired; once a minute, adopt and sweep."""
+    tail, _ = yield from tend_at(publisher, known, expiry_ms)
+    return tail
+
+
+def tend_at(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
+    """The tail after upkeep, and the store's clock before it."""
+    tail = yield from find_tail(known)
+    now_ms: int = yield StoreNow()
+    for pending in tail.pending:
+        if (yield from _is_expired(pending, now_ms, expiry_ms)):
+            tail = yield from give_up(publisher, tail, pending.requested, None)
+    if abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS:
+        tail = yield from adopt(publisher, tail)
+        tail = yield from sweep(publisher, tail)
+    return tail, now_ms
+
+
+def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
+    """Whether a writer has been silent for longer than the expiry. Of a write that began lately nothing is asked.
+
+    Without a heartbeat it is silent since its begin. Where nobody can say since when, or the store's clock was wrong
+    then, its heartbeat is touched in its stead, so that the silence counts from now on.
+    """
+    begun_ms = pending.begun_ms
+    if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
+        return False
+    beat: Stat | None = yield GetStat(heartbeat_path(pending.requested))
+    heard_ms = begun_ms if beat is None else beat.modified_ms
+    if heard_ms is None or heard_ms - now_ms > expiry_ms:
+        yield Touch(heartbeat_path(pending.requested))
+        return False
+    return now_ms - heard_ms > expiry_ms
+
+
+def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
+    """Delete what given-up writes left, also what a stalled helper put long after; forget those that are clean.
+
+    A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
+    still later leaves files of an instant that nobody knows; those are recognised by that and deleted as well.
+
+    Where a folder cannot be looked into, as it may be another user's, nothing is forgotten, and the next sweep is due
+    when it would be anyway: nobody looks again at every commit.
+    """
+    clean: set[InstantTime] = set()
+    now_ms: int = yield StoreNow()
+    with suppress(StorageUnavailableError):
+        clean = yield from _remove_garbage(publisher, known)
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        return tail.sweep(nonce, wall_ms, now_ms, clean) if tail.swept == known.swept else None
+        yield
+
+    return (yield from publisher.publish(derive, known))
+
+
+def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[InstantTime]]:
+    """Delete whatever is certainly garbage; the rolled-back instants of which there was none."""
+    given_up = {r.requested for r in known.rolled_back}
+    garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
+    yield from _sweep_staged(known)
+    yield from _note_given_up(known, given_up - garbage)
+    for beat in (yield List(HEARTBEATS)):
+        requested = InstantTime(beat.path.rpartition("/")[2])
+        if known.find_pending(requested) is None and requested < known.clock:
+            yield Delete(beat.path)
+    return given_up - garbage
+
+
+def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+    """Delete data files that are certainly garbage, and then the timeline files of their instants; which had any."""
+    files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
+    named: dict[InstantTime, list[TimelineFileName]] = {}
+    for stat in (yield List(publisher.projector.folder)):
+        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
+        if name is not None:
+            named.setdefault(name.requested, []).append(name)
+    yield from find_tail(known)  # raises where the listings are of another table, which was made here since
+    done = yield from all_completions(known)
+    alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in done}
+    yield from _sweep_overtaken(files, done)
+    garbage: set[InstantTime] = set()
+    for instant, names in named.items():
+        if (
+            instant not in alive
+            and instant < known.clock
+            and (instant in given_up or (yield from _is_stale(publisher, names)))
+        ):
+            garbage.add(instant)
+    left: set[InstantTime] = set()
+    for file in files:
+        found = data_file_name(file.path)
+        if found is None or found.instant in alive or found.instant >= known.clock:
+            continue
+        orphan = (
+            found.instant not in named and is_own_token(found.token) and bucket_of_file_id(found.file_id) is not None
+        )
+        if found.instant in given_up or found.instant in garbage or orphan:
+            garbage.add(found.instant)
+            if not (yield Delete(file.path)):
+                left.add(found.instant)
+    # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
+    for instant in sorted(named.keys() & garbage - left):
+        for name in sorted(named[instant], key=when_put, reverse=True):
+            yield Delete(publisher.projector.path(name))
+    return garbage
+
+
+def _sweep_overtaken(files: Sequence[Stat], done: Sequence[Completion]) -> Steps[None]:
+    """Delete what a driver placed when another had completed its write: Hudi's readers would go by the name."""
+    named = ((file.path, data_file_name(file.path)) for file in files)
+    placed = [(path, name.instant) for path, name in named if name and driver_of_token(name.token) is not None]
+    shared = {instant for _, instant in placed}
+    commits = {c.requested: {file.path for file in c.files} for c in done if c.requested in shared}
+    for path, instant in placed:
+        if path not in commits.get(instant, {path}):
+            yield Delete(path)
+
+
+def _sweep_staged(known: Timeline) -> Steps[None]:
+    """Delete what tasks staged, or put there long after, of writes that are over."""
+    for stat in (yield List(STAGED)):
+        name = stat.path.rpartition("/")[2]
+        if name.endswith(TICKET):
+            ticket = yield from read_ticket(name.removesuffix(TICKET))
+            requested = ticket[1].requested if ticket else EPOCH
+        else:
+            requested = InstantTime(name.partition("-")[0])
+        if known.find_pending(requested) is None and requested < known.clock:
+            yield Delete(stat.path)
+
+
+def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
+    """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
+    for gone in known.rolled_back:
+        last = begins_until(gone.nonce)
+        if gone.requested in forgotten and last is not None and known.clock <= last:
+            yield from put_surely(Put(f"{GIVEN_UP}/{gone.nonce}", b""))
+    for stat in (yield List(GIVEN_UP)):
+        last = begins_until(stat.path.rpartition("/")[2])
+        if last is not None and known.clock > last:
+            yield Delete(stat.path)
+
+
+def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+    """Whether a pending instant in Hudi's directory that the value does not know was once projected by us.
+
+    Each file that we put there says so. One of Hudi's own, or of another's, never does, so its writer is not hurt.
+    """
+    if any(name.state == "completed" for name in names):
+        return False
+    for name in names:
+        path = publisher.projector.path(name)
+        data = (yield Read(path)) if name.action in PENDING_ACTIONS else None
+        if data and _bears_our_key(name, data, path):
+            return True
+    return False
+
+
+def _bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
+    try:
+        if name.action == "compaction" and name.state == "requested":
+            return OWN_KEY in (decode_compaction_plan(data, path).extra or {})
+        return OWN_KEY in decode_commit(data, path).extra
+    except FormatError:  # we put files whole, so a damaged one is not ours
+        return False
