@@ -1,0 +1,247 @@
+"""Makes the tables of one release, and notes what that release read in them.
+
+    python tests/tables/make.py release-2        writes release-2.tar.xz and release-2.json beside this script
+
+Run it once with the code of a release, never again for one that is kept: `test_old_tables.py` holds every later release
+to the answers. To make the tables of an earlier release, put a checkout of it before everything else on PYTHONPATH.
+
+Between them the tables hold everything that a writer of ours can leave on storage: see `docs/format.md`. They are
+small, and their times are those of the clock below, whatever the machine's clock says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+import crdt_mor as mor
+from crdt_mor.store.local import LocalStore
+
+try:
+    from crdt_mor.payloads import Counter, LatestBy, ORSet
+except ImportError:  # the first release had them elsewhere
+    from payloads import Counter, LatestBy, ORSet  # type: ignore[no-redef]
+
+HERE = Path(__file__).parent
+START_MS = 1_767_225_600_000  # 2026-01-01
+SEALED_AT = 4
+"""Completions that a value carries before they are sealed into a segment: few, so that a small table has segments."""
+
+
+class Clock:
+    """A clock that moves on by a second whenever it is asked, and ids that are counted."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+        self.ids = 0
+
+    def now_ms(self) -> int:
+        self.ms += 1_000
+        return self.ms
+
+    def nonce(self) -> str:
+        self.ids += 1
+        return f"{self.ids:032x}"
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+    def jitter(self) -> float:
+        return 0.5
+
+
+def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """Payloads with and without hidden states, in two partitions: all that can be pending, open, given up or sealed."""
+    schema = pa.schema([
+        ("page", pa.string()), ("day", pa.string()), ("title", pa.string()), ("views", pa.int64()),
+        ("tags", pa.list_(pa.string())), ("price", pa.int32()), ("priced_at", pa.timestamp("ms", tz="UTC")),
+    ])  # fmt: skip
+    merge = {"views": Counter(), "tags": ORSet(), ("price", "priced_at"): LatestBy("priced_at")}
+    table = mor.Table.create(
+        uri, schema, key="page", partition_by="day", buckets=1, merge=merge, name="pages", environment=clock
+    )
+
+    def rows(*given: tuple[str, str, str, int, list[str] | None, int | None]) -> pl.DataFrame:
+        columns = [dict(zip(["page", "day", "title", "views", "tags", "price"], row, strict=True)) for row in given]
+        frame = pl.DataFrame(columns, schema_overrides={"tags": pl.List(pl.String), "price": pl.Int32})
+        at = pl.lit(clock.ms).cast(pl.Datetime("ms", "UTC"))
+        return frame.with_columns(priced_at=pl.when(pl.col("price").is_not_null()).then(at))
+
+    def in_german(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(lang=pl.lit("de"))
+
+    def removal(page: str, day: str, *tags: str) -> pl.DataFrame:
+        row = {"page": page, "day": day, "title": "removed", "views": 0, "tags": {"add": [], "remove": list(tags)}}
+        row |= {"price": None, "priced_at": None}
+        kinds = {"price": pl.Int32, "priced_at": pl.Datetime("ms", "UTC")}
+        lists = pl.Struct({"add": pl.List(pl.String), "remove": pl.List(pl.String)})
+        return pl.DataFrame([row], schema_overrides={**kinds, "tags": lists})
+
+    yield table.append(rows(("a", "mon", "A", 1, ["new"], 10), ("b", "mon", "B", 2, None, None)))
+    yield table.upsert(rows(("a", "mon", "A2", 10, ["hot", "é"], 9), ("c", "tue", "C", 3, ["x"], 7)))
+    yield table.upsert(rows(("c", "tue", "C2", 30, ["y"], None)), token=("nightly", 17))
+    late = begun(table)  # completes after two compactions
+    yield table.upsert(rows(("a", "mon", "A3", 100, None, 8), ("d", "tue", "D", 4, ["z"], 1)))
+    yield table.upsert(removal("a", "mon", "hot"))
+    table.maintenance.compact()
+    yield table.upsert(in_german(rows(("e", "mon", "E", 5, ["new"], 5))), schema_mode="merge")
+    with table.transaction() as both:
+        both.delete(pl.DataFrame({"page": ["b"], "day": ["mon"]}))
+        both.upsert(in_german(rows(("f", "tue", "F", 6, [], 6))))
+    assert both.commit is not None
+    yield both.commit
+    job = table.plan_write("upsert", table.schema)
+    tasks = rows(("a", "mon", "A4", 1000, ["job"], 3)), rows(("a", "mon", "A5", 2000, ["job"], 4))
+    receipts = [job.stage(in_german(part), task=number, environment=clock) for number, part in enumerate(tasks)]
+    yield table.complete_write(job, receipts)
+    forgotten = table.plan_write("upsert", table.schema)
+    forgotten.stage(in_german(rows(("x", "mon", "never", 1, None, None))), task=0, environment=clock)
+    table.abandon_write(forgotten)
+    clock.sleep(120)
+    begun(table)  # never completes
+    yield table.upsert(in_german(rows(("c", "tue", "C3", 300, ["w"], 2))))
+    table.maintenance.compact()
+    late.upsert(rows(("a", "mon", "late", 7, ["late"], 77), ("d", "tue", "late", 7, None, 77)))
+    late.__exit__(None, None, None)
+    assert late.commit is not None
+    yield late.commit
+    cancelled = table.maintenance.plan_compaction()
+    assert cancelled is not None
+    table.maintenance.cancel(cancelled.barrier)
+    yield table.upsert(in_german(rows(("g", "mon", "G", 8, ["g"], 8))))
+    assert table.maintenance.plan_compaction() is not None  # stays open
+    left = table.plan_write("upsert", table.schema)
+    left.stage(in_german(rows(("y", "mon", "not yet", 1, None, None))), task=0, environment=clock)
+    yield table.upsert(in_german(rows(("a", "mon", "A6", 5000, ["end"], 1))), token=("nightly", 18))
+
+
+def latest(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """The default merge, an integer key: a compaction beside a pending write carries deletes."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string()), ("score", pa.float64())])
+    table = mor.Table.create(uri, schema, key="id", buckets=2, name="latest", environment=clock)
+
+    def rows(*ids: int, text: str) -> pl.DataFrame:
+        return pl.DataFrame({"id": ids, "text": [text] * len(ids), "score": [n / 2 for n in ids]})
+
+    yield table.upsert(rows(1, 2, 3, 4, 5, text="first"))
+    late = begun(table)
+    yield table.upsert(rows(2, 6, text="second"))
+    yield table.delete(keys=[1, 3])
+    table.maintenance.compact()
+    yield table.delete(filter="id = 5")
+    late.upsert(rows(1, 2, 7, text="late"))
+    late.__exit__(None, None, None)
+    assert late.commit is not None
+    yield late.commit
+    begun(table)
+
+
+def ordering(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """An ordering column: ordered tombstones, a plain delete, a carry."""
+    schema = pa.schema([("sensor", pa.string()), ("at", pa.int64()), ("value", pa.decimal128(9, 2))])
+    table = mor.Table.create(uri, schema, key="sensor", ordering="at", buckets=1, name="ordering", environment=clock)
+
+    def rows(**times: int) -> pl.DataFrame:
+        value = pl.Series([n / 4 for n in times.values()]).cast(pl.Decimal(9, 2))
+        return pl.DataFrame({"sensor": list(times), "at": list(times.values()), "value": value})
+
+    yield table.upsert(rows(p=5, q=5, r=5, s=5))
+    late = begun(table)
+    yield table.upsert(rows(p=9, q=3))
+    yield table.delete(pl.DataFrame({"sensor": ["r", "s"], "at": [7, 4]}))
+    yield table.delete(pl.DataFrame({"sensor": ["q"]}), plain=True)
+    table.maintenance.compact()
+    late.upsert(rows(p=8, q=1, r=6, s=6))
+    late.__exit__(None, None, None)
+    assert late.commit is not None
+    yield late.commit
+    begun(table)
+
+
+def partial(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """Partial updates: log blocks of some columns, and a compaction that carries such."""
+    schema = pa.schema([("k", pa.string()), ("x", pa.int32()), ("y", pa.date32())])
+    merge = mor.PartialUpdate(nulls="keep")
+    table = mor.Table.create(uri, schema, key="k", buckets=1, merge=merge, name="partial", environment=clock)
+    day = pl.Series([20_000, 20_001], dtype=pl.Int32).cast(pl.Date)
+    yield table.upsert(pl.DataFrame({"k": ["a", "b"], "x": pl.Series([1, 2], dtype=pl.Int32), "y": day}))
+    begun(table)
+    yield table.upsert(pl.DataFrame({"k": ["a"], "x": pl.Series([10], dtype=pl.Int32)}))
+    yield table.upsert(pl.DataFrame({"k": ["b", "c"], "y": day}))
+    table.maintenance.compact()
+
+
+TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
+
+
+def begun(table: mor.Table) -> mor.Transaction:
+    """A write that is pending until its block is left, which may be never."""
+    write = table.transaction()
+    write.__enter__()
+    return write
+
+
+def answers(uri: str, commits: list[mor.Commit], clock: Clock) -> dict[str, Any]:
+    """What this release reads in a table: at every commit, and between any commit and the last."""
+    table = mor.Table.open(uri, environment=clock)
+    end = table.scan().checkpoint
+    moments = [commit.completed_at for commit in commits]
+    return {
+        "schema": str(table.schema),
+        "version": table.version,
+        "scan": plain(table.scan()),
+        "stable": plain(table.scan(consistency="stable")),
+        "read_optimized": plain(table.scan(consistency="read_optimized")),
+        "as_of": {moment: plain(table.scan(as_of=moment)) for moment in moments},
+        "end": end,
+        "changes": {moment: plain(table.changes(since=moment, until=end)) for moment in moments[1::4]},
+        "images": plain(table.changes(since=moments[0], until=end, images=True)),
+        "pending": table.inspect.timeline().column("state").to_pylist().count("pending"),
+        "open_plans": [plan.barrier for plan in table.maintenance.open_plans()],
+    }
+
+
+def plain(rows: mor.Scan | mor.Changes) -> list[str]:
+    """Each row as the text of its values, sorted: what is read comes in no order."""
+    found = rows.to_arrow().to_pylist()
+    return sorted(json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in found)
+
+
+def make(release: str, folder: Path) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("crdt_mor") and hasattr(module, "COMPLETIONS_MAX"):
+            module.COMPLETIONS_MAX = SEALED_AT
+    found = {}
+    for table in TABLES:
+        clock = Clock()
+        LocalStore.now_ms = lambda _, clock=clock: clock.now_ms()  # type: ignore[method-assign,misc]
+        uri = str(folder / table.__name__)
+        found[table.__name__] = answers(uri, list(table(uri, clock)), clock)
+    with tarfile.open(HERE / f"{release}.tar.xz", "w:xz", preset=9) as packed:
+        for path in sorted(folder.rglob("*"), key=lambda path: (path.suffix, path.name)):
+            if path.is_file() and ".temp" not in path.parts:
+                packed.add(path, path.relative_to(folder), filter=_anonymous)
+    (HERE / f"{release}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def _anonymous(file: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Nothing of the machine goes into the archive."""
+    file.mtime, file.uid, file.gid, file.uname, file.gname = START_MS // 1000, 0, 0, "", ""
+    return file
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        make(sys.argv[1], Path(scratch))
+        sys.stdout.write(f"{mor.__file__}\n")
+        sys.stdout.flush()
+        os._exit(0)  # writes that stay pending must stay so, and their heartbeats end with the process

@@ -1,0 +1,113 @@
+"""Tables that earlier releases wrote are read for ever, written to and compacted, with the answers of their release.
+
+`make.py` made them, and noted what that release read: at every commit, and from one commit to another.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crdt_mor as mor
+from tests.tables.make import HERE, TABLES, plain
+
+RELEASES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
+NAMES = [make.__name__ for make in TABLES]
+NEVER = timedelta(days=36_500)
+"""An expiry under which the writes that were pending when a table was put away are pending still."""
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def lake(release: str, fast_path: Path) -> Path:
+    """The tables of one release, in a folder that they have never been in."""
+    with tarfile.open(HERE / f"{release}.tar.xz") as packed:
+        packed.extractall(fast_path, filter="data")
+    return fast_path
+
+
+@pytest.fixture
+def noted(release: str) -> dict[str, dict[str, Any]]:
+    """What the release itself read in them."""
+    found: dict[str, dict[str, Any]] = json.loads((HERE / f"{release}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_there_is_a_table_of_each_format() -> None:
+    assert RELEASES[:2] == ["release-0", "release-1"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[str, dict[str, Any]]) -> None:
+    table, then = mor.Table.open(lake / name), noted[name]
+    assert str(table.schema) == then["schema"]
+    assert table.version == then["version"]
+    assert plain(table.scan()) == then["scan"]
+    assert plain(table.scan(consistency="stable")) == then["stable"]
+    assert plain(table.scan(consistency="read_optimized")) == then["read_optimized"]
+    _require_history(table, then)
+    assert table.scan().checkpoint == then["end"]
+    assert table.inspect.timeline().column("state").to_pylist().count("pending") == then["pending"]
+    assert [plan.barrier for plan in table.maintenance.open_plans()] == then["open_plans"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_compacted_beside_the_writes_that_are_still_pending(
+    name: str, lake: Path, noted: dict[str, dict[str, Any]]
+) -> None:
+    table, then = mor.Table.open(lake / name, writer_expiry=NEVER), noted[name]
+    done = table.maintenance.compact()
+    assert [compacted.barrier for compacted in done][: len(then["open_plans"])] == then["open_plans"]
+    assert plain(table.scan()) == then["scan"]
+    assert plain(table.scan(consistency="stable")) == then["stable"]
+    assert table.inspect.timeline().column("state").to_pylist().count("pending") == then["pending"]
+    _require_history(table, then)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted: dict[str, dict[str, Any]]) -> None:
+    """A writer of today gives the pending writes up, as their processes are long gone.
+
+    Where nothing says since when a writer is silent, its silence counts from the first look, so the expiry is short.
+    """
+    table, then = mor.Table.open(lake / name, writer_expiry=timedelta(milliseconds=20)), noted[name]
+    key = table.config.key
+    row = table.scan().to_polars().sort(key.fields).head(1)
+    table.delete(row.select(*key.fields, *key.partition_fields), plain=True)
+    assert len(plain(table.scan())) == len(then["scan"]) - 1
+    table.upsert(row)
+    assert plain(table.scan()) == then["scan"]
+    while table.maintenance.compact():
+        assert plain(table.scan()) == then["scan"]
+    assert plain(table.scan(consistency="read_optimized")) == then["scan"]
+    assert not table.inspect.timeline().column("state").to_pylist().count("pending")
+    _require_history(table, then)
+
+
+def test_a_token_of_the_release_is_known(lake: Path) -> None:
+    table = mor.Table.open(lake / "pages")
+    before = plain(table.scan())
+    again = table.upsert(table.scan().to_arrow(), token=("nightly", 18))
+    assert again.repeated
+    assert plain(table.scan()) == before
+    with pytest.raises(mor.TokenOrderError):
+        table.upsert(table.scan().to_arrow(), token=("nightly", 17))
+
+
+def _require_history(table: mor.Table, then: dict[str, Any]) -> None:
+    """What was true of a moment stays true."""
+    for moment, rows in then["as_of"].items():
+        assert plain(table.scan(as_of=moment)) == rows, moment
+    for moment, rows in then["changes"].items():
+        assert plain(table.changes(since=moment, until=then["end"])) == rows, moment
+    first = next(iter(then["as_of"]))
+    assert plain(table.changes(since=first, until=then["end"], images=True)) == then["images"]
