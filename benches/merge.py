@@ -24,6 +24,7 @@ from suite.timing import seconds
 
 from crdt_mor import Dot, Payload, payloads
 from crdt_mor.format.base import repeating_columns, write_parquet
+from crdt_mor.laws.merging import Merging, lift, merging
 from crdt_mor.laws.resolve import reference
 from crdt_mor.merge.kernel import DataBlock, Slice, merge
 from crdt_mor.merge.rule import Member, MergeRule
@@ -31,8 +32,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.read.merging import Merging, lift, merging
-from crdt_mor.write.stage import stored_table
+from crdt_mor.write.log_files import stored_table
 
 ROUNDS = 7
 BLOCKS = 10

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.model.schema import read_arrow
 from crdt_mor.timeline.session import Session
-from crdt_mor.write import staging
-from crdt_mor.write.staging import Job, Receipt
+from crdt_mor.write import distributed
+from crdt_mor.write.distributed import Job, Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class WriteJob:
         job was given up, or came to its end while these rows were read.
         """
         session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms)
-        return staging.stage(session, self.job, lambda: read_arrow(data), task)
+        return distributed.stage(session, self.job, lambda: read_arrow(data), task)
 
 
 __all__ = ["Receipt", "WriteJob"]

@@ -54,6 +54,14 @@ class UnsupportedFeatureError(CrdtMorError):
 class SnapshotExpiredError(CrdtMorError):
     """A file of this view of the table is gone. Read the latest snapshot instead."""
 
+    @classmethod
+    def of_file(cls, path: str) -> SnapshotExpiredError:
+        """A file that the timeline names is not in the store."""
+        return cls(
+            "a data file of this snapshot is gone: either a cleaner removed it, then read the latest snapshot, or it "
+            f"was deleted by hand, then restore it from a backup. file={path}"
+        )
+
 
 class CheckpointExpiredError(CrdtMorError):
     """What commits after this checkpoint wrote is gone. Scan the table, and go on from the scan's checkpoint."""

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.laws.merging import merging
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.instant import InstantTime
@@ -22,7 +23,6 @@ from crdt_mor.model.slices import shared_out
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
 from crdt_mor.read.expressions import conjuncts, together
-from crdt_mor.read.merging import merging
 from crdt_mor.read.prune import Pruning, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot

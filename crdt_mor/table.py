@@ -25,6 +25,7 @@ from crdt_mor.errors import (
 from crdt_mor.format import properties
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
+from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import PartialUpdate, Payload
@@ -35,14 +36,13 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.points import Point
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.read.cuts import cut_at, window_end
-from crdt_mor.read.merging import check_columns
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
 from crdt_mor.scan import Scan
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 from crdt_mor.transaction import Commit, Transaction, check_mode, check_token, commit_of
-from crdt_mor.write import staging
+from crdt_mor.write import distributed
 from crdt_mor.write.statements import Operation, SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -232,7 +232,7 @@ class Table:
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session = self._session
-        job = staging.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
+        job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
         return WriteJob(self.uri, session.expiry_ms, job)
 
     def complete_write(
@@ -248,16 +248,16 @@ class Table:
         """
         check_token(token)
         try:
-            done = staging.complete(self._session, job.job, receipts, token)
+            done = distributed.complete(self._session, job.job, receipts, token)
         except BaseException:
-            staging.abandon(self._session, job.job, "")  # another driver may have taken it over
+            distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
             raise
         self._session.remember(done.value)
         return commit_of(self._session, done.completion, done.value, done.repeated)
 
     def abandon_write(self, job: WriteJob) -> None:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
-        staging.abandon(self._session, job.job)
+        distributed.abandon(self._session, job.job)
 
     def file_groups(self, data: object) -> pa.Table:
         """`partition` and `bucket` of each row, in its order: rows that agree in both go to one file group.
@@ -266,7 +266,7 @@ class Table:
         and the partition are needed.
         """
         value = self._session.known()
-        found = staging.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
+        found = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
         return pa.table(found)
 
     def _once(self, token: tuple[str, int] | None, statement: object) -> Commit:

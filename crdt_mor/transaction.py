@@ -20,7 +20,7 @@ from crdt_mor.timeline import events
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_bucketed
-from crdt_mor.write.statements import SchemaMode, Write
+from crdt_mor.write.statements import OpenWrite, SchemaMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Transaction:
         self._session = session
         self._token = token
         self._value: Timeline | None = None
-        self._write: Write | None = None
+        self._write: OpenWrite | None = None
         self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
 
@@ -66,7 +66,7 @@ class Transaction:
                 self.commit = commit_of(self._session, events.check_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
-        self._write = Write.begin(self._session, self._token)
+        self._write = OpenWrite.begin(self._session, self._token)
         self._value, self._state = self._write.value, "open"
         return self
 
@@ -123,7 +123,7 @@ class Transaction:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _open(self) -> Write | None:
+    def _open(self) -> OpenWrite | None:
         if self._state != "open":
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         return self._write

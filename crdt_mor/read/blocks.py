@@ -40,7 +40,7 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
     for order, log in enumerate(found.logs):
         data = store.view(log.path)
         if data is None:
-            raise missing(log.path)
+            raise SnapshotExpiredError.of_file(log.path)
         check_length(data, log, config)
         logs += [(order, log, block) for block in read_log(data, log.path)]
     carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
@@ -64,16 +64,8 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
 
 def base_url(store: Store, base: DataFile) -> str:
     if store.stat(base.path) is None:
-        raise missing(base.path)
+        raise SnapshotExpiredError.of_file(base.path)
     return store.url(base.path)
-
-
-def missing(path: str) -> SnapshotExpiredError:
-    """A file that the timeline names is not there."""
-    return SnapshotExpiredError(
-        "a data file of this snapshot is gone: either a cleaner removed it, then read the latest snapshot, or it was "
-        f"deleted by hand, then restore it from a backup. file={path}"
-    )
 
 
 def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:

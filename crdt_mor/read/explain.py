@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.read.merging import Merging
 from crdt_mor.read.prune import Pruning
 
 

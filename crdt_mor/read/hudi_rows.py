@@ -18,18 +18,16 @@ from dataclasses import replace
 
 import polars as pl
 
-from crdt_mor.merge.blocks import DataBlock, DeleteBlock
+from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.model.config import TableConfig
-
-_KEY = "_hoodie_record_key"
 
 
 def with_key(block: DataBlock, config: TableConfig) -> DataBlock:
     """The block with the key column that a partial update of Hudi's leaves out, as text."""
     fields = config.key.fields
-    if block.given is None or len(fields) > 1 or config.key.composite or fields[0] in (_KEY, *block.given):
+    if block.given is None or len(fields) > 1 or config.key.composite or fields[0] in (RECORD_KEY, *block.given):
         return block
-    rows = _frame(block).with_columns(pl.col(_KEY).alias(fields[0]))
+    rows = _frame(block).with_columns(pl.col(RECORD_KEY).alias(fields[0]))
     return replace(block, rows=rows, given=(fields[0], *block.given))
 
 
@@ -46,7 +44,7 @@ def split_deletes(block: DataBlock, schema: str, config: TableConfig) -> list[Da
     if not deleted.height:
         return [block]
     ordering = config.merge.ordering
-    keys = deleted.select(_KEY, *([pl.col(ordering).alias("ordering")] if ordering in deleted.columns else []))
+    keys = deleted.select(RECORD_KEY, *([pl.col(ordering).alias("ordering")] if ordering in deleted.columns else []))
     kept = rows.filter(~marked)
     return [DeleteBlock(block.instant, keys), *([replace(block, rows=kept)] if kept.height else [])]
 

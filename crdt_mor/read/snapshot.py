@@ -14,6 +14,7 @@ from itertools import chain
 import polars as pl
 
 from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
+from crdt_mor.laws.merging import merging
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Slice
 from crdt_mor.model.cut import Cut
@@ -22,7 +23,6 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.blocks import base_url, open_slice
 from crdt_mor.read.damage import naming_damage
-from crdt_mor.read.merging import merging
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session
 

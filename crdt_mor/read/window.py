@@ -19,6 +19,7 @@ import pyarrow as pa
 from polars.datatypes import DataTypeClass
 
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, UnsupportedFeatureError
+from crdt_mor.laws.merging import Merging, merging
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.polars_types import stored_array
@@ -29,7 +30,6 @@ from crdt_mor.model.slices import FileSlice, fold_slices, shared_out
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
 from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
-from crdt_mor.read.merging import Merging, merging
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.format.joined import joined
-from crdt_mor.merge.blocks import DataBlock, DeleteBlock
+from crdt_mor.laws.merging import merging, require_payloads
+from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
@@ -34,13 +35,10 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
 from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
-from crdt_mor.read.merging import merging, require_payloads
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
-from crdt_mor.write.stage import (
-    KEY,
+from crdt_mor.write.log_files import (
     Deletes,
     Rows,
     StoredRows,
@@ -50,6 +48,7 @@ from crdt_mor.write.stage import (
     put_pieces,
     stored_table,
 )
+from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
 
 
 def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
@@ -194,8 +193,8 @@ class _Seen:
         if not frame.height:
             return
         self.rows += frame.height
-        self.least = frame.item(0, KEY) if self.least is None else self.least
-        self.greatest = frame.item(-1, KEY)
+        self.least = frame.item(0, RECORD_KEY) if self.least is None else self.least
+        self.greatest = frame.item(-1, RECORD_KEY)
         self.latest = max(self.latest, str(frame["_hoodie_commit_time"].max()))
 
 
@@ -232,9 +231,9 @@ def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableS
     elif "time" in block.keys.columns:
         for group, keys in block.keys.group_by("time", maintain_order=True):
             time = InstantTime(str(group[0]))
-            yield Deletes(time, stored_array(keys[KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height))
+            yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height))
     else:
         ordering = None
         if "ordering" in block.keys.columns:
             ordering = stored_array(block.keys["ordering"], schema.stored.field(config.merge.ordering).type)
-        yield Deletes(InstantTime(block.instant), stored_array(block.keys[KEY], pa.string()), ordering)
+        yield Deletes(InstantTime(block.instant), stored_array(block.keys[RECORD_KEY], pa.string()), ordering)

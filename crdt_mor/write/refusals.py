@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.laws.merging import require_payloads
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.merging import require_payloads
 from crdt_mor.timeline.session import Session
 
 

@@ -29,6 +29,8 @@ from crdt_mor.errors import (
     TableReplacedError,
 )
 from crdt_mor.format.base import repeating_columns
+from crdt_mor.laws.merging import Merging, check_columns, lift, merging
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
@@ -38,18 +40,14 @@ from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import WRITE_TOKEN, LogFileName, bucket_file_id, driver_token
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, Pending, Timeline
-from crdt_mor.read.merging import Merging, check_columns, lift, merging
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.refusals import require_own_groups, require_writable
-from crdt_mor.write.stage import (
+from crdt_mor.write.log_files import (
     BUCKET,
-    KEY,
-    PARTITION,
     Deletes,
     Group,
     Rows,
@@ -61,6 +59,7 @@ from crdt_mor.write.stage import (
     put_log,
     sorted_keys,
 )
+from crdt_mor.write.refusals import require_own_groups, require_writable
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
@@ -72,7 +71,7 @@ _PLACES = 1 << 30
 
 
 @dataclass
-class Write:
+class OpenWrite:
     """One write under way. Not thread-safe; the session below it is.
 
     task: which part of a distributed write this is; None: all of it.
@@ -98,7 +97,7 @@ class Write:
         self._how = merging(self.config, self._schema.to_json())
 
     @classmethod
-    def begin(cls, session: Session, token: tuple[str, int] | None) -> Write:
+    def begin(cls, session: Session, token: tuple[str, int] | None) -> OpenWrite:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
         require_writable(session)
         value, begun = begin(session)
@@ -333,7 +332,7 @@ class Write:
     def _deletes(self, keys: pl.DataFrame, found: pl.Series, ordering: str | None) -> Deletes:
         instant = self.begun.requested
         mine = keys[sorted_keys(keys, found)]
-        texts = stored_array(mine[KEY], pa.string())
+        texts = stored_array(mine[RECORD_KEY], pa.string())
         if ordering is not None:
             return Deletes(instant, texts, stored_array(mine["ordering"], self._schema.stored.field(ordering).type))
         # In the default table Hudi compares by requested time, so a tombstone says its own.
@@ -423,7 +422,7 @@ def _refuse_foreign_groups(session: Session, value: Timeline, begun: Pending) ->
     try:
         require_own_groups(value)
     except InvalidInputError:
-        Write(session, value, begun).roll_back()
+        OpenWrite(session, value, begun).roll_back()
         raise
 
 
@@ -470,16 +469,16 @@ def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
     keys = config.key.record_keys(rows)
     return pl.DataFrame(
         {
-            KEY: pl.from_arrow(keys),
-            PARTITION: pl.from_arrow(config.key.partition_paths(rows)),
+            RECORD_KEY: pl.from_arrow(keys),
+            PARTITION_PATH: pl.from_arrow(config.key.partition_paths(rows)),
             BUCKET: buckets(keys, config.key, config.buckets),
         }
     )
 
 
 def refuse_repeats(keys: pl.DataFrame) -> None:
-    repeated = keys.filter(pl.struct(PARTITION, KEY).is_duplicated())
+    repeated = keys.filter(pl.struct(PARTITION_PATH, RECORD_KEY).is_duplicated())
     if repeated.height:
         raise InvalidInputError(
-            f"a key stands twice in an append; use upsert, where the last one wins. key={repeated[KEY][0]!r}"
+            f"a key stands twice in an append; use upsert, where the last one wins. key={repeated[RECORD_KEY][0]!r}"
         )

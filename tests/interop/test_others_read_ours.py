@@ -49,7 +49,7 @@ def test_the_page_lists_these_shapes_and_verdicts() -> None:
 def blocks_of(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In every other history the rows of a log file are in several blocks, as those of a large write are."""
     if seed % 2:
-        monkeypatch.setattr("crdt_mor.write.stage.BLOCK_ROWS_MAX", 2)
+        monkeypatch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -26,8 +26,8 @@ from crdt_mor.model.names import join_path
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile, Pending
 from crdt_mor.store.base import Chunks
-from crdt_mor.write.stage import put_log
-from crdt_mor.write.statements import Write
+from crdt_mor.write.log_files import put_log
+from crdt_mor.write.statements import OpenWrite
 
 T = TypeVar("T")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -41,7 +41,7 @@ def rows(*keys: str) -> pa.Table:
 def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime) -> None:
     """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline."""
     session = table._session
-    write = Write(session, session.tail(), Pending(requested, "hudi", 0))
+    write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
     write.upsert(data, "UPSERT", "strict")
 
     def put(file: DataFile, content: Chunks) -> DataFile:

@@ -393,7 +393,7 @@ def run(seed: int, rule: str, path: Path, steps: int) -> History:
             patch.setattr("crdt_mor.merge.parts.PART_ROWS", 2)
             patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
         if seed % 3 == 0:  # a log of a few rows has several blocks, which play the base together while there is none
-            patch.setattr("crdt_mor.write.stage.BLOCK_ROWS_MAX", 2)
+            patch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
             patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
         for _ in range(steps):
             history.step()

@@ -24,7 +24,7 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, Max, MVRegister, ORSet
 from crdt_mor.timeline import paths, rollback, sweep
 from crdt_mor.timeline.session import Session
-from crdt_mor.write import staging
+from crdt_mor.write import distributed
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
@@ -291,7 +291,7 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(
 
         store.arm(number, end, after=after)
         try:
-            staging.stage(session, job.job, lambda: PARTS[1], 1)
+            distributed.stage(session, job.job, lambda: PARTS[1], 1)
             ended = False
         except WriterExpiredError:
             ended = True

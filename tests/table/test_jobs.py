@@ -31,7 +31,7 @@ from crdt_mor.payloads import Counter
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.statements import Write
+from crdt_mor.write.statements import OpenWrite
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
@@ -228,16 +228,16 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
     def takes_over_and_dies(world: World, receipts: list[Receipt]) -> None:
         other, store = world.driver()
         receipts = staged(world.job, TWO)
-        place, placed = Write.make_room, list[DataFile]()
+        place, placed = OpenWrite.make_room, list[DataFile]()
 
-        def dying(self: Write, file: DataFile) -> None:
+        def dying(self: OpenWrite, file: DataFile) -> None:
             place(self, file)
             if placed:
                 store.die()
             placed.append(file)
 
         with pytest.MonkeyPatch.context() as patch, suppress(ProcessDied):
-            patch.setattr(Write, "make_room", dying)
+            patch.setattr(OpenWrite, "make_room", dying)
             other.complete_write(world.job, receipts)
 
     outcomes = set()

@@ -1,4 +1,4 @@
-"""A write whose rows are staged by many processes, and which is still one commit.
+"""A distributed write: its rows are staged by many processes, and which is still one commit.
 
     driver    plan      the columns are checked and the schema grows, before anything runs; nothing has begun yet
     tasks     stage     the first to come begins the write, the others join it by its ticket; each puts whole log files
@@ -39,7 +39,7 @@ import pyarrow as pa
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.format.log import read_log
 from crdt_mor.laws.allowed import Carried
-from crdt_mor.merge.blocks import DataBlock
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
@@ -54,12 +54,12 @@ from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, heartbeat_path
 from crdt_mor.timeline.session import Session
+from crdt_mor.write.log_files import BUCKET, put_log
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
-from crdt_mor.write.stage import BUCKET, KEY, PARTITION, put_log
 from crdt_mor.write.statements import (
+    OpenWrite,
     Operation,
     SchemaMode,
-    Write,
     has_places,
     join,
     keyed,
@@ -128,7 +128,7 @@ def plan(
     if events.used_token(tail, token) is not None:
         events.check_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
-    rehearsal = Write(session, tail, Pending(EPOCH, name, tail.version))
+    rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version))
     _state(rehearsal, schema.empty_table(), operation, mode, plain)
     rehearsal.publish_growth()
     payloads = session.payloads()
@@ -149,7 +149,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     try:
         with beating(store, begun.requested, session.expiry_ms):
             rows = read()
-            write = Write(session, value, begun, task=task)
+            write = OpenWrite(session, value, begun, task=task)
 
             def put(file: DataFile, data: Chunks) -> StagedFile:
                 write.require_pending()
@@ -184,7 +184,7 @@ def complete(
         return replace(joined, value=session.durable_tail())
     value, begun = joined
     _refuse_other_writes(receipts, begun.requested)
-    write = Write(session, value, replace(begun, driver=session.environment.nonce()), token)
+    write = OpenWrite(session, value, replace(begun, driver=session.environment.nonce()), token)
     write.keep_alive()
     try:
         return write.commit(partial(_place, write, job, receipts), job.operation)
@@ -218,7 +218,7 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
     if absent:
         raise InvalidInputError(f"the file group of a row follows from its key and partition columns. missing={absent}")
     found = keyed(config, schema.normalise(data.select(list(needed))))
-    return {"partition": found[PARTITION].to_arrow().cast(pa.string()), "bucket": found[BUCKET].to_arrow()}
+    return {"partition": found[PARTITION_PATH].to_arrow().cast(pa.string()), "bucket": found[BUCKET].to_arrow()}
 
 
 def _clear(session: Session, job: Job, begun: Pending) -> None:
@@ -229,7 +229,7 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
 
 
 def _state(
-    write: Write, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool
+    write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool
 ) -> list[RowsWrite | DeleteWrite]:
     if operation == "DELETE":
         write.delete(rows, plain)
@@ -259,7 +259,7 @@ def _refuse_tasks_twice(receipts: Sequence[Receipt]) -> None:
         )
 
 
-def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile]:
+def _place(write: OpenWrite, job: Job, receipts: Sequence[Receipt]) -> list[DataFile]:
     """Give every touched file group its one log file, under a name that no other driver of this write gives."""
     drivers = write.take_over()
     if events.used_token(write.require_pending(), write.token) is not None:
@@ -281,7 +281,7 @@ def _place(write: Write, job: Job, receipts: Sequence[Receipt]) -> list[DataFile
     return files
 
 
-def _copy(write: Write, staged: StagedFile) -> DataFile:
+def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
     """A log file that is what one task staged."""
     name = replace(staged.file.name, token=write.token_of_files)
     file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
@@ -302,7 +302,7 @@ def _copy(write: Write, staged: StagedFile) -> DataFile:
     return file
 
 
-def _fold(write: Write, job: Job, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
+def _fold(write: OpenWrite, job: Job, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
     """One log file of what several tasks staged of one file group."""
     crowded = next((r for r, _ in parts if not has_places(r.task, r.rows)), None)
     if crowded is not None and write.dotted:
@@ -312,12 +312,13 @@ def _fold(write: Write, job: Job, parts: Sequence[tuple[Receipt, StagedFile]]) -
         )
     statements = [statement for _, staged in parts for statement in _reopen(write, staged)]
     if job.operation == "INSERT":
-        refuse_repeats(pl.concat([s.rows.select(KEY, PARTITION) for s in statements if isinstance(s, RowsWrite)]))
+        keys = [s.rows.select(RECORD_KEY, PARTITION_PATH) for s in statements if isinstance(s, RowsWrite)]
+        refuse_repeats(pl.concat(keys))
     (file,) = write.stage(statements, write.put)
     return file
 
 
-def _reopen(write: Write, staged: StagedFile) -> list[RowsWrite | DeleteWrite]:
+def _reopen(write: OpenWrite, staged: StagedFile) -> list[RowsWrite | DeleteWrite]:
     """What a staged log file says, as the statements that it was made of."""
     data = write.session.store.view(staged.path)
     if data is None:
@@ -325,7 +326,7 @@ def _reopen(write: Write, staged: StagedFile) -> list[RowsWrite | DeleteWrite]:
         raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
     assert isinstance(staged.file.name, LogFileName)
     where = {
-        PARTITION: pl.lit(staged.file.partition),
+        PARTITION_PATH: pl.lit(staged.file.partition),
         BUCKET: pl.lit(bucket_of_file_id(staged.file.name.file_id), pl.Int32),
     }
     statements: list[RowsWrite | DeleteWrite] = []
@@ -339,5 +340,5 @@ def _reopen(write: Write, staged: StagedFile) -> list[RowsWrite | DeleteWrite]:
             rows = pl.read_parquet(io.BytesIO(opened.rows))
             states = write.states([name for name in rows.columns if name not in META_COLUMNS])
             given = tuple(states) if write.config.merge.custom else None
-            statements.append(RowsWrite(rows.select(*states, KEY).with_columns(**where), given))
+            statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**where), given))
     return statements

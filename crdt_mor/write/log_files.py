@@ -16,21 +16,20 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.format.properties import partition_metadata
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline import DataFile
-from crdt_mor.read.blocks import missing
 from crdt_mor.store.base import Chunks, Store
 from crdt_mor.threads import in_threads
 
-KEY = "_hoodie_record_key"
-PARTITION = "_hoodie_partition_path"
 BUCKET = "__bucket"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
@@ -113,7 +112,7 @@ def put_pieces(store: Store, path: str, content: Chunks, *, durable: bool = True
         return size, True
     stat = store.stat(path)
     if stat is None:
-        raise missing(path)
+        raise SnapshotExpiredError.of_file(path)
     if durable:
         store.make_durable(path)
     return stat.size, False
@@ -151,7 +150,7 @@ def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
     """Which rows each file group has, by position."""
     if not frame.height:
         return
-    partitions, code = _partitions(frame[PARTITION])
+    partitions, code = _partitions(frame[PARTITION_PATH])
     buckets = frame[BUCKET].to_numpy()
     count = int(buckets.max()) + 1
     code = code * count + buckets
@@ -175,7 +174,7 @@ def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
 
 def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
     """The positions `rows` of a frame, in the order of their keys."""
-    return rows.gather(text_order(frame[KEY].gather(rows)))
+    return rows.gather(text_order(frame[RECORD_KEY].gather(rows)))
 
 
 def group_rows(
@@ -194,11 +193,11 @@ def group_rows(
     """
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
     return stored_table(
-        frame.select(pl.col(KEY), pl.exclude(*META_COLUMNS, BUCKET))[rows].select(
+        frame.select(pl.col(RECORD_KEY), pl.exclude(*META_COLUMNS, BUCKET))[rows].select(
             (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno"), pl.all()
         ),
         schema,
-        {"_hoodie_commit_time": instant, PARTITION: group[0], "_hoodie_file_name": bucket_file_id(group[1])},
+        {"_hoodie_commit_time": instant, PARTITION_PATH: group[0], "_hoodie_file_name": bucket_file_id(group[1])},
     )
 
 
