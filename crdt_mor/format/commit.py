@@ -4,10 +4,10 @@
     T_C.replacecommit                HoodieReplaceCommitMetadata
     T.compaction.requested           HoodieCompactionPlan
 
-Each is an Avro container with one record. The schemas below are Hudi's own, to the letter: every string and map says
-`avro.java.string`, since Java casts to String. Equal values give equal bytes, so that any helper projects the same
-file. A file of another Hudi release is read by the schema that it carries: fields it lacks are null. Hudi before
-version 8 wrote JSON, which is read as well.
+Each is an Avro container with one record. The schemas in `schemas/` are Hudi's own to the letter, but for two notes on
+fields of a plan: every string and map has the property `avro.java.string`, since Java casts to String. Equal values
+give equal bytes, so that whoever projects an instant writes the same file. A file of another Hudi release is read by
+the schema that it carries: fields it lacks are null. Hudi before version 8 wrote JSON, which is read as well.
 Knows neither file names nor which instants count.
 """
 
@@ -17,16 +17,16 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from importlib import resources
 from typing import Final, TypeAlias, cast
 
 import fastavro
 from fastavro.types import Schema
 
-from crdt_mor.errors import FormatError
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
 
-_Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
+_CODECS: Final = ("null", "deflate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,113 +113,6 @@ class CompactionPlanRecord:
 
 # ---- the schemas, as Hudi writes them ----------------------------------------------------------------------------
 
-_STRING: Final[_Json] = {"type": "string", "avro.java.string": "String"}
-
-
-def _optional(name: str, type_: _Json) -> _Json:
-    return {"name": name, "type": ["null", type_], "default": None}
-
-
-def _array(items: _Json) -> dict[str, _Json]:
-    return {"type": "array", "items": items}
-
-
-def _map(values: _Json) -> dict[str, _Json]:
-    return {"type": "map", "values": values, "avro.java.string": "String"}
-
-
-def _record(name: str, *members: _Json) -> dict[str, _Json]:
-    return {"type": "record", "name": name, "fields": list(members)}
-
-
-def _file(name: str, *members: _Json) -> dict[str, _Json]:
-    return {"type": "record", "name": name, "namespace": "org.apache.hudi.avro.model", "fields": list(members)}
-
-
-_RUNTIME_STATS: Final = _record(
-    "HoodieRuntimeStats",
-    _optional("totalScanTime", "long"),
-    _optional("totalCreateTime", "long"),
-    _optional("totalUpsertTime", "long"),
-)
-_WRITE_STAT: Final = _record(
-    "HoodieWriteStat",
-    _optional("fileId", _STRING),
-    _optional("path", _STRING),
-    _optional("prevCommit", _STRING),
-    _optional("numWrites", "long"),
-    _optional("numDeletes", "long"),
-    _optional("numUpdateWrites", "long"),
-    _optional("totalWriteBytes", "long"),
-    _optional("totalWriteErrors", "long"),
-    _optional("partitionPath", _STRING),
-    _optional("totalLogRecords", "long"),
-    _optional("totalLogFiles", "long"),
-    _optional("totalUpdatedRecordsCompacted", "long"),
-    _optional("numInserts", "long"),
-    _optional("totalLogBlocks", "long"),
-    _optional("totalCorruptLogBlock", "long"),
-    _optional("totalRollbackBlocks", "long"),
-    _optional("fileSizeInBytes", "long"),
-    _optional("logVersion", "int"),
-    _optional("logOffset", "long"),
-    _optional("baseFile", _STRING),
-    _optional("logFiles", {**_array(_STRING), "default": None}),
-    _optional("cdcStats", {**_map("long"), "default": None}),
-    _optional("prevBaseFile", _STRING),
-    _optional("minEventTime", "long"),
-    _optional("maxEventTime", "long"),
-    _optional("runtimeStats", _RUNTIME_STATS),
-    _optional("totalLogFilesCompacted", "long"),
-    _optional("totalLogReadTimeMs", "long"),
-    _optional("totalLogSizeCompacted", "long"),
-    _optional("tempPath", _STRING),
-    _optional("numUpdates", "long"),
-)
-_VERSION: Final[_Json] = {"name": "version", "type": ["int", "null"], "default": 1}
-_COMMIT: Final = _file(
-    "HoodieCommitMetadata",
-    _optional("partitionToWriteStats", _map(_array(_WRITE_STAT))),
-    _optional("compacted", "boolean"),
-    _optional("extraMetadata", {**_map(_STRING), "default": None}),
-    _VERSION,
-    _optional("operationType", _STRING),
-)
-_REPLACE_COMMIT: Final = _file(
-    "HoodieReplaceCommitMetadata",
-    _optional("partitionToWriteStats", _map(_array(_WRITE_STAT))),
-    _optional("compacted", "boolean"),
-    _optional("extraMetadata", _map(_STRING)),
-    _VERSION,
-    _optional("operationType", _STRING),
-    _optional("partitionToReplaceFileIds", _map(_array(_STRING))),
-)
-_COMPACTION_OPERATION: Final = _record(
-    "HoodieCompactionOperation",
-    {"name": "baseInstantTime", "type": ["null", _STRING]},
-    _optional("deltaFilePaths", _array(_STRING)),
-    _optional("dataFilePath", _STRING),
-    {"name": "fileId", "type": ["null", _STRING]},
-    _optional("partitionPath", _STRING),
-    _optional("metrics", _map("double")),
-    _optional("bootstrapFilePath", _STRING),
-)
-_COMPACTION_STRATEGY: Final = _record(
-    "HoodieCompactionStrategy",
-    _optional("compactorClassName", _STRING),
-    _optional("strategyParams", _map(_STRING)),
-    _VERSION,
-)
-_COMPACTION_PLAN: Final = _file(
-    "HoodieCompactionPlan",
-    _optional("operations", _array(_COMPACTION_OPERATION)),
-    _optional("extraMetadata", _map(_STRING)),
-    _VERSION,
-    _optional("strategy", _COMPACTION_STRATEGY),
-    {"name": "preserveHoodieMetadata", "type": ["boolean", "null"], "default": False},
-    _optional("missingSchedulePartitions", _array(_STRING)),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
@@ -230,19 +123,16 @@ class _Kind:
     header: bytes
 
 
-def _kind(schema: dict[str, _Json]) -> _Kind:
-    text = json.dumps(schema, separators=(",", ":"))
-    return _Kind(str(schema["name"]), _parse(text), avro.container_header(text))
+def _kind(file: str) -> _Kind:
+    """The kind of file whose schema is `schemas/<file>.avsc`. What we write carries it without its white space."""
+    schema = json.loads(resources.files("crdt_mor.format").joinpath("schemas", f"{file}.avsc").read_text("utf-8"))
+    header = avro.container_header(json.dumps(schema, separators=(",", ":")))
+    return _Kind(str(schema["name"]), fastavro.parse_schema(schema), header)
 
 
-@lru_cache(maxsize=64)
-def _parse(schema: str) -> Schema:
-    return fastavro.parse_schema(json.loads(schema))
-
-
-_COMMIT_KIND: Final = _kind(_COMMIT)
-_REPLACE_KIND: Final = _kind(_REPLACE_COMMIT)
-_PLAN_KIND: Final = _kind(_COMPACTION_PLAN)
+_COMMIT: Final = _kind("commit_metadata")
+_COMPACTION_PLAN: Final = _kind("compaction_plan")
+_REPLACE_COMMIT_RECORD: Final = "HoodieReplaceCommitMetadata"
 
 _Datum: TypeAlias = dict[str, object]
 
@@ -261,20 +151,14 @@ _RUNTIME_NAMES: Final = tuple((item.name, _camel(item.name)) for item in fields(
 
 def encode_commit(metadata: CommitMetadata) -> bytes:
     """The bytes of a `.deltacommit`, `.commit` or `.deltacommit.inflight` file. Equal metadata, equal bytes."""
-    assert not metadata.replaced, "replaced file groups belong in a replacecommit"
-    return _encode(_COMMIT_KIND, _commit_datum(metadata))
-
-
-def encode_replace_commit(metadata: CommitMetadata) -> bytes:
-    """The bytes of a `.replacecommit` file."""
-    replaced = {partition: list(file_ids) for partition, file_ids in metadata.replaced.items()}
-    return _encode(_REPLACE_KIND, {**_commit_datum(metadata), "partitionToReplaceFileIds": replaced})
+    assert not metadata.replaced, "replaced file groups belong in a replacecommit, which nothing here writes"
+    return _encode(_COMMIT, _commit_datum(metadata))
 
 
 def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
     """The bytes of a `.compaction.requested` file."""
     return _encode(
-        _PLAN_KIND,
+        _COMPACTION_PLAN,
         {
             "operations": [_operation_datum(operation) for operation in plan.operations],
             "extraMetadata": None if plan.extra is None else dict(plan.extra),
@@ -333,8 +217,8 @@ def _operation_datum(operation: CompactionOperation) -> _Datum:
 
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
     """What a commit file (`replace`: a replacecommit file) says; `FormatError` if it is empty or damaged."""
-    kind = _REPLACE_KIND if replace else _COMMIT_KIND
-    datum = _decode_json(data, path, kind) if data[:1] == b"{" else _decode(data, path, kind)
+    record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
+    datum = _decode_json(data, path, record) if data[:1] == b"{" else _decode(data, path, record)
     try:
         return CommitMetadata(
             stats=_stats(datum.get("partitionToWriteStats")),
@@ -353,7 +237,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
     """What a `.compaction.requested` file says; `FormatError` if it is empty or damaged."""
-    datum = _decode(data, path, _PLAN_KIND)
+    datum = _decode(data, path, _COMPACTION_PLAN.name)
     try:
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))
         return CompactionPlanRecord(
@@ -367,33 +251,42 @@ def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
         raise FormatError(f"a compaction plan of a shape that Hudi does not write: {error}. path={path}") from error
 
 
-def _decode(data: bytes, path: str, kind: _Kind) -> _Datum:
-    container = avro.decode_container(data, path)
-    records = [(count, datums) for count, datums in container.blocks if count]
-    if len(records) != 1 or records[0][0] != 1:
-        count = sum(count for count, _ in records)
-        raise FormatError(f"one record expected, {count} found. record={kind.name} path={path}")
+def _decode(data: bytes, path: str, record: str) -> _Datum:
+    """The datum of a file that holds one record of this name, read by the schema that the file carries."""
+    if data[:4] != avro.MAGIC:
+        what = "an empty file" if not data else f"it begins with {data[:4]!r}"
+        raise FormatError(f"not an Avro container: {what}. The file is damaged or not Hudi's. path={path}")
     try:
-        parsed = _parse(container.schema)
-        name = str(cast("Mapping[str, object]", parsed)["name"]).rpartition(".")[2]
-        buffer = io.BytesIO(records[0][1])
-        # One union of a string field and another has no tag in Python; our records have none of those.
-        datum = cast("_Datum", fastavro.schemaless_reader(buffer, parsed, None))
+        reader = fastavro.block_reader(io.BytesIO(data))
+        if reader.codec not in _CODECS:
+            raise UnsupportedFeatureError(
+                f"Avro codec not supported; known are null and deflate. codec={reader.codec} path={path}"
+            )
+        name = str(cast("Mapping[str, object]", reader.writer_schema)["name"]).rpartition(".")[2]
+        blocks = list(reader)
+        counts = [block.num_records for block in blocks if block.num_records]
+        # No union of our records has two branches that are alike in Python, so what fastavro returns is unambiguous.
+        datums = [cast("_Datum", datum) for block in blocks for datum in block] if counts == [1] else []
+        bytes_left = any(block.bytes_.read(1) for block in blocks)  # type: ignore[attr-defined]  # not in its stubs
+    except UnsupportedFeatureError:
+        raise
     except Exception as error:  # fastavro raises whatever the bytes lead it to
-        raise FormatError(f"damaged {kind.name}: {error!r}. path={path}") from error
-    if name != kind.name:
-        raise FormatError(f"{kind.name} expected, {name} found. path={path}")
-    if buffer.read(1):
-        raise FormatError(f"bytes after the record. record={kind.name} path={path}")
-    return datum
+        raise FormatError(f"damaged {record}: {error!r}. path={path} size={len(data)}") from error
+    if name != record:
+        raise FormatError(f"{record} expected, {name} found. path={path}")
+    if len(datums) != 1:
+        raise FormatError(f"one record expected, {sum(counts)} found. record={record} path={path}")
+    if bytes_left:
+        raise FormatError(f"bytes after the record. record={record} path={path}")
+    return datums[0]
 
 
-def _decode_json(data: bytes, path: str, kind: _Kind) -> _Datum:
+def _decode_json(data: bytes, path: str, record: str) -> _Datum:
     """Commit metadata in JSON, as Hudi wrote it before version 8; archived instants may still be in it."""
     try:
         return cast("_Datum", json.loads(data))
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"damaged {kind.name}: {error}. path={path}") from error
+        raise FormatError(f"damaged {record}: {error}. path={path}") from error
 
 
 def _mapping(value: object) -> Mapping[str, Sequence[str]]:

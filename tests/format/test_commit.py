@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import fastavro
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import crdt_mor
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
 from crdt_mor.format.commit import (
@@ -25,9 +33,9 @@ from crdt_mor.format.commit import (
     decode_compaction_plan,
     encode_commit,
     encode_compaction_plan,
-    encode_replace_commit,
 )
 from tests.format.hudi_files import hudi_files, needs_hudi_files
+from tests.format.replace_commit import encode_replace_commit
 
 STAT = WriteStat(
     file_id="00000001-0000-0000-0000-000000000000-0",
@@ -43,12 +51,29 @@ STAT = WriteStat(
     runtime_stats=RuntimeStats(total_upsert_time=7),
 )
 COMMIT = CommitMetadata({"region=eu": (STAT,)}, "UPSERT", {"schema": "{}"})
+PLAN = CompactionPlanRecord(
+    (
+        CompactionOperation("20260101000000000", (".a_1.log.1_0-0-0",), "a_0-0-0_1.parquet", "a", "", {"TOTAL": 1.5}),
+        CompactionOperation("20260101000000002", (), None, "b", "region=eu"),
+    ),
+    {"crdt_mor": "1"},
+    missing_partitions=("x",),
+)
+
+
+def schema_of(data: bytes) -> str:
+    """The writer's schema that a container carries, as text."""
+    return str(fastavro.block_reader(io.BytesIO(data)).metadata["avro.schema"])
+
+
+def datum_of(data: bytes) -> bytes:
+    """The bytes of the datums in a container's first block."""
+    return bytes(next(iter(fastavro.block_reader(io.BytesIO(data)))).bytes_.getvalue())
 
 
 def recode(name: str, data: bytes) -> tuple[bytes, bytes | None]:
     """The datum of a file as it is, and as we write what we read; None for records that we do not read."""
-    container = avro.decode_container(data, name)
-    record = json.loads(container.schema)["name"]
+    record = json.loads(schema_of(data))["name"]
     again: bytes | None = None
     if record == "HoodieCommitMetadata":
         again = encode_commit(decode_commit(data, name))
@@ -56,7 +81,7 @@ def recode(name: str, data: bytes) -> tuple[bytes, bytes | None]:
         again = encode_replace_commit(decode_commit(data, name, replace=True))
     elif record == "HoodieCompactionPlan":
         again = encode_compaction_plan(decode_compaction_plan(data, name))
-    return container.blocks[0][1], again and avro.decode_container(again, name).blocks[0][1]
+    return datum_of(data), again and datum_of(again)
 
 
 @needs_hudi_files
@@ -72,10 +97,32 @@ def test_every_commit_and_plan_that_hudi_wrote_comes_back_byte_for_byte() -> Non
 
 @needs_hudi_files
 def test_our_commit_schemas_are_hudis_to_the_letter() -> None:
-    theirs = {avro.decode_container(data, name).schema for name, data in hudi_files(r"/timeline/\d+_\d+\.deltacommit$")}
-    theirs |= {avro.decode_container(data, name).schema for name, data in hudi_files(r"/\d+_\d+\.replacecommit$")}
-    ours = {avro.decode_container(encode(COMMIT), "").schema for encode in (encode_commit, encode_replace_commit)}
-    assert theirs == ours
+    theirs = {schema_of(data) for _, data in hudi_files(r"/timeline/\d+_\d+\.deltacommit$")}
+    theirs |= {schema_of(data) for _, data in hudi_files(r"/\d+_\d+\.replacecommit$")}
+    assert theirs == {schema_of(encode(COMMIT)) for encode in (encode_commit, encode_replace_commit)}
+
+
+@needs_hudi_files
+def test_our_schema_of_a_plan_is_hudis_but_for_two_notes_on_its_fields() -> None:
+    theirs = {schema_of(data) for _, data in hudi_files(r"/timeline/\d+\.compaction\.requested$")}
+    without_notes = {re.sub(r',"doc":"[^"]*"', "", schema) for schema in theirs}
+    assert without_notes == {schema_of(encode_compaction_plan(CompactionPlanRecord()))}
+
+
+def test_the_bytes_of_a_commit_and_of_a_plan_are_those_of_the_first_release() -> None:
+    digests = [hashlib.sha256(data).hexdigest()[:16] for data in (encode_commit(COMMIT), encode_compaction_plan(PLAN))]
+    assert digests == ["859301d63b4c9ed8", "5663e4909084d0b0"]
+
+
+def test_the_schemas_are_found_in_a_package_imported_from_a_zip(tmp_path: Path) -> None:
+    package = Path(crdt_mor.__file__).parent
+    with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
+        for file in (path for path in package.rglob("*") if path.suffix in (".py", ".avsc")):
+            archive.write(file, f"crdt_mor/{file.relative_to(package)}")
+    program = "from crdt_mor.format import commit as c; print(c.__file__, c.encode_commit(c.CommitMetadata())[:3])"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "package.zip")}
+    printed = subprocess.check_output([sys.executable, "-c", program], env=environment, cwd=tmp_path, text=True)
+    assert printed.split() == [str(tmp_path / "package.zip/crdt_mor/format/commit.py"), "b'Obj'"]
 
 
 def test_a_commit_comes_back_as_it_was_written() -> None:
@@ -85,12 +132,7 @@ def test_a_commit_comes_back_as_it_was_written() -> None:
 
 
 def test_a_compaction_plan_comes_back_as_it_was_written() -> None:
-    operations = (
-        CompactionOperation("20260101000000000", (".a_1.log.1_0-0-0",), "a_0-0-0_1.parquet", "a", "", {"TOTAL": 1.5}),
-        CompactionOperation("20260101000000002", (), None, "b", "region=eu"),
-    )
-    plan = CompactionPlanRecord(operations, {"crdt_mor": "1"}, missing_partitions=("x",))
-    assert decode_compaction_plan(encode_compaction_plan(plan), "x") == plan
+    assert decode_compaction_plan(encode_compaction_plan(PLAN), "x") == PLAN
     assert decode_compaction_plan(encode_compaction_plan(CompactionPlanRecord()), "x") == CompactionPlanRecord()
 
 
@@ -147,8 +189,12 @@ def test_an_unknown_codec_is_refused_by_name() -> None:
         (b"PAR1", "not an Avro container"),
         (encode_commit(COMMIT)[:-1], "sync marker"),
         (encode_commit(COMMIT) + b"x", "damaged"),
+        (encode_commit(COMMIT) + b"\x80", "damaged"),
         (encode_compaction_plan(CompactionPlanRecord()), "HoodieCommitMetadata expected, HoodieCompactionPlan found"),
-        (avro.container_header("{}") + bytes(16), "one record expected, 0 found"),
+        (avro.container_header("{}") + bytes(16), "damaged HoodieCommitMetadata"),
+        (avro.container_header(schema_of(encode_commit(COMMIT))) + bytes(16), "one record expected, 0 found"),
+        (avro.encode_container(avro.container_header(schema_of(encode_commit(COMMIT))), 2, b"\0" * 10), "2 found"),
+        (avro.encode_container(avro.container_header(schema_of(encode_commit(COMMIT))), 1, b"\0" * 9), "bytes after"),
         (avro.encode_container(avro.container_header("nonsense"), 1, b"\0"), "damaged HoodieCommitMetadata"),
     ],
 )

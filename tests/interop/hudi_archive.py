@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.format import properties
-from crdt_mor.format.commit import CommitMetadata, decode_commit, encode_commit, encode_replace_commit
+from crdt_mor.format.commit import CommitMetadata, decode_commit, encode_commit
 from crdt_mor.model.names import OWN_KEY, TimelineFileName
+from tests.format.replace_commit import encode_replace_commit
 
 SCHEMA = pa.schema(
     [
