@@ -15,14 +15,39 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from crdt_mor.errors import FormatError
+from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import WRONG_SHAPE, DataFile, FileGroup, Timeline, require_types
 
 FORMAT = 1
+
+
+class FrozenPlan(Protocol):
+    """What the plan of every service is: a value that holds all that its executors need, frozen when it is scheduled.
+
+    barrier: its instant's time, the one after the value that it derives from.
+    table_id: the table's; None where it had none yet.
+    """
+
+    @property
+    def barrier(self) -> InstantTime: ...
+
+    @property
+    def table_id(self) -> str | None: ...
+
+    @property
+    def file_groups(self) -> Collection[FileGroup]:
+        """The file groups that it changes, each once: while it is open, no other plan has any of them."""
+
+    def encode(self) -> bytes:
+        """The bytes of its object; `timeline.actions` knows how to decode them."""
+
+    def require_outputs(self, files: Collection[DataFile]) -> None:
+        """Raise `InvalidInputError` unless these are the files of all that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +93,15 @@ class CompactionPlan:
     def parts(self) -> list[CompactionPlan]:
         """The plan, one file group each, for executors that share the work; only the whole can be completed."""
         return [replace(self, groups=(group,)) for group in self.groups]
+
+    def require_outputs(self, files: Collection[DataFile]) -> None:
+        """Each file group has one new base file: what lacks one would lose its rows."""
+        bases = sorted(file.group for file in files if file.is_base)
+        if bases != sorted(self.file_groups):
+            raise InvalidInputError(
+                "a compaction is completed with the files of all the plan's file groups, each once. "
+                f"barrier={self.barrier} planned={len(self.groups)} executed={len(set(bases))}"
+            )
 
     def __str__(self) -> str:
         logs = sum(len(group.logs) for group in self.groups)

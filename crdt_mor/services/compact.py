@@ -37,6 +37,7 @@ from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.log_files import (
     Deletes,
@@ -68,7 +69,7 @@ def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
         plan = plan_compaction(tail, slices, merge, taken, log_files_min)
         return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
 
-    value, plan = session.run(plans.schedule(publisher, tail, plan_from))
+    value, plan = session.run(plans.schedule(publisher, tail, COMPACT, plan_from))
     session.remember(value)
     return None if plan is None else _carrying(session, plan)
 
@@ -83,7 +84,7 @@ def open_plans(session: Session) -> list[CompactionPlan]:
     tail = session.tail()
     if not tail.plans:
         return []
-    tail, found = session.run(plans.open_plans(session.publisher, tail))
+    tail, found = session.run(plans.open_plans(session.publisher, tail, COMPACT))
     session.remember(tail)
     return [_carrying(session, plan) for plan in found]
 

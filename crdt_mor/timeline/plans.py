@@ -1,4 +1,6 @@
-"""The life of a compaction plan, as protocol steps: schedule, complete, cancel; and what an executor owes to a cancel.
+"""The life of a plan, as protocol steps: schedule, complete, cancel; and what an executor owes to a cancel.
+
+It is the same for every service; what differs, the table in `timeline.actions` says.
 
     schedule ──► open ──► complete     the outputs are visible
                    │
@@ -14,12 +16,13 @@ or by a helper (`Publisher.project`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import cast
 
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import COMMIT, COMPACTION
-from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
+from crdt_mor.timeline.actions import P, PlannedAction, planned_action
 from crdt_mor.timeline.history import find_completion, is_given_up
 from crdt_mor.timeline.paths import OWN_FOLDER
 from crdt_mor.timeline.publish import Publisher
@@ -32,8 +35,9 @@ PLANS = f"{OWN_FOLDER}/plans"
 def schedule(
     publisher: Publisher,
     known: Timeline,
-    plan_from: Callable[[Timeline, Collection[FileGroup]], CompactionPlan | None],
-) -> Steps[tuple[Timeline, CompactionPlan | None]]:
+    action: PlannedAction[P],
+    plan_from: Callable[[Timeline, Collection[FileGroup]], P | None],
+) -> Steps[tuple[Timeline, P | None]]:
     """Schedule the plan that follows from the tail; None if there is nothing to do. Plan and event are one transition.
 
     plan_from: a pure function of the value that the event is derived from, and of the file groups in its open plans,
@@ -54,7 +58,7 @@ def schedule(
         path = f"{PLANS}/{plan.barrier}-{nonce}.json"
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)
-        return tail.schedule(nonce, wall_ms, COMPACTION, path)
+        return tail.schedule(nonce, wall_ms, action.name, path)
 
     try:
         value = yield from publisher.publish(derive, known)
@@ -65,7 +69,7 @@ def schedule(
     for path in written:
         if mine is None or path != mine.path:
             yield Delete(path)
-    return value, (yield from read_plan(value, mine)) if mine is not None else None
+    return value, cast("P | None", (yield from read_plan(value, mine))) if mine is not None else None
 
 
 def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
@@ -77,28 +81,29 @@ def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
     return taken
 
 
-def read_plan(tail: Timeline, plan: Plan) -> Steps[CompactionPlan | None]:
+def read_plan(tail: Timeline, plan: Plan) -> Steps[FrozenPlan | None]:
     """A plan that is open in `tail`; None if it is over by now, so that whatever is derived from `tail` loses its race.
 
     Who scheduled a plan that is over before he hears of it removes the object.
     """
     data = yield Read(plan.path)
     if data is not None:
-        return CompactionPlan.decode(data, plan.path)
+        frozen: FrozenPlan = planned_action(plan.action).decode(data, plan.path)
+        return frozen
     if (yield from find_tail(tail)).find_plan(plan.barrier) is None:
         return None
     raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
 
 
-def open_plans(publisher: Publisher, known: Timeline) -> Steps[tuple[Timeline, list[CompactionPlan]]]:
-    """The scheduled plans, oldest first: the order in which to execute them. Hudi's timeline has all of them."""
+def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:
+    """The open plans of an action, oldest first: the order in which to execute them. Hudi knows of all of them."""
     tail = yield from find_tail(known)
     yield from publisher.help_project(tail)  # who scheduled the newest may have died before he could
-    found: list[CompactionPlan] = []
+    frozen: list[P] = []
     for open_plan in sorted(tail.plans, key=lambda plan: plan.barrier):
-        plan = yield from read_plan(tail, open_plan)
-        found += [plan] if plan is not None else []
-    return tail, found
+        plan = (yield from read_plan(tail, open_plan)) if open_plan.action == action.name else None
+        frozen += [cast("P", plan)] if plan is not None else []
+    return tail, frozen
 
 
 def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
@@ -116,7 +121,7 @@ def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) 
 def complete(
     publisher: Publisher, known: Timeline, barrier: InstantTime, files: Sequence[DataFile]
 ) -> Steps[tuple[Timeline, Completion | None]]:
-    """Publish the compaction, unless somebody has; None if it was cancelled."""
+    """Publish that a plan is executed, unless somebody has; None if it was cancelled."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
@@ -125,8 +130,9 @@ def complete(
             return None
         plan = yield from read_plan(tail, open_plan)
         if plan is not None:
-            _require_whole(plan, files)
-        return tail.complete_plan(nonce, wall_ms, barrier, COMMIT, "COMPACT", files)
+            plan.require_outputs(files)
+        action = planned_action(open_plan.action)
+        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, action.operation, files)
 
     value = yield from publisher.publish(derive, known)
     return value, (yield from find_completion(barrier, value))
@@ -141,13 +147,3 @@ def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps
         yield
 
     return (yield from publisher.publish(derive, known))
-
-
-def _require_whole(plan: CompactionPlan, files: Sequence[DataFile]) -> None:
-    """Each file group of a plan has one new base file: what lacks one would lose its rows."""
-    bases = sorted(file.group for file in files if file.is_base)
-    if bases != sorted(plan.file_groups):
-        raise InvalidInputError(
-            "a compaction is completed with the files of all the plan's file groups, each once. "
-            f"barrier={plan.barrier} planned={len(plan.groups)} executed={len(set(bases))}"
-        )

@@ -150,16 +150,17 @@ class Publisher:
                 yield MakeDurable(path)
         if placed and (yield from _is_void(value)):
             begun = begun_by(value)
-            if begun is not None and value.find_plan(begun) is not None:
-                yield from self._withdraw(begun)
+            plan = value.find_plan(begun) if begun is not None else None
+            if plan is not None:
+                yield from self._withdraw(plan.barrier, plan.action)
             else:
                 for path in reversed(placed):
                     yield Delete(path)
         for gone in value.rolled_back:
             if gone.is_plan and gone.version == value.version:
-                yield from self._withdraw(gone.requested)
+                yield from self._withdraw(gone.requested, gone.action)
 
-    def _withdraw(self, barrier: InstantTime) -> Steps[None]:
+    def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
 
         Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
@@ -174,7 +175,7 @@ class Publisher:
             if name is not None and name.instant == barrier:
                 gone &= yield Delete(file.path)
         if gone:
-            for path in reversed(self.projector.pending_paths(barrier, "compaction")):
+            for path in reversed(self.projector.pending_paths(barrier, action)):
                 yield Delete(path)
 
 

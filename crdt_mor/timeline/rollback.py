@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from crdt_mor.errors import StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import data_file_name
+from crdt_mor.model.names import DELTA_COMMIT, data_file_name
 from crdt_mor.model.timeline import RolledBack, Timeline
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
@@ -64,7 +64,7 @@ def _remove_files(publisher: Publisher, gone: RolledBack, staged: Iterable[str] 
     for path in staged:
         left |= not (yield Delete(path))
     if not left:
-        for path in reversed(publisher.projector.pending_paths(requested, "deltacommit")):
+        for path in reversed(publisher.projector.pending_paths(requested, DELTA_COMMIT)):
             yield Delete(path)
 
 

@@ -16,11 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from crdt_mor.errors import FormatError, StorageUnavailableError
-from crdt_mor.format.commit import decode_commit, decode_compaction_plan
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.names import (
-    OWN_KEY,
     TimelineFileName,
     bucket_of_file_id,
     data_file_name,
@@ -29,10 +27,10 @@ from crdt_mor.model.names import (
 )
 from crdt_mor.model.timeline import Completion, Pending, Timeline
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
-from crdt_mor.timeline.projection import PENDING_ACTIONS, when_put
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
@@ -197,16 +195,7 @@ def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[
         return False
     for name in names:
         path = publisher.projector.path(name)
-        data = (yield Read(path)) if name.action in PENDING_ACTIONS else None
-        if data and _bears_our_key(name, data, path):
+        data = (yield Read(path)) if name.action in ACTIONS else None
+        if data and bears_our_key(name, data, path):
             return True
     return False
-
-
-def _bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
-    try:
-        if name.action == "compaction" and name.state == "requested":
-            return OWN_KEY in (decode_compaction_plan(data, path).extra or {})
-        return OWN_KEY in decode_commit(data, path).extra
-    except FormatError:  # we put files whole, so a damaged one is not ours
-        return False

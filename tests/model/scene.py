@@ -23,6 +23,7 @@ from crdt_mor.model.timeline import (
 )
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.publish import Publisher
@@ -119,7 +120,7 @@ class Scene:
         def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan:
             return CompactionPlan(tail.next_barrier, (), SCHEMA, "latest", (group,))
 
-        return plans.schedule(PUBLISHER, self.tail(), plan_from)
+        return plans.schedule(PUBLISHER, self.tail(), COMPACT, plan_from)
 
     def schedule(self, bucket: int = 0, watch: Callable[[], bool] = lambda: True) -> Timeline:
         """A plan of one bucket is open; `watch` holds all the time."""

@@ -43,6 +43,7 @@ from crdt_mor.model.timeline import (
     superseded_at,
 )
 from crdt_mor.timeline import adoption, events, plans, rollback, sweep
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import version_path
@@ -534,10 +535,10 @@ def test_a_plan_of_many_file_groups_adds_nothing_to_a_value_but_its_name() -> No
         seen.append(taken)
         return None if taken else CompactionPlan(tail.next_barrier, (), SCHEMA, "latest", groups)
 
-    value, plan = scene.run(plans.schedule(PUBLISHER, scene.tail(), plan_from))
+    value, plan = scene.run(plans.schedule(PUBLISHER, scene.tail(), COMPACT, plan_from))
     assert plan is not None
     assert len(value.encode()) < before + 300
-    assert scene.run(plans.schedule(PUBLISHER, value, plan_from)) == (value, None)
+    assert scene.run(plans.schedule(PUBLISHER, value, COMPACT, plan_from)) == (value, None)
     assert seen == [set(), set(plan.file_groups)], "its file groups are taken all the same"
     with pytest.raises(InvalidInputError, match="all the plan's file groups"):
         scene.run(plans.complete(PUBLISHER, value, plan.barrier, [output(value)]))
@@ -548,7 +549,7 @@ def test_who_executes_open_plans_first_tells_hudi_of_them() -> None:
     value = scene.commit().value
     scene.run_until_put(scene.scheduling(), version_path(value.version + 1))
     assert not any("compaction" in name for name in scene.hudi()), "it died before it could tell"
-    _, (plan,) = scene.run(plans.open_plans(PUBLISHER, value))
+    _, (plan,) = scene.run(plans.open_plans(PUBLISHER, value, COMPACT))
     assert [name for name in scene.hudi() if "compaction" in name] == [f"{plan.barrier}.compaction.requested"]
 
 

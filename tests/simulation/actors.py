@@ -11,9 +11,10 @@ from crdt_mor.model.names import COMPACTION, WRITE_TOKEN, BaseFileName, LogFileN
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
 from crdt_mor.timeline import events, plans, rollback, sweep
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.plan_record import encode_plan_record
 from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.records import encode_plan_record
 from crdt_mor.timeline.steps import Put
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths, plan_paths
@@ -120,12 +121,12 @@ def planner(value: Timeline) -> Run:
     def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         return None if taken else plan_of(tail)
 
-    yield from plans.schedule(PUBLISHER, value, plan_from)
+    yield from plans.schedule(PUBLISHER, value, COMPACT, plan_from)
 
 
 def worker(value: Timeline) -> Run:
     """Executes and completes the oldest open plan, if there is one."""
-    tail, found = yield from plans.open_plans(PUBLISHER, value)
+    tail, found = yield from plans.open_plans(PUBLISHER, value, COMPACT)
     for plan in found[:1]:
         files = yield from execute(tail, plan.barrier)
         _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, files)

@@ -48,6 +48,7 @@ from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_f
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.actions import Action
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, completed_name
 from crdt_mor.timeline.steps import (
@@ -159,6 +160,8 @@ def freeze(value: object) -> Hashable:
         return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
     if isinstance(value, FakeProjector):
         return "projector"
+    if isinstance(value, Action):
+        return ("action", value.name)
     if isinstance(value, suppress):
         return "suppress"
     if isinstance(value, BaseException):

@@ -27,6 +27,7 @@ from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
 from crdt_mor.timeline import adoption, events, plans
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Read, Steps
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
@@ -110,12 +111,12 @@ def _unless_refused(use: Callable[[Timeline], Run], value: Timeline) -> Run:
 
 def _compact(value: Timeline) -> Run:
     tail = yield from adoption.adopt(PUBLISHER, value)
-    tail, plan = yield from plans.schedule(PUBLISHER, tail, plan_from)
+    tail, plan = yield from plans.schedule(PUBLISHER, tail, COMPACT, plan_from)
     return (yield from _execute(tail, plan)) if plan is not None else None
 
 
 def _work(value: Timeline) -> Run:
-    tail, found = yield from plans.open_plans(PUBLISHER, value)
+    tail, found = yield from plans.open_plans(PUBLISHER, value, COMPACT)
     return (yield from _execute(tail, found[0])) if found else None
 
 

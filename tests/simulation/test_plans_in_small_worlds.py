@@ -95,7 +95,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_cancelled_plan_stays_in_hudis_timeline(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Publisher, "_withdraw", lambda self, barrier: _nothing())
+    patch.setattr(Publisher, "_withdraw", lambda self, barrier, action: _nothing())
 
 
 def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
@@ -110,17 +110,17 @@ def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
 def a_plan_is_removed_before_its_outputs(patch: pytest.MonkeyPatch) -> None:
     withdraw = Publisher._withdraw
 
-    def hasty(self: Publisher, barrier: InstantTime) -> Steps[None]:
-        for path in self.projector.pending_paths(barrier, "compaction"):
+    def hasty(self: Publisher, barrier: InstantTime, action: str) -> Steps[None]:
+        for path in self.projector.pending_paths(barrier, action):
             yield Delete(path)
-        yield from withdraw(self, barrier)
+        yield from withdraw(self, barrier, action)
 
     patch.setattr(Publisher, "_withdraw", hasty)
 
 
 def a_plan_leaves_without_its_outputs(patch: pytest.MonkeyPatch) -> None:
-    def careless(self: Publisher, barrier: InstantTime) -> Steps[None]:
-        for path in reversed(self.projector.pending_paths(barrier, "compaction")):
+    def careless(self: Publisher, barrier: InstantTime, action: str) -> Steps[None]:
+        for path in reversed(self.projector.pending_paths(barrier, action)):
             yield Delete(path)
 
     patch.setattr(Publisher, "_withdraw", careless)
@@ -179,7 +179,7 @@ def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> N
 
     def early(self: Projector, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
         found = yield from files(self, value)
-        begun = [self.pending_paths(p.barrier, "compaction")[1] for p in value.plans if p.version == value.version]
+        begun = [self.pending_paths(p.barrier, p.action)[1] for p in value.plans if p.version == value.version]
         return [*found, *((path, b"") for path in begun)]
 
     patch.setattr(Projector, "files", early)

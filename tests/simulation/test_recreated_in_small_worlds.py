@@ -32,6 +32,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, Pending, Timeline
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans, publish, rollback, session, sweep
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import PROPERTIES, Session, first_tail, put_first
@@ -148,7 +149,7 @@ def planner(name: str, known: Timeline) -> Run:
 
 
 def _plan(known: Timeline) -> Run:
-    yield from plans.schedule(PUBLISHER, known, lambda tail, taken: None if taken else plan_of(tail))
+    yield from plans.schedule(PUBLISHER, known, COMPACT, lambda tail, taken: None if taken else plan_of(tail))
     return ("planned", None)
 
 

@@ -1,0 +1,150 @@
+"""The table of actions: for each, what Hudi's timeline directory is told of it, and what its plans are.
+
+    action       when it begins                        when it is completed                    what begins it
+    write        T.deltacommit.inflight, .requested    T_C.deltacommit                         a writer
+    compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
+
+A write is pending from its begin on. Every other action is one of a service (`services.service`): it begins with a plan
+that is frozen whole, an object of ours, and ends when the plan is completed or cancelled. The code that schedules,
+projects, completes, cancels and sweeps knows no action by name; it asks this table.
+
+Every file of an instant that may still be given up bears our key, so a sweep knows it for ours, be it all that is left.
+(Hudi leaves `deltacommit.requested` empty, and none of its readers looks into it.) Hudi's readers open the record of a
+plan, `compaction.requested`, wherever they see another file of it: so there is no other one before it is completed, and
+a helper that puts a file of a cancelled plan, and dies, never makes the table unreadable.
+
+To add a service: a row here, with the type of its plan and the records that Hudi is told; a `Service` that plans and
+executes; and the next `FORMAT` of the timeline value, since releases that read this one take every plan for a
+compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, OWN_KEY, TimelineFileName, TimelineState
+from crdt_mor.model.plans import CompactionPlan, FrozenPlan
+from crdt_mor.model.timeline import Completion
+from crdt_mor.timeline.records import (
+    commit_extra,
+    encode_completed_compaction,
+    encode_completed_write,
+    encode_plan_record,
+    plan_record_extra,
+)
+
+P = TypeVar("P", bound=FrozenPlan)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What Hudi's timeline directory is told of an instant.
+
+    name: Hudi's word in the names of its files until it is completed; the timeline value calls the action so, too.
+    completed: Hudi's word in the name of the completed file.
+    begun: the files that are put when it begins, in this order; removed, if it is given up, in the reverse order. They
+        hold the record that it begins with.
+    ending: the files that are put when it is completed, before the completed one. They are empty.
+    extra: the extra metadata in the record that `requested` holds, where our key stands; of (bytes, path).
+    encode_completed: the bytes of the completed file; of the completion and the table's Avro schema.
+    """
+
+    name: str
+    completed: str
+    begun: tuple[TimelineState, ...]
+    ending: tuple[TimelineState, ...]
+    extra: Callable[[bytes, str], Mapping[str, str]]
+    encode_completed: Callable[[Completion, str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction(Action, Generic[P]):
+    """An action of a service, which begins with a plan.
+
+    operation: Hudi's operation type of the completed instant.
+    decode: the frozen plan in an object, which the plan has encoded itself; of (bytes, path).
+    encode_record: the plan as Hudi is told of it.
+    """
+
+    operation: str
+    decode: Callable[[bytes, str], P]
+    encode_record: Callable[[P], bytes]
+
+
+WRITE = Action(
+    name=DELTA_COMMIT,
+    completed=DELTA_COMMIT,
+    begun=("inflight", "requested"),
+    ending=(),
+    extra=commit_extra,
+    encode_completed=encode_completed_write,
+)
+
+COMPACT = PlannedAction(
+    name=COMPACTION,
+    completed=COMMIT,
+    begun=("requested",),
+    ending=("inflight",),
+    extra=plan_record_extra,
+    encode_completed=encode_completed_compaction,
+    operation="COMPACT",
+    decode=CompactionPlan.decode,
+    encode_record=encode_plan_record,
+)
+
+ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT)}
+"""Every action that this release knows, by its name."""
+
+
+def action_named(name: str) -> Action:
+    """The action of a plan, or of what was given up, in a timeline value."""
+    if name not in ACTIONS:
+        raise _unknown(name)
+    return ACTIONS[name]
+
+
+def planned_action(name: str) -> PlannedAction[Any]:
+    """The action of a plan in a timeline value."""
+    action = action_named(name)
+    assert isinstance(action, PlannedAction), "only a service has plans"
+    return action
+
+
+def action_ending_as(word: str) -> Action:
+    """The action whose completed file bears this word of Hudi's; of those with one word Hudi is told in one way."""
+    for action in ACTIONS.values():
+        if action.completed == word:
+            return action
+    raise _unknown(word)
+
+
+def _unknown(word: str) -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        f"this table has an instant of a service that this release does not know; upgrade crdt-mor. action={word}"
+    )
+
+
+def when_put(name: TimelineFileName) -> int:
+    """Which of an instant's files it is, in the order in which they are put."""
+    action = ACTIONS.get(name.action)
+    pending = ("requested", "inflight") if action is None else (*action.begun, *action.ending)
+    return [*pending, "completed"].index(name.state)
+
+
+def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
+    """Whether a file of a pending instant in Hudi's directory was put by us.
+
+    Tables have `.deltacommit.requested` and `.compaction.inflight` files of ours without our key, as older releases
+    put them.
+    """
+    action = ACTIONS.get(name.action)
+    if action is None or not data:
+        return False
+    extra = action.extra if name.state == "requested" else commit_extra
+    try:
+        return OWN_KEY in extra(data, path)
+    except FormatError:  # we put files whole, so a damaged one is not ours
+        return False

@@ -1,0 +1,83 @@
+"""What stands in the files of Hudi's timeline: records of Hudi's, each with our key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crdt_mor.format.commit import (
+    CommitMetadata,
+    CompactionOperation,
+    CompactionPlanRecord,
+    WriteStat,
+    decode_commit,
+    decode_compaction_plan,
+    encode_commit,
+    encode_compaction_plan,
+)
+from crdt_mor.model.names import OWN_KEY
+from crdt_mor.model.plans import CompactionPlan, GroupInput
+from crdt_mor.model.timeline import Completion, DataFile
+
+PENDING_WRITE = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
+"""What both files of a pending write hold."""
+
+
+def encode_plan_record(plan: CompactionPlan) -> bytes:
+    """A frozen plan as Hudi's compaction plan: Hudi opens every pending plan, and hides only what one of them names."""
+    operations = tuple(_operation(group) for group in plan.groups)
+    return encode_compaction_plan(CompactionPlanRecord(operations, extra={OWN_KEY: "1"}))
+
+
+def _operation(group: GroupInput) -> CompactionOperation:
+    logs = tuple(str(file.name) for file in group.logs)
+    base_instant = (group.base or group.logs[0]).name.instant
+    return CompactionOperation(
+        base_instant=base_instant,
+        delta_files=logs,
+        data_file=str(group.base.name) if group.base else None,
+        file_id=group.file_id,
+        partition_path=group.partition,
+    )
+
+
+def plan_record_extra(data: bytes, path: str) -> Mapping[str, str]:
+    """The extra metadata of a compaction plan of Hudi's."""
+    return decode_compaction_plan(data, path).extra or {}
+
+
+def commit_extra(data: bytes, path: str) -> Mapping[str, str]:
+    """The extra metadata of a commit of Hudi's."""
+    return decode_commit(data, path).extra
+
+
+def encode_completed_write(completion: Completion, avro_schema: str) -> bytes:
+    """A write's commit metadata."""
+    return _encode_completion(completion, avro_schema, compacted=None)
+
+
+def encode_completed_compaction(completion: Completion, avro_schema: str) -> bytes:
+    """A compaction's commit metadata."""
+    return _encode_completion(completion, avro_schema, compacted=True)
+
+
+def _encode_completion(completion: Completion, avro_schema: str, *, compacted: bool | None) -> bytes:
+    stats: dict[str, list[WriteStat]] = {}
+    for file in completion.files:
+        stats.setdefault(file.partition, []).append(_write_stat(file, completion))
+    extra = {OWN_KEY: str(completion.version), "schema": avro_schema}
+    return encode_commit(CommitMetadata(stats=stats, operation=completion.operation, extra=extra, compacted=compacted))
+
+
+def _write_stat(file: DataFile, completion: Completion) -> WriteStat:
+    name = str(file.name)
+    if file.is_base:
+        return WriteStat(
+            file_id=file.name.file_id, path=file.path, prev_commit="null", num_writes=file.rows,
+            partition_path=file.partition, total_write_bytes=file.size, file_size_in_bytes=file.size,
+        )  # fmt: skip
+    return WriteStat(
+        file_id=file.name.file_id, path=file.path, prev_commit=completion.requested, num_writes=file.rows,
+        num_update_writes=file.rows, num_deletes=file.deletes, partition_path=file.partition,
+        total_write_bytes=file.size, file_size_in_bytes=file.size, base_file="", log_files=(name,),
+        log_version=1, log_offset=0,
+    )  # fmt: skip
