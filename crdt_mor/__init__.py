@@ -1,12 +1,13 @@
 """A lock-free, CRDT-based merge-on-read table engine on Apache Hudi tables.
 
-    import crdt_mor as mor
-    table = mor.Table.create("events", schema, key="event_id")
-    table.upsert(frame)                        # from any number of processes at once, without a lock
-    table.scan(filter="views > 10").to_polars()
+import crdt_mor as mor
+table = mor.Table.create("events", schema, key="event_id")
+table.upsert(frame)                        # from any number of processes at once, without a lock
+table.scan(filter="views > 10").to_polars()
 """
 
 from crdt_mor.changes import Changes
+from crdt_mor.clock import Environment
 from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
     CheckpointExpiredError,
@@ -31,46 +32,79 @@ from crdt_mor.errors import (
     UnsupportedVersionError,
     WriterExpiredError,
 )
+from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
 from crdt_mor.laws.allowed import allow_payloads
-from crdt_mor.maintenance import Compacted
-from crdt_mor.merge.payload import Dot, PartialUpdate, Payload, RecordPayload
-from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.points import parse_point
-from crdt_mor.read.explain import Explanation
+from crdt_mor.maintenance import Compacted, Maintenance
+from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
+from crdt_mor.model.config import TableConfig, TableType
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
+from crdt_mor.model.plans import CompactionPlan, GroupInput
+from crdt_mor.model.points import Point, parse_point
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.timeline import DataFile, FileGroup
+from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.scan import Scan
-from crdt_mor.table import Table
+from crdt_mor.store.base import Chunks, Content, Stat, Store
+from crdt_mor.table import AsOf, Consistency, Merge, Table
 from crdt_mor.transaction import Commit, Transaction
+from crdt_mor.write.statements import SchemaMode
 
 __all__ = [
+    "AsOf",
     "Changes",
     "CheckpointExpiredError",
+    "Chunks",
     "ClockError",
+    "ColumnMerge",
     "Commit",
     "CommitUnknownError",
     "Compacted",
     "CompactionPlan",
+    "Consistency",
+    "Content",
     "CrdtMorError",
+    "DataFile",
     "Dot",
+    "Environment",
     "Explanation",
+    "FileGroup",
+    "Files",
     "FormatError",
     "FutureSnapshotError",
+    "GroupInput",
+    "Inspect",
     "InvalidInputError",
+    "KeySpec",
+    "Kind",
     "LawError",
+    "Maintenance",
+    "Merge",
+    "MergeSpec",
+    "Nulls",
     "PartialUpdate",
     "Payload",
     "PayloadError",
     "PayloadNotAllowedError",
+    "PayloadRef",
+    "Point",
     "Receipt",
     "RecordPayload",
     "Scan",
     "SchemaMismatchError",
+    "SchemaMode",
     "SnapshotExpiredError",
+    "Stat",
     "StorageUnavailableError",
+    "Store",
     "Table",
+    "TableConfig",
     "TableExistsError",
     "TableNotFoundError",
     "TableReplacedError",
+    "TableSchema",
+    "TableType",
     "TokenOrderError",
     "Transaction",
     "UnknownPayloadError",

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import InvalidInputError, Payload, PayloadError
-from crdt_mor.merge.payload import Kind
+from crdt_mor import InvalidInputError, Kind, Payload, PayloadError
 
 WIDE = Context(prec=40)
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import Dot, InvalidInputError, Payload
-from crdt_mor.merge.payload import Kind
+from crdt_mor import Dot, InvalidInputError, Kind, Payload
 from crdt_mor.payloads.flat import by_row, each, last_of, together
 
 

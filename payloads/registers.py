@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import Dot, InvalidInputError, Payload, RecordPayload
-from crdt_mor.merge.payload import Kind, Nulls
+from crdt_mor import Dot, InvalidInputError, Kind, Nulls, Payload, RecordPayload
 from crdt_mor.payloads.causal import dotted, settled, unseen
 from crdt_mor.payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
 from crdt_mor.payloads.scalars import check_scalar, one_zero, order

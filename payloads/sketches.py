@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import Dot, InvalidInputError, Payload, UnknownPayloadError
-from crdt_mor.merge.payload import Kind
+from crdt_mor import Dot, InvalidInputError, Kind, Payload, UnknownPayloadError
 from crdt_mor.payloads import theta
 from crdt_mor.payloads.flat import each, first_of, last_of, together
 

@@ -25,11 +25,6 @@ class Files:
     slices: int
     bytes: int
 
-    @classmethod
-    def of(cls, slices: Sequence[FileSlice]) -> Files:
-        """Count them."""
-        return cls(len(slices), sum(file.size for found in slices for file in found.files))
-
     def __str__(self) -> str:
         return f"{self.slices:,} file slices, {self.bytes:,} bytes"
 
@@ -107,12 +102,12 @@ def explain(
             total += footer.num_row_groups
             size += sum(_bytes(footer.row_group(group), need) for group in left)
     return Explanation(
-        total=Files.of(slices),
-        by_partition=Files.of(pruning.by_partition),
-        by_bucket=Files.of(pruning.by_bucket),
-        by_statistics=Files.of(skipped),
-        merging=Files.of(merging),
-        passing=Files.of(passing),
+        total=_files(slices),
+        by_partition=_files(pruning.by_partition),
+        by_bucket=_files(pruning.by_bucket),
+        by_statistics=_files(skipped),
+        merging=_files(merging),
+        passing=_files(passing),
         row_groups=groups,
         row_groups_total=total,
         column_bytes=size,
@@ -166,3 +161,7 @@ def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, 
             bounds = (found.min, found.max) if found.has_min_max else (None, None)
             return (*bounds, found.null_count if found.has_null_count else None)
     return None, None, None
+
+
+def _files(slices: Sequence[FileSlice]) -> Files:
+    return Files(len(slices), sum(file.size for slice_ in slices for file in slice_.files))
