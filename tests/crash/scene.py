@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,10 +18,11 @@ import pyarrow as pa
 from crdt_mor import Scan, Table
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.timeline import sweep
+from crdt_mor.timeline.paths import HEARTBEATS
+from tests import waiting
 from tests.crash.worker import BUCKETS, SCHEMA, read_log
 
 REPO = Path(__file__).parents[2]
-PATIENCE_S = 120
 
 
 @dataclass
@@ -70,19 +70,31 @@ class Scene:
         for name in list(self.workers):
             self.kill(name)
 
-    def wait_for(self, what: str, condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-        deadline = time.monotonic() + patience_s
-        while not condition():
-            assert time.monotonic() < deadline, f"no {what} after {patience_s} s\n{self.where_they_are()}"
+    def wait_for(self, what: str, condition: Callable[[], bool], patience_s: float = waiting.PATIENCE_S) -> None:
+        """Look until it holds, and that no worker has failed."""
+
+        def holds() -> bool:
             for name, worker in self.workers.items():
                 assert worker.poll() in (None, 0), f"{name}: {(self.folder / f'{name}.err').read_text()}"
-            time.sleep(0.005)
+            return condition()
+
+        waiting.wait_for(what, holds, patience_s, self.where_they_are)
+
+    def wait_until_silent(self) -> None:
+        """A worker that was stopped has been silent for longer than the expiry, by the store's own clock."""
+        store = self.table._session.store
+
+        def silent() -> bool:
+            beats = store.list(HEARTBEATS)
+            return bool(beats) and all(store.now_ms() - beat.modified_ms > self.expiry_ms for beat in beats)
+
+        self.wait_for("silence", silent)
 
     def where_they_are(self) -> str:
         """The stacks and the last lines of all workers."""
         for worker in self.workers.values():
             worker.send_signal(signal.SIGUSR1)
-        time.sleep(1)
+        waiting.let_run(1)
         found = []
         for name in self.workers:
             errors = self.folder / f"{name}.err"
@@ -109,7 +121,7 @@ class Scene:
     def check_at_rest(self, names: list[str]) -> None:
         """When nobody writes any more: no rubbish is left, and Hudi's timeline says what ours says."""
         session = self.table._session
-        time.sleep(self.expiry_ms / 1000 + 0.2)
+        self.give_up_the_dead()
         self.table.upsert(pa.table({"key": ["last"], "batch": ["last"], "n": [0]}, schema=SCHEMA))
         for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
             session.run(sweep.sweep(session.publisher, session.tail()))
@@ -124,6 +136,12 @@ class Scene:
         assert completed == sorted(completed), "completed in the order of publication"
         assert [c.version for c in done] == sorted({c.version for c in done})
         assert all(c.requested < c.completed for c in done)
+
+    def give_up_the_dead(self) -> None:
+        """No worker lives any more: whoever has not ended its write never will, and need not be waited for."""
+        assert not self.workers
+        session = self.table._session
+        session.run(sweep.tend(session.publisher, session.tail(), expiry_ms=0))
 
     def check_folders(self) -> None:
         value = self.table._session.tail()

@@ -17,8 +17,9 @@ from crdt_mor import Commit, Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.timeline import events, sweep
 from crdt_mor.timeline.session import Session
+from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
-from tests.crash.scene import PATIENCE_S, Scene
+from tests.crash.scene import Scene
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.interop.readers import hudi_rs, ours
 
@@ -46,9 +47,8 @@ class Counting(Scene):
         """Every process is killed soon after it has begun to work, again and again, until all have counted."""
         roles = {name: ("count", name, str(commits)) for name in NAMES} | {"compactor": ("compact", "compactor")}
         doom = {name: self.begin(*arguments, random=random) for name, arguments in roles.items()}
-        deadline = time.monotonic() + PATIENCE_S * 5
-        while any(self.workers[name].poll() is None for name in NAMES):
-            assert time.monotonic() < deadline, self.where_they_are()
+
+        def all_have_counted() -> bool:
             for name in roles:
                 if self.workers[name].poll() is not None:
                     assert self.workers[name].poll() == 0, (self.folder / f"{name}.err").read_text()
@@ -56,7 +56,9 @@ class Counting(Scene):
                     self.kill(name)
                     self.kills += 1
                     doom[name] = self.begin(*roles[name], random=random)
-            time.sleep(0.001)
+            return all(self.workers[name].poll() is not None for name in NAMES)
+
+        waiting.wait_for("end", all_have_counted, waiting.PATIENCE_S * 5, self.where_they_are, every_s=0.001)
         self.end()
 
     def begin(self, role: str, name: str, *arguments: str, random: Random) -> Callable[[], bool]:
@@ -114,7 +116,7 @@ class Counting(Scene):
 
     def rest(self) -> None:
         """Those that died are given up, and what they left is swept."""
-        time.sleep(self.expiry_ms / 1000 + 0.2)
+        self.give_up_the_dead()
         session = self.table._session
         self.table.maintenance.compact()
         for _ in range(2):

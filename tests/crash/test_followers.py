@@ -11,7 +11,6 @@ import pytest
 from crdt_mor import Changes, Table
 from tests.crash.scene import Scene
 
-WRITERS = ["w0", "w1", "w2"]
 EXPIRY_MS = 3_000
 
 
@@ -53,18 +52,22 @@ def rows_of(scan: Any) -> dict[str, tuple[object, ...]]:
     return {row["key"]: (row["batch"], row["n"]) for row in scan.to_arrow().to_pylist()}
 
 
-def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene) -> None:
+@pytest.mark.parametrize(
+    ("writers", "commits"), [(2, 8), pytest.param(3, 40, marks=pytest.mark.slow)], ids=["few commits", "many commits"]
+)
+def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene, writers: int, commits: int) -> None:
     copies = [Copy(False, "latest"), Copy(True, "latest"), Copy(False, "stable"), Copy(True, "stable")]
-    for name in WRITERS:
-        scene.start("write", name, "20")
+    names = [f"w{i}" for i in range(writers)]
+    for name in names:
+        scene.start("write", name, str(commits))
     scene.start("compact", "compactor")
-    while any(scene.workers[name].poll() is None for name in WRITERS):
+    while any(scene.workers[name].poll() is None for name in names):
         for copy in copies:
             copy.go_on(scene.table)
     scene.kill("compactor")
-    assert len(scene.check(WRITERS)) == 60
+    assert len(scene.check(names)) == writers * commits
     for copy in copies:
         copy.go_on(scene.table)
         assert copy.rows == rows_of(scene.table.scan())
-        assert copy.commits == 60
+        assert copy.commits == writers * commits
         assert copy.windows > 1, "it looked while they wrote"

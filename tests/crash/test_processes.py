@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests import waiting
 from tests.crash.scene import Scene, visible
 
 EXPIRY_MS = 3_000
@@ -38,7 +38,7 @@ def many_writers(scene: Scene, processes: int, commits: int) -> None:
 
 
 def test_every_commit_of_several_processes_is_visible(scene: Scene) -> None:
-    many_writers(scene, processes=4, commits=10)
+    many_writers(scene, processes=3, commits=6)
     scene.check_hudi_rs()
 
 
@@ -47,28 +47,29 @@ def test_all_1600_commits_of_8_processes_are_visible(scene: Scene) -> None:
     many_writers(scene, processes=8, commits=200)
 
 
-def kill_at_random(scene: Scene, kills: int, seed: int) -> None:
-    """Three writers and a compactor, two of which are killed again and again, and started anew at once."""
+def kill_at_random(scene: Scene, kills: int, seed: int, writers: int = 3, compactor_in: int = 5) -> None:
+    """Some writers and a compactor, two of which are killed again and again, and started anew at once."""
     random = Random(seed)
-    names = ["w0", "w1", "w2"]
+    names = [f"w{i}" for i in range(writers)]
     for name in names:
         scene.start("write", name)
     scene.start("compact", "compactor")
     started = dict.fromkeys([*names, "compactor"], 0)
     for done in range(0, kills, 2):
-        victims = ["compactor", random.choice(names)] if done % 10 == 8 else random.sample(names, 2)
+        last_in_turn = done // 2 % compactor_in == compactor_in - 1
+        victims = ["compactor", random.choice(names)] if last_in_turn else random.sample(names, 2)
 
         def begun(victims: list[str] = victims) -> bool:
             return all(len(scene.log(victim)) > started[victim] for victim in victims)
 
         scene.wait_for(f"work of {victims}", begun)
         for victim in victims:
-            time.sleep(random.random() * 0.05)
+            waiting.let_run(random.random() * 0.05)
             scene.kill(victim)
             started[victim] = len(scene.log(victim))
         for victim in victims:
             scene.start("compact" if victim == "compactor" else "write", victim)
-        if done % 10 == 8:
+        if last_in_turn:
             scene.check(names)
     before = scene.check(names)
     # The table goes on: everybody makes another commit, those that were killed in the middle of one included.
@@ -84,7 +85,7 @@ def kill_at_random(scene: Scene, kills: int, seed: int) -> None:
 
 
 def test_kill_9_loses_no_acknowledged_commit_and_shows_none_in_part(scene: Scene) -> None:
-    kill_at_random(scene, kills=10, seed=1)
+    kill_at_random(scene, kills=4, seed=1, writers=2, compactor_in=2)
 
 
 @pytest.mark.slow
@@ -97,7 +98,7 @@ def test_a_writer_that_slept_past_the_expiry_neither_commits_nor_harms(tmp_path:
     zombie = scene.start("hold", "zombie")
     scene.wait_for("begin", lambda: bool(scene.log("zombie")))
     zombie.send_signal(signal.SIGSTOP)
-    time.sleep(1.5)
+    scene.wait_until_silent()
     scene.start("write", "alive", "3")
     scene.wait_for("commits", lambda: len(scene.acknowledged(["alive"])) == 3)
     before = scene.table.scan().to_arrow()
@@ -125,9 +126,9 @@ def test_writers_stopped_at_random_moments_neither_commit_late_nor_harm(tmp_path
     for _ in range(8):
         victims = random.sample(names, 2)
         for victim in victims:
-            time.sleep(random.random() * 0.03)
+            waiting.let_run(random.random() * 0.03)
             scene.workers[victim].send_signal(signal.SIGSTOP)
-        time.sleep(1.4)
+        waiting.let_run(1.4)  # longer than the expiry; who is not in the middle of a write has no heartbeat to look at
         for victim in victims:
             scene.workers[victim].send_signal(signal.SIGCONT)
         scene.check(names)
