@@ -24,7 +24,7 @@ from suite.timing import seconds
 
 from crdt_mor import Dot, Payload, payloads
 from crdt_mor.format.base import repeating_columns, write_parquet
-from crdt_mor.laws.merging import Merging, lift, merging
+from crdt_mor.laws.merging import Merging, lift, merging_of
 from crdt_mor.laws.resolve import reference
 from crdt_mor.merge.kernel import DataBlock, Slice, merge
 from crdt_mor.merge.rule import Member, MergeRule
@@ -132,11 +132,11 @@ def rows(case: Case, how: Merging, keys: np.ndarray, number: int) -> pa.Table:
     return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema, {})
 
 
-def merging_of(case: Case) -> Merging:
+def merging_of_case(case: Case) -> Merging:
     spec = MergeSpec(columns=(ColumnMerge(("v",), reference(case.payload)),))
     others = [(name, kind) for name, (kind, _) in OTHERS.items()]
     schema = TableSchema.of(pa.schema([("id", pa.string()), ("v", case.kind), *others]))
-    return merging(TableConfig("bench", KeySpec(("id",)), spec, 1), schema.to_json())
+    return merging_of(TableConfig("bench", KeySpec(("id",)), spec, 1), schema.to_json())
 
 
 def without_merge(payload: Payload) -> Payload:
@@ -150,7 +150,7 @@ def without_merge(payload: Payload) -> Payload:
 def measure(case: Case, keys: int, folder: Path) -> list[float]:
     """Seconds for a million rows of base and logs: overwrite-latest and payload, a tenth of `keys` touched; the same, a
     fifth as many keys and all of them touched; and `join` alone."""
-    how = merging_of(case)
+    how = merging_of_case(case)
     member = how.rule.members[0]
     slow = replace(how.rule, members=(Member(("v",), without_merge(case.payload), member.kind, member.hidden),))
 

@@ -16,7 +16,7 @@ from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.model.schema import read_arrow
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
-from crdt_mor.write.distributed import Job, Receipt
+from crdt_mor.write.jobs import Job, Receipt
 
 
 @dataclass(frozen=True, slots=True)

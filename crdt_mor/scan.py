@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.laws.merging import merging
+from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.instant import InstantTime
@@ -124,7 +124,7 @@ class Scan(ArrowRows):
         Reads footers of base files, and no rows.
         """
         snapshot = self._snapshot
-        session, how = snapshot.session, merging(snapshot.session.config, snapshot.value.schema)
+        session, how = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
         return explain(self._pruning, how, self._needed(self._columns), down, late, self._limit, session.store.url)
 

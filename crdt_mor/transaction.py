@@ -19,8 +19,9 @@ from crdt_mor.scan import Scan
 from crdt_mor.timeline import events
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
+from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
-from crdt_mor.write.statements import OpenWrite, SchemaMode
+from crdt_mor.write.statements import SchemaMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,12 @@ class Transaction:
     def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
         if (write := self._open()) is not None:
-            write.upsert(read_arrow(data), "INSERT", check_mode(schema_mode))
+            write.statements.upsert(read_arrow(data), "INSERT", check_mode(schema_mode))
 
     def upsert(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
         if (write := self._open()) is not None:
-            write.upsert(read_arrow(data), "UPSERT", check_mode(schema_mode))
+            write.statements.upsert(read_arrow(data), "UPSERT", check_mode(schema_mode))
 
     def delete(
         self,
@@ -107,11 +108,11 @@ class Transaction:
         if sum(given is not None for given in (data, keys, filter)) != 1:
             raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
         if data is not None:
-            write.delete(read_arrow(data), plain)
+            write.statements.delete(read_arrow(data), plain)
         elif keys is not None:
-            write.delete(self._keys_table(keys), plain)
+            write.statements.delete(self._keys_table(keys), plain)
         else:
-            write.delete(self._matching(filter), plain)
+            write.statements.delete(self._matching(filter), plain)
 
     def scan(
         self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False

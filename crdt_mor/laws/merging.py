@@ -70,7 +70,7 @@ def require_payloads(config: TableConfig) -> None:
         resolve(said.payload)
 
 
-def merging(config: TableConfig, schema: str) -> Merging:
+def merging_of(config: TableConfig, schema: str) -> Merging:
     """The merging of a table whose schema is `schema`, as the timeline keeps it."""
     return _merging(config.merge, _key_column(config), schema)
 

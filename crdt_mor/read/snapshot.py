@@ -14,7 +14,7 @@ from itertools import chain
 import polars as pl
 
 from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
-from crdt_mor.laws.merging import merging
+from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Slice
 from crdt_mor.model.cut import Cut
@@ -90,7 +90,7 @@ class Snapshot:
         finish: what is made of each frame, where it is merged.
         """
         store, config = self.session.store, self.session.config
-        how = merging(config, self.value.schema)
+        how = merging_of(config, self.value.schema)
 
         def opened(found: FileSlice) -> list[tuple[FileSlice, Slice]]:
             if found.base is not None and not found.logs:
@@ -123,7 +123,7 @@ class Snapshot:
     def count(self) -> int:
         """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""
         config = self.session.config
-        how = merging(config, self.value.schema)
+        how = merging_of(config, self.value.schema)
 
         def counted(found: FileSlice) -> int:
             if not found.logs:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from polars.datatypes import DataTypeClass
 
 from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError, UnsupportedFeatureError
-from crdt_mor.laws.merging import Merging, merging
+from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.polars_types import stored_array
@@ -259,7 +259,7 @@ class Window:
 
     @property
     def _how(self) -> Merging:
-        return merging(self.session.config, self.value.schema)
+        return merging_of(self.session.config, self.value.schema)
 
     @property
     def _key(self) -> str:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.format.joined import joined
-from crdt_mor.laws.merging import merging, require_payloads
+from crdt_mor.laws.merging import merging_of, require_payloads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
 from crdt_mor.merge.polars_types import stored_array
@@ -119,7 +119,7 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput, be
     config, store = session.config, session.store
     if not session.run(plans.keep_outputs(session.known(), plan.barrier, [])):
         return []
-    how = merging(config, plan.schema)
+    how = merging_of(config, plan.schema)
     rule, columns, schema = how.rule, how.columns, how.schema
     found = FileSlice(group.partition, group.file_id, group.base, group.logs)
     opened = open_slice(store, found, config)

@@ -27,7 +27,7 @@ from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile, Pending
 from crdt_mor.store.base import Chunks
 from crdt_mor.write.log_files import put_log
-from crdt_mor.write.statements import OpenWrite
+from crdt_mor.write.open_write import OpenWrite
 
 T = TypeVar("T")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -42,14 +42,14 @@ def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed
     """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline."""
     session = table._session
     write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
-    write.upsert(data, "UPSERT", "strict")
+    write.statements.upsert(data, "UPSERT", "strict")
 
     def put(file: DataFile, content: Chunks) -> DataFile:
         path = join_path(file.partition, str(replace(file.name, token=HUDIS_TOKEN)))
         return put_log(session.store, path, content, replace(file, path=path))
 
     stats: dict[str, list[WriteStat]] = {}
-    for file in write.stage(write.statements, put):
+    for file in write.stage(write.statements.collected, put):
         stat = WriteStat(
             file_id=file.name.file_id, path=file.path, num_writes=file.rows, file_size_in_bytes=file.size,
             partition_path=file.partition, base_file="", log_files=(str(file.name),), log_version=1, log_offset=0,

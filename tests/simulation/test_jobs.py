@@ -225,7 +225,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.write.statements.driver_token", lambda number: "0-0-0")
+    patch.setattr("crdt_mor.write.open_write.driver_token", lambda number: "0-0-0")
 
 
 def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from crdt_mor.payloads import Counter
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.statements import OpenWrite
+from crdt_mor.write.open_write import OpenWrite
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows

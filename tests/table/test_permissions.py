@@ -166,7 +166,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
         dead.__enter__()
         dead.upsert(frame(("a", "one", 1)))
         assert dead._write is not None
-        (staged,) = dead._write.stage(dead._write.statements, dead._write.put)
+        (staged,) = dead._write.stage(dead._write.statements.collected, dead._write.put)
         dead._write._alive.close()
     requested = dead._write.begun.requested
     os.chmod(f"{path}/one", 0o755)

@@ -1,0 +1,211 @@
+"""A write under way, from its begin to one commit.
+
+    1. begin     the write is pending in the timeline; it holds this very timeline to its end
+    2. collect   statements are checked and keyed (statements.py); nothing is stored yet
+    3. stage     per touched file group one log file, appearing whole (stage.py)
+    4. complete  one put makes all of it visible
+
+Whatever fails before 4 rolls the write back and leaves nothing; what dies before 4 is garbage that nobody sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+
+from crdt_mor.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
+)
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import WRITE_TOKEN, driver_token
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.timeline import DataFile, Pending, Timeline
+from crdt_mor.store.base import Chunks
+from crdt_mor.timeline import events, jobs, rollback
+from crdt_mor.timeline.heartbeat import beating
+from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.log_files import ensure_partition, put_log
+from crdt_mor.write.refusals import require_own_groups, require_writable
+from crdt_mor.write.stage import Placed, Staging
+from crdt_mor.write.statements import Operation, Statement, Statements
+
+
+@dataclass
+class OpenWrite:
+    """One write under way. Not thread-safe; the session below it is.
+
+    task: which part of a distributed write this is; None: all of it.
+    write_token: the one in the names of its log files.
+    statements: what it says so far.
+    """
+
+    session: Session
+    value: Timeline
+    begun: Pending
+    token: tuple[str, int] | None = None
+    task: int | None = None
+    write_token: str = WRITE_TOKEN
+    statements: Statements = field(init=False)
+    _staged: list[str] = field(default_factory=list)
+    _alive: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.statements = Statements(self.session.config, self.value, self.begun.requested, self.task)
+
+    @classmethod
+    def begin(cls, session: Session, token: tuple[str, int] | None) -> OpenWrite:
+        """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
+        require_writable(session)
+        value, begun = begin(session)
+        write = cls(session, value, begun, token)
+        write.keep_alive()
+        return write
+
+    def keep_alive(self) -> None:
+        """Touch the write's heartbeat now and then, until the write is over."""
+        self._alive.enter_context(beating(self.session.store, self.begun.requested, self.session.expiry_ms))
+
+    def publish_growth(self) -> None:
+        """Give the table the columns and types that the statements brought, in an event of its own.
+
+        Called when nothing about the statements can be refused any more, and before anything is staged.
+        """
+        statements = self.statements
+        if (growth := statements.growth) is None:
+            return
+        statements.rehearse()
+        value = self.session.remember(
+            self.session.run(events.grow(self.session.publisher, self.value, growth, statements.check_growth))
+        )
+        # Columns that others have added since this write began are none of its own.
+        statements.move_to(TableSchema.from_json(value.schema).select(statements.schema.declared.names))
+
+    # --- files --------------------------------------------------------------------------------------------------
+
+    def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
+        """`put` one log file for each file group that the statements touch."""
+        merging, requested = self.statements.merging, self.begun.requested
+        return Staging(self.session.config, merging, requested, self.write_token, self.task).stage(statements, put)
+
+    def put(self, file: DataFile, data: Chunks) -> DataFile:
+        """Put a log file under its final name."""
+        self.make_room(file)
+        return put_log(self.session.store, file.path, data, file)
+
+    def make_room(self, file: DataFile) -> None:
+        """Be ready to give a file its final name, and note that it has to go if the write is given up."""
+        self.require_pending()
+        ensure_partition(self.session.store, file.partition, self.begun.requested)
+        self._staged.append(file.path)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
+    ) -> events.Committed:
+        """Stage everything, or do what `stage` says, and make it visible; on any failure nothing is left."""
+        try:
+            self.publish_growth()
+            files = stage() if stage is not None else self.stage(self.statements.collected, self.put)
+            done = operation or self.statements.operation
+            committed = self.session.run(
+                events.complete(self.session.publisher, self.value, self.begun, done, files, self.token)
+            )
+        except CommitUnknownError as error:
+            committed = self._find_out(error)
+        except BaseException:
+            self.abandon()
+            raise
+        self._alive.close()
+        self.session.remember(committed.value)
+        return committed
+
+    def roll_back(self) -> Timeline:
+        """Give the write up and remove what it staged."""
+        self._alive.close()
+        begun = self.begun
+        return self.session.run(
+            rollback.give_up(self.session.publisher, self.value, begun.requested, self._staged, begun.driver)
+        )
+
+    def abandon(self) -> None:
+        """Roll back as far as the store lets us: nobody can see this write, and others clean up after its expiry."""
+        with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
+            self.roll_back()
+
+    def _find_out(self, unknown: CommitUnknownError) -> events.Committed:
+        """Whether a commit landed: rolling it back either works, and then it never will, or finds it there."""
+        try:
+            value = self.roll_back()
+            done = self.session.run(find_completion(self.begun.requested, value))
+        except (StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
+            raise unknown from None
+        if done is None and value.find_pending(self.begun.requested) is not None:
+            raise unknown  # another driver has taken the write over
+        if done is None:
+            raise StorageUnavailableError(
+                "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
+                f"again. requested={self.begun.requested}"
+            ) from unknown
+        return events.Committed(done, value, repeated=done.driver != self.begun.driver)
+
+    def take_over(self) -> int:
+        """From here on this driver alone may complete a distributed write; how many have taken it over by now.
+
+        Its files get names that no other driver gives: what the commit says of a file is true of whatever has its name.
+        """
+        self.begun = self.session.run(jobs.take_over(self.session.publisher, self.value, self.begun))
+        self.write_token = driver_token(self.begun.drivers)
+        return self.begun.drivers
+
+    def require_pending(self) -> Timeline:
+        """The tail. A writer that was given up or overtaken must not leave files behind whoever swept."""
+        requested, driver = self.begun.requested, self.begun.driver
+        tail = self.session.tail()
+        pending = tail.find_pending(requested)
+        if pending is None:
+            raise self.session.run(events.over(requested, tail))
+        if driver and pending.driver != driver:
+            raise events.taken_over(requested)
+        return tail
+
+
+def begin(session: Session) -> tuple[Timeline, Pending]:
+    """Begin a write; refuses a table with file groups that the bucket index did not make."""
+    with _nothing_published():
+        value, begun = session.begin()
+    _refuse_foreign_groups(session, value, begun)
+    return value, begun
+
+
+def join(session: Session, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
+    """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
+    with _nothing_published():
+        found = session.join(job, planned)
+    if not isinstance(found, events.Committed):
+        _refuse_foreign_groups(session, *found)
+    return found
+
+
+@contextmanager
+def _nothing_published() -> Iterator[None]:
+    try:
+        yield
+    except CommitUnknownError as error:
+        raise StorageUnavailableError(
+            f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
+        ) from error
+
+
+def _refuse_foreign_groups(session: Session, value: Timeline, begun: Pending) -> None:
+    try:
+        require_own_groups(value)
+    except InvalidInputError:
+        OpenWrite(session, value, begun).roll_back()
+        raise

@@ -1,0 +1,119 @@
+"""Placing: what the tasks of a distributed write staged gets its final names, one log file per file group.
+
+A file that one task alone staged of its group is copied. Where several tasks staged rows of one group, their files are
+read back as the statements that they were made of, and folded in the order of the tasks.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError
+from crdt_mor.format.log import read_log
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
+from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
+from crdt_mor.model.schema import META_COLUMNS
+from crdt_mor.model.timeline import DataFile, FileGroup
+from crdt_mor.read.blocks import open_blocks
+from crdt_mor.threads import in_threads
+from crdt_mor.timeline import events, jobs
+from crdt_mor.write.jobs import Receipt, StagedFile
+from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.statements import Operation, Statement, has_places, refuse_repeats
+
+
+def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
+    """Give every touched file group its one log file, under a name that no other driver of this write gives."""
+    drivers = write.take_over()
+    if events.used_token(write.require_pending(), write.token) is not None:
+        return []  # completing finds the earlier commit
+    groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
+    for receipt in sorted(receipts, key=lambda r: r.task):
+        for staged in receipt.files:
+            groups.setdefault(staged.file.group, []).append((receipt, staged))
+
+    def place(group: FileGroup) -> DataFile:
+        parts = groups[group]
+        if len(parts) > 1:
+            return _fold(write, operation, parts)
+        return _copy(write, parts[0][1])
+
+    files = list(in_threads(place, sorted(groups)))
+    if drivers > 1:
+        write.session.run(jobs.clear_placed(write.begun.requested, drivers))
+    return files
+
+
+def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
+    """A log file that is what one task staged."""
+    name = replace(staged.file.name, token=write.write_token)
+    file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
+    write.make_room(file)
+    store = write.session.store
+    try:
+        store.copy(staged.path, file.path)
+    except StorageUnavailableError:
+        write.require_pending()  # given up a moment ago, it has lost what its tasks staged
+        raise
+    stat = store.stat(file.path)
+    if stat is None or stat.size != file.size:
+        write.require_pending()
+        raise InvalidInputError(
+            "a staged file is not what its task wrote, as after a power cut: plan the write again. "
+            f"file={staged.path} size={stat and stat.size} written={file.size}"
+        )
+    return file
+
+
+def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
+    """One log file of what several tasks staged of one file group."""
+    crowded = next((r for r, _ in parts if not has_places(r.task, r.rows)), None)
+    if crowded is not None and _keeps_states(write):
+        raise InvalidInputError(
+            "too many tasks or rows to tell the writes of one key apart that came from different tasks: bring the rows "
+            f"of each file group together first (file_groups says which). task={crowded.task} rows={crowded.rows}"
+        )
+    statements = [statement for _, staged in parts for statement in _reopen(write, staged)]
+    if operation == "INSERT":
+        keys = [s.rows.select(RECORD_KEY, PARTITION_PATH) for s in statements if isinstance(s, RowsWrite)]
+        refuse_repeats(pl.concat(keys))
+    (file,) = write.stage(statements, write.put)
+    return file
+
+
+def _keeps_states(write: OpenWrite) -> bool:
+    """Whether some payload keeps a state, in which it may tell writes of one commit apart by their places."""
+    return any(member.hidden is not None for member in write.statements.merging.rule.members)
+
+
+def _reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
+    """What a staged log file says, as the statements that it was made of."""
+    data = write.session.store.view(staged.path)
+    if data is None:
+        write.require_pending()
+        raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
+    assert isinstance(staged.file.name, LogFileName)
+    where = {
+        PARTITION_PATH: pl.lit(staged.file.partition),
+        BUCKET: pl.lit(bucket_of_file_id(staged.file.name.file_id), pl.Int32),
+    }
+    rule = write.statements.merging.rule
+    statements: list[Statement] = []
+    blocks = read_log(data, staged.path)
+    for parts in open_blocks(blocks, [False] * len(blocks), write.session.config):
+        for opened in parts:
+            if not isinstance(opened, DataBlock):
+                statements.append(DeleteWrite(opened.keys.drop("time", strict=False).with_columns(**where)))
+                continue
+            assert not isinstance(opened.rows, pl.DataFrame)
+            rows = pl.read_parquet(io.BytesIO(opened.rows))
+            states = rule.stored([name for name in rows.columns if name not in META_COLUMNS])
+            given = tuple(states) if write.session.config.merge.custom else None
+            statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**where), given))
+    return statements
