@@ -32,6 +32,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.write.log_files import stored_table
 
 ROUNDS = 7
@@ -112,7 +113,7 @@ def slice_of(case: Case, how: Merging, keys: int, touched: int, folder: Path) ->
         DataBlock(instant(i), encoded(rows(case, how, part, i), log_block=True))
         for i, part in enumerate(parts, 1)
     ]
-    return Slice(str(base), instant(0), tuple(blocks))
+    return Slice(ParquetSource.file(str(base)), instant(0), tuple(blocks))
 
 
 def instant(number: int) -> str:

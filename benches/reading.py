@@ -34,6 +34,7 @@ from suite import timing
 import crdt_mor as mor
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.merge import base, contributions
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.local import LocalStore
 
 ROUNDS = 7
@@ -167,8 +168,8 @@ def counting(opened: list[int]) -> Iterator[None]:
         opened.append(len(data or b""))
         return data
 
-    def scanning(source: Any, columns: Any) -> pl.LazyFrame:
-        opened.extend(Path(source).stat().st_size for source in [source] if isinstance(source, str))
+    def scanning(source: ParquetSource, columns: Any) -> pl.LazyFrame:
+        opened.extend(Path(source.address).stat().st_size for source in [source] if source.address is not None)
         return scan(source, columns)
 
     with patch.object(LocalStore, "view", viewing), patch.object(base, "scan", scanning):

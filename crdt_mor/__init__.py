@@ -44,6 +44,7 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.points import Point, parse_point
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import DataFile, FileGroup
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.scan import Scan
 from crdt_mor.store.base import Chunks, Content, Stat, Store
@@ -83,6 +84,7 @@ __all__ = [
     "Merge",
     "MergeSpec",
     "Nulls",
+    "ParquetSource",
     "PartialUpdate",
     "Payload",
     "PayloadError",

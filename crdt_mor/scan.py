@@ -126,7 +126,7 @@ class Scan(ArrowRows):
         snapshot = self._snapshot
         session, how = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
-        return explain(self._pruning, how, self._needed(self._columns), down, late, self._limit, session.store.url)
+        return explain(self._pruning, how, self._needed(self._columns), down, late, self._limit, session.store.parquet)
 
     def count(self) -> int:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_READ = {"errors", "clock", "threads", "model", "merge", "format", "store", "laws", "timeline"}
+BELOW_READ = {"errors", "clock", "threads", "parquet", "model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {"rows", "scan", "changes", "inspect", "maintenance", "distributed", "transaction", "table"}
 ENGINE = ROOMS | USERS_HOLD
@@ -20,10 +21,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "clock": {"errors"},
     "threads": set(),
+    "parquet": set(),  # where a Parquet file is, whatever the store
     "model": {"errors"},
-    "merge": {"errors", "model"},  # columns and keys; neither files nor the timeline
-    "format": {"errors", "model"},  # bytes and values; no paths
-    "store": {"errors", "clock"},  # bytes and paths; nothing of Hudi
+    "merge": {"errors", "parquet", "model"},  # columns and keys; neither paths nor the timeline
+    "format": {"errors", "parquet", "model"},  # bytes and values; no paths
+    "store": {"errors", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"laws"},  # for tests on top of us
     "timeline": {"errors", "clock", "model", "format", "store", "laws"},  # neither columns nor rows
@@ -48,6 +50,7 @@ LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
     "threads": set(),
+    "parquet": {"polars", "pyarrow"},
     "model": {"numpy", "pyarrow"},
     "merge": {"numpy", "polars", "pyarrow"},
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
@@ -145,6 +148,18 @@ def test_no_test_imports_from_another_test(file: Path) -> None:
         assert not is_test, f"{name_of(file)} imports {module}; move what they share into a module that is no test"
 
 
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
+    """Objects of a table are read and written through its `Store`: else it works on a local disk alone.
+
+    The command line opens the files that its user names.
+    """
+    if unit_of(name_of(file)) in {"store", "parquet", "cli"}:
+        return
+    opened = [f"line {line}: {what}" for line, what in files_opened(ast.parse(file.read_text()))]
+    assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"
+
+
 def test_the_table_has_no_cycle() -> None:
     """Units can be put in a row in which each imports only what stands before it."""
     row: list[str] = []
@@ -155,3 +170,137 @@ def test_the_table_has_no_cycle() -> None:
         row += ready
         for unit in ready:
             del todo[unit]
+
+
+# --- who opens files --------------------------------------------------------------------------------------------------
+
+OPENS_FILES = {"fsspec", "glob", "mmap", "obstore", "pathlib", "pyarrow.dataset", "pyarrow.fs", "tempfile"}
+"""Modules that are of no use but to find and open files."""
+
+HARMLESS = {
+    "os": {"PathLike", "cpu_count", "environ", "fspath", "getcwd", "path", "pathsep"},
+    "os.path": {"abspath", "basename", "expanduser", "realpath"},
+    "shutil": {"which"},
+}
+"""What may be taken of modules that open files besides."""
+
+OPENER = re.compile(
+    r"(read|scan|write|sink)_(avro|bytes|csv|feather|ipc|ipc_stream|json|lines|metadata|ndjson|parquet|parquet_metadata"
+    r"|parquet_schema|schema|table|text)|ParquetDataset|ParquetFile|ParquetWriter|OSFile|memory_map|(in|out)put_stream"
+    r"|open|open_file|open_stream|FileIO"
+)
+"""Functions of polars, Arrow and others that take an address, and methods that open what they are called on."""
+
+METHODS_OF_OTHERS = {"open", "read_metadata", "read_schema", "write_table"}
+"""What tables, sources and writers of Parquet have under such a name, too."""
+
+IN_MEMORY = {"BytesIO", "BufferReader", "BufferOutputStream"}
+LIBRARY_NAMES = {"io", "pa", "pl", "polars", "pq", "pyarrow"}
+
+
+def files_opened(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines that may open a file by its address, and what they do. Bytes in memory are told by how they are made."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, f"import {a.name}") for a in node.names if a.name in OPENS_FILES)
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            if node.module in OPENS_FILES or names & OPENS_FILES:
+                yield node.lineno, f"from {node.module} import …"
+            elif node.module in HARMLESS:
+                yield from ((node.lineno, n) for n in names if n.rpartition(".")[2] not in HARMLESS[node.module])
+            elif (node.module or "").split(".")[0] in LIBRARY_NAMES:
+                yield from ((node.lineno, n) for n in names if OPENER.fullmatch(n.rpartition(".")[2]))
+        elif isinstance(node, ast.Attribute):
+            of = ast.unparse(node.value)
+            if of in HARMLESS and node.attr not in HARMLESS[of]:
+                yield node.lineno, f"{of}.{node.attr}"
+            elif of.split(".")[0] in LIBRARY_NAMES and OPENER.fullmatch(node.attr) and not is_called(node, module):
+                yield node.lineno, f"{of}.{node.attr}, to be called out of sight"
+        elif isinstance(node, ast.Call) and opens(node) and not in_memory(node, module):
+            yield node.lineno, ast.unparse(node)
+
+
+def opens(call: ast.Call) -> bool:
+    """Whether a call takes the address of a file, by its name."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id in {"open", "Path"}  # what is imported from a library by its bare name is found there
+    if not isinstance(call.func, ast.Attribute) or not OPENER.fullmatch(call.func.attr):
+        return False
+    if ast.unparse(call.func.value).startswith("resources.files("):
+        return False  # a file of the package itself
+    of_library = ast.unparse(call.func.value).split(".")[0] in LIBRARY_NAMES
+    return of_library or call.func.attr not in METHODS_OF_OTHERS
+
+
+def in_memory(call: ast.Call, module: ast.Module) -> bool:
+    """Whether one of the arguments is a file in memory, made on the spot or under a name that has no other value."""
+    buffers: dict[str, set[bool]] = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                buffers.setdefault(ast.unparse(target), set()).add(is_buffer(node.value))
+        elif isinstance(node, ast.arg):
+            buffers.setdefault(node.arg, set()).add(False)
+    return any(is_buffer(a) or buffers.get(ast.unparse(a)) == {True} for a in call.args)
+
+
+def is_buffer(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in IN_MEMORY
+
+
+def is_called(function: ast.Attribute, module: ast.Module) -> bool:
+    return any(isinstance(node, ast.Call) and node.func is function for node in ast.walk(module))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open(path)",
+        "io.open(path)",
+        "Path(path)",
+        "from pathlib import Path",
+        "import mmap",
+        "import pyarrow.dataset",
+        "from pyarrow import fs",
+        "os.stat(path)",
+        "os.path.exists(path)",
+        "from os import remove",
+        "shutil.rmtree(path)",
+        "path.read_bytes()",
+        "pq.ParquetFile(path)",
+        "pq.read_metadata(path)",
+        "pq.read_table(data)",
+        "pl.scan_parquet(store.url(path))",
+        "pl.read_parquet(path, glob=False)",
+        "pl.read_parquet(source=path)",
+        "from polars import scan_parquet",
+        "from pyarrow.parquet import ParquetFile",
+        "read = pl.read_parquet",
+        "pa.memory_map(path)",
+        "frame.write_parquet(path)",
+        "frames.sink_parquet(path)",
+        "def f(data):\n    pl.read_parquet(data)\ndef g():\n    data = io.BytesIO()",
+    ],
+)
+def test_what_opens_a_file_is_found(code: str) -> None:
+    assert list(files_opened(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pl.read_parquet(io.BytesIO(content))",
+        "pq.read_metadata(pa.BufferReader(content))",
+        "sink = pa.BufferOutputStream()\npq.ParquetWriter(sink, schema)",
+        "source.scan().collect()",
+        "with source.open() as file: file.metadata",
+        "Table.open(uri)",
+        "resources.files('crdt_mor.format').joinpath('schemas', name).read_text()",
+        "os.path.basename(uri)",
+        "os.environ.get(name)",
+        "def f(uri: str | os.PathLike[str]): ...",
+    ],
+)
+def test_what_opens_no_file_is_let_through(code: str) -> None:
+    assert not list(files_opened(ast.parse(code)))

@@ -18,14 +18,15 @@ from crdt_mor import errors, payloads
 
 PUBLIC = [
     "AsOf", "Changes", "CheckpointExpiredError", "Chunks", "ClockError", "ColumnMerge", "Commit",
-    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "DataFile", "Dot",
-    "Environment", "Explanation", "FileGroup", "Files", "FormatError", "FutureSnapshotError", "GroupInput", "Inspect",
-    "InvalidInputError", "KeySpec", "Kind", "LawError", "Maintenance", "Merge", "MergeSpec", "Nulls", "PartialUpdate",
-    "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point", "Receipt", "RecordPayload", "Scan",
-    "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "Table",
-    "TableConfig", "TableExistsError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType",
-    "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError",
-    "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "parse_point",
+    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "DataFile",
+    "Dot", "Environment", "Explanation", "FileGroup", "Files", "FormatError", "FutureSnapshotError", "GroupInput",
+    "Inspect", "InvalidInputError", "KeySpec", "Kind", "LawError", "Maintenance", "Merge", "MergeSpec", "Nulls",
+    "ParquetSource", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point",
+    "Receipt", "RecordPayload", "Scan", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
+    "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError", "TableNotFoundError",
+    "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError",
+    "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError", "allow_payloads",
+    "check_laws", "parse_point",
 ]  # fmt: skip
 
 SIGNATURES = {

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.parquet import ParquetSource
 
 ROW_GROUP_ROWS: Final = 131_072
 MIN_RECORD_KEY: Final = "hoodie_min_record_key"
@@ -120,30 +120,26 @@ def write_parquet(
     return memoryview(sink.getvalue())
 
 
-def read_footer(source: bytes | memoryview | str | Path, *, name: str = "") -> Footer:
-    """The footer of a Parquet file, given as bytes or as a path; `name` is what errors call it.
-
-    A missing file is a FileNotFoundError, a damaged one a `FormatError`.
-    """
-    path = name or (str(source) if isinstance(source, (str, Path)) else "")
+def read_footer(source: ParquetSource) -> Footer:
+    """The footer of a Parquet file; a missing file is a FileNotFoundError, a damaged one a `FormatError`."""
     try:
-        with pq.ParquetFile(source if isinstance(source, (str, Path)) else pa.BufferReader(source)) as file:
-            found = file.metadata
+        with source.open() as file:
+            parsed = file.metadata
             stored = file.schema_arrow.remove_metadata()
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
-        refuse_encrypted(error, path)
+        refuse_encrypted(error, source.name)
         raise FormatError(
             "damaged Parquet file. Restore it from a copy, or restore the table to a commit before it. "
-            f"path={path} error={error}"
+            f"path={source.name} error={error}"
         ) from error
     metadata = {
         key.decode(): value.decode(errors="replace")
-        for key, value in (found.metadata or {}).items()
+        for key, value in (parsed.metadata or {}).items()
         if key != b"ARROW:schema"
     }
-    return Footer(found.num_rows, stored, metadata)
+    return Footer(parsed.num_rows, stored, metadata)
 
 
 def refuse_encrypted(error: Exception, path: str) -> None:

@@ -254,7 +254,7 @@ def _check_round_trip(trial: Trial) -> None:
         table = states.to_frame().to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.schema({"state": stored}))
         file = io.BytesIO()
         pa.parquet.write_table(table, file)
-        back = pl.read_parquet(file.getvalue())["state"]
+        back = pl.read_parquet(io.BytesIO(file.getvalue()))["state"]
     except AUTHOR_ERRORS as error:
         trial.counterexamples.add("round-trip", f"writing or reading a file of states raises {error_line(error)}")
         return

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from crdt_mor.merge.blocks import COMMIT_TIME, Columns, Source, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import KEY, scan
+from crdt_mor.parquet import ParquetSource
 
 IN_SCAN_KEYS_MAX = 200_000
 """The scan makes a hash table of the keys to drop for every row group: 280 ms against 250 for 400,000 of a million rows
@@ -34,7 +35,7 @@ _HASH = "hash"
 class Scanned:
     """A base file that is read as it is needed."""
 
-    source: Source
+    source: ParquetSource
     columns: Columns
     key: str
     predicate: pl.Expr | None = None

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import polars as pl
 import pyarrow as pa
+
+from crdt_mor.parquet import ParquetSource
 
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
 SEQUENCE = "_hoodie_commit_seqno"
 META_COLUMNS = (COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
-
-
-Source: TypeAlias = str | bytes | list[bytes]
-"""Where Parquet is: a file, or the bytes of one or of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Slice:
     that belong to the part, and how many do; None: all.
     """
 
-    base: Source | None = None
+    base: ParquetSource | None = None
     base_latest: str | None = None
     blocks: tuple[DataBlock | DeleteBlock, ...] = ()
     base_rows: tuple[int, int] | None = None

@@ -22,6 +22,8 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.merge.base import Decoded, Scanned
@@ -35,7 +37,7 @@ from crdt_mor.merge.blocks import (
     Slice,
     is_partial,
 )
-from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, raw, scan
+from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, raw, scan_contents
 from crdt_mor.merge.fold import collapse
 from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.order import text_order
@@ -173,8 +175,8 @@ def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
     if isinstance(block.rows, pl.DataFrame):
         return block.rows
     data = raw(block.rows)
-    have = set(pl.read_parquet_schema(data))
-    return scan([data], columns).select(c for c in columns.schema if c in have).collect()
+    have = set(pq.read_schema(pa.BufferReader(data)).names)
+    return scan_contents([data], columns).select(c for c in columns.schema if c in have).collect()
 
 
 def _latest(files: Slice) -> str:

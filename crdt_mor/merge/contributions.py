@@ -25,10 +25,10 @@ from crdt_mor.merge.blocks import (
     Columns,
     DataBlock,
     DeleteBlock,
-    Source,
     distinct,
 )
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.parquet import ParquetSource
 
 KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
 PLAIN, TOMBSTONE, ROW = 0, 1, 2
@@ -53,17 +53,14 @@ class Contributions:
     given: dict[str, np.ndarray]
 
 
-def scan(source: Source, columns: Columns) -> pl.LazyFrame:
+def scan(source: ParquetSource, columns: Columns) -> pl.LazyFrame:
     """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly."""
-    return pl.scan_parquet(
-        source,
-        schema=columns.schema,
-        missing_columns="insert",
-        extra_columns="ignore",
-        cast_options=_WIDEN,
-        glob=False,
-        hive_partitioning=False,
-    )
+    return source.scan(columns.schema, _WIDEN)
+
+
+def scan_contents(contents: Sequence[bytes], columns: Columns) -> pl.LazyFrame:
+    """The same of Parquet files whose bytes are at hand, as those of log blocks are."""
+    return scan(ParquetSource.in_memory(*contents), columns)
 
 
 class RowGroup(NamedTuple):
@@ -74,12 +71,13 @@ class RowGroup(NamedTuple):
     greatest: Any
 
 
-def row_groups(source: Source, column: str) -> list[RowGroup] | None:
+def row_groups(source: ParquetSource, column: str) -> list[RowGroup] | None:
     """What a file says of a column's values, by row group; None if it does not, as blocks of a log do not."""
-    if isinstance(source, list):
+    if not source.is_one_file:
         return None
     try:
-        footer = pq.read_metadata(pa.BufferReader(source) if isinstance(source, bytes) else source)
+        with source.open() as file:
+            footer = file.metadata
     except (OSError, pa.ArrowInvalid):
         return None  # the scan will say what is wrong with it
     number = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
@@ -153,7 +151,7 @@ def decode(blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str]) -
             run.append(raw(block.rows))
             continue
         if run:
-            parts.append(scan(run, columns).select(need).collect())
+            parts.append(scan_contents(run, columns).select(need).collect())
             run = []
         if block is not None:
             assert isinstance(block.rows, pl.DataFrame)

@@ -18,9 +18,10 @@ from typing import Any
 import polars as pl
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, Source, is_partial
-from crdt_mor.merge.contributions import ORDER, conform, raw, scan
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, is_partial
+from crdt_mor.merge.contributions import ORDER, conform, raw, scan, scan_contents
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.parquet import ParquetSource
 
 Row = Mapping[str, Any]
 
@@ -71,10 +72,10 @@ def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) 
         )
     if isinstance(block.rows, pl.DataFrame):
         return conform(block.rows, columns, need)
-    return scan([raw(block.rows)], columns).select(need).collect()
+    return scan_contents([raw(block.rows)], columns).select(need).collect()
 
 
-def _base_rows(base: Source | None, columns: Columns, keys: pl.Series) -> dict[str, Row]:
+def _base_rows(base: ParquetSource | None, columns: Columns, keys: pl.Series) -> dict[str, Row]:
     if base is None:
         return {}
     hit = scan(base, columns).filter(pl.col(RECORD_KEY).is_in(keys.implode())).select(columns.select_all()).collect()

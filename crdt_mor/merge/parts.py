@@ -18,10 +18,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, Source
+from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed, row_groups
 from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.parquet import ParquetSource
 
 PART_ROWS: Final = 4 * 131_072
 """Of the base. Tables of the keys that a tenth of as many rows touch are at home in the processor's cache."""
@@ -64,7 +65,7 @@ class _Range(NamedTuple):
     greatest: str
 
 
-def _ranges(base: Source, rows_min: int) -> list[_Range]:
+def _ranges(base: ParquetSource, rows_min: int) -> list[_Range]:
     """A base file in ranges of keys, each of so many rows at least but the last.
 
     Nothing where statistics do not show that each row group begins above the one before.

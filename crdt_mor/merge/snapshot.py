@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
-from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, Source, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw, row_groups
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
@@ -31,6 +31,7 @@ from crdt_mor.merge.hudi_patches import settle_patches
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
+from crdt_mor.parquet import ParquetSource
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
 """A smaller block is cheaper merged than promoted."""
@@ -53,7 +54,7 @@ def merge(
 
 
 def passed_through(
-    base: str, columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None, limit: int | None
+    base: ParquetSource, columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None, limit: int | None
 ) -> pl.DataFrame:
     """A base file without logs: columns, predicate and limit go all the way down."""
     rows = scan_parquet(base, columns)
@@ -122,14 +123,15 @@ def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Seq
     block = files.blocks[first]
     assert isinstance(block, DataBlock)
     assert all(sizes[first:end]), "a run is of Parquet alone"
-    base = [raw(data) for data in parquet[first:end]]
+    contents = [raw(data) for data in parquet[first:end]]
+    base = ParquetSource.in_memory(*contents)
     before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
     others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
-    given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(base[0])).names if c in columns.stored)
+    given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(contents[0])).names if c in columns.stored)
     mine = replace(block, rows=hit.collect(), given=given)
     return Slice(base, NO_SAY, (*before, mine, *after))
 
@@ -218,7 +220,7 @@ def _oldest(block: DataBlock | DeleteBlock) -> str:
     return block.instant
 
 
-def _latest_in(base: Source) -> str | None:
+def _latest_in(base: ParquetSource) -> str | None:
     """The greatest requested time in a base file that does not say, by its statistics; None if they do not either."""
     groups = row_groups(base, COMMIT_TIME)
     return None if groups is None else max((str(group.greatest) for group in groups), default="")

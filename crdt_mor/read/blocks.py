@@ -1,6 +1,6 @@
 """From the files of a slice to the blocks that the kernel merges.
 
-    base file ─► its address      log files ─► log blocks ─► data blocks and delete blocks, by START_COMMIT_TIME
+    base file ─► its source       log files ─► log blocks ─► data blocks and delete blocks, by START_COMMIT_TIME
 
 Files are opened here and blocks are decoded by `format`; `merge` knows neither of the two.
 """
@@ -26,6 +26,7 @@ from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import DataFile
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.damage import check_length, is_ours
 from crdt_mor.read.hudi_rows import split_deletes, with_key
 from crdt_mor.store.base import Store
@@ -57,15 +58,17 @@ def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     base = latest = None
     if found.base is not None:
-        base = base_url(store, found.base)
+        base = base_source(store, found.base.path)
         latest = read_footer(base).latest_requested
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
 
-def base_url(store: Store, base: DataFile) -> str:
-    if store.stat(base.path) is None:
-        raise SnapshotExpiredError.of_file(base.path)
-    return store.url(base.path)
+def base_source(store: Store, path: str) -> ParquetSource:
+    """The base file at a path; raises `SnapshotExpiredError` where it is gone."""
+    source = store.parquet(path)
+    if source is None:
+        raise SnapshotExpiredError.of_file(path)
+    return source
 
 
 def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:

@@ -18,6 +18,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import DataFile
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Store
 
 _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -43,18 +44,20 @@ def naming_damage(store: Store, found: FileSlice) -> Iterator[None]:
 
 
 def _damaged(store: Store, found: FileSlice) -> str | None:
-    if found.base is not None and not _can_read(store.url(found.base.path)):
+    if found.base is not None and not _can_read(store.parquet(found.base.path)):
         return f"file={found.base.path}"
     for log in found.logs:
         for block in read_log(store.read(log.path) or b"", log.path):
-            if block.kind is BlockKind.PARQUET and not _can_read(bytes(block.content)):
+            if block.kind is BlockKind.PARQUET and not _can_read(ParquetSource.in_memory(bytes(block.content))):
                 return f"file={log.path} offset={block.offset}"
     return None
 
 
-def _can_read(source: str | bytes) -> bool:
+def _can_read(source: ParquetSource | None) -> bool:
+    if source is None:
+        return False
     try:
-        pl.read_parquet(source, glob=False, hive_partitioning=False)
+        source.scan().collect()
     except (OSError, *_POLARS):
         return False
     return True

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.model.slices import FileSlice
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.prune import Pruning
 
 
@@ -82,9 +83,12 @@ def explain(
     pushed: pl.Expr | None,
     late: pl.Expr | None,
     limit: int | None,
-    url: Callable[[str], str],
+    source_of: Callable[[str], ParquetSource | None],
 ) -> Explanation:
-    """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter."""
+    """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter.
+
+    source_of: a base file by its path, as its store hands it out.
+    """
     slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
     need = how.rule.below(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
     if any(found.logs for found in pruning.kept):
@@ -94,7 +98,7 @@ def explain(
     passing: list[FileSlice] = []
     groups = total = size = 0
     for found in pruning.kept:
-        footer = None if found.base is None else _footer(url(found.base.path))
+        footer = None if found.base is None else _footer(source_of(found.base.path))
         left = [] if footer is None else _row_groups(footer, pushed, how.columns)
         (merging if found.logs else passing if left or footer is None else skipped).append(found)
         groups += len(left)
@@ -118,10 +122,13 @@ def explain(
     )
 
 
-def _footer(source: str) -> pq.FileMetaData | None:
-    """The footer of a file; None where it cannot be read, which is for the scan itself to say."""
+def _footer(source: ParquetSource | None) -> pq.FileMetaData | None:
+    """The footer of a file; None where it is gone or cannot be read, which is for the scan itself to say."""
+    if source is None:
+        return None
     try:
-        return pq.read_metadata(source)
+        with source.open() as file:
+            return file.metadata
     except (OSError, pa.ArrowException):
         return None
 

@@ -21,7 +21,7 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.blocks import base_url, open_slice
+from crdt_mor.read.blocks import base_source, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session
@@ -94,7 +94,7 @@ class Snapshot:
 
         def opened(found: FileSlice) -> list[tuple[FileSlice, Slice]]:
             if found.base is not None and not found.logs:
-                return [(found, Slice(base_url(store, found.base)))]
+                return [(found, Slice(base_source(store, found.base.path)))]
             files = open_slice(store, found, config)
             if predicate is not None:
                 return [(found, files)]  # statistics of the whole base file spare more than parts do
@@ -107,7 +107,7 @@ class Snapshot:
 
         def _merged(found: FileSlice, files: Slice) -> list[pl.DataFrame]:
             with naming_damage(store, found):
-                if isinstance(files.base, str) and not found.logs:
+                if files.base is not None and not found.logs:
                     rows = kernel.passed_through(
                         files.base, how.columns, select=select, predicate=predicate, limit=limit
                     )

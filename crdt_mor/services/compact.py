@@ -33,7 +33,7 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
-from crdt_mor.read.blocks import open_slice
+from crdt_mor.read.blocks import base_source, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
@@ -178,7 +178,7 @@ def _put_base(
         )
 
     size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted(), beside), metadata))
-    return DataFile(path, size, seen.rows if mine else read_footer(session.store.url(path)).rows)
+    return DataFile(path, size, seen.rows if mine else read_footer(base_source(session.store, path)).rows)
 
 
 @dataclass(slots=True)

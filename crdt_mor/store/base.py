@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from crdt_mor.parquet import ParquetSource
+
 Chunks: TypeAlias = Iterable[bytes | memoryview]
 """What an object holds, one piece after another; they may be made while earlier ones are put. What goes wrong in making
 them is raised by the put as it is, and nothing is created."""
@@ -87,6 +89,6 @@ class Store(Protocol):
         """The store's own clock, the one that `modified_ms` is read from."""
         ...
 
-    def url(self, path: str) -> str:
-        """An address that Arrow and polars can open for reading."""
+    def parquet(self, path: str) -> ParquetSource | None:
+        """The Parquet file at a path, for polars and Arrow to read as much of as they need; None if there is none."""
         ...

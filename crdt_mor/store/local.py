@@ -31,6 +31,7 @@ from typing import TypeVar
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Chunks, Content, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
@@ -178,9 +179,9 @@ class LocalStore:
                 os.unlink(temp)
             return _stat(_CLOCK, found).modified_ms
 
-    def url(self, path: str) -> str:
-        """The file's absolute path. Escape nothing, but open it without glob patterns: partitions may hold `[`."""
-        return self._at(path)
+    def parquet(self, path: str) -> ParquetSource | None:
+        """The absolute path of a Parquet file; None if there is none."""
+        return None if self.stat(path) is None else ParquetSource.file(self._at(path))
 
     def sweep_temp(self, older_than_ms: int = TEMP_EXPIRY_MS) -> builtins.list[str]:
         """Remove temporary files of puts that died, at least this old; their paths. Other users' may have to stay."""

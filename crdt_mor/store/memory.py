@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
@@ -88,9 +89,10 @@ class MemoryStore:
         """The store's own clock."""
         return self._clock()
 
-    def url(self, path: str) -> str:
-        """No address leads into memory."""
-        raise UnsupportedFeatureError(f"an object in memory has no address; read its bytes instead. path={path}")
+    def parquet(self, path: str) -> ParquetSource | None:
+        """The bytes of a Parquet file; None if there is none."""
+        content = self.read(path)
+        return None if content is None else ParquetSource.in_memory(content, name=path)
 
     def _below(self, start: str) -> builtins.list[Stat]:
         with self._lock:

@@ -14,6 +14,7 @@ import pytest
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.parquet import ParquetSource
 from tests.format.helpers import ROWS, STORED
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 
@@ -133,7 +134,7 @@ def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
     data = write_parquet(TABLE, metadata=metadata)
     path = tmp_path / "base.parquet"
     path.write_bytes(data)
-    for source in (data, memoryview(data), path, str(path)):
+    for source in (ParquetSource.in_memory(bytes(data)), ParquetSource.file(str(path))):
         footer = read_footer(source)
         assert (footer.rows, footer.latest_requested, footer.metadata) == (2, T, metadata)
         assert footer.schema.names == STORED.names
@@ -148,7 +149,7 @@ def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
 
 def test_a_base_file_without_rows_has_no_least_key() -> None:
     metadata = base_metadata(min_record_key=None, max_record_key=None, avro_schema="{}", latest_requested=None)
-    footer = read_footer(write_parquet(TABLE.slice(0, 0), metadata=metadata))
+    footer = read_footer(ParquetSource.in_memory(bytes(write_parquet(TABLE.slice(0, 0), metadata=metadata))))
     assert (footer.rows, footer.latest_requested, footer.metadata) == (0, None, metadata)
     assert metadata == {"parquet.avro.schema": "{}", "org.apache.spark.version": "3.5.6"}
 
@@ -162,23 +163,23 @@ def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     good = bytes(write_parquet(TABLE, metadata={}))
     for data in (b"", b"PAR1", good[:-1], good[:200], b"\0" * 100, good[:-40] + b"\xff" * 32 + good[-8:]):
         with pytest.raises(FormatError, match=r"path=p/base\.parquet"):
-            read_footer(data, name="p/base.parquet")
+            read_footer(ParquetSource.in_memory(data, name="p/base.parquet"))
     path = tmp_path / "base.parquet"
     path.write_bytes(good[:-1])
     with pytest.raises(FormatError, match=str(path)):
-        read_footer(path)
+        read_footer(ParquetSource.file(str(path)))
 
 
 def test_a_missing_file_is_not_a_damaged_one(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read_footer(tmp_path / "nothing.parquet")
+        read_footer(ParquetSource.file(str(tmp_path / "nothing.parquet")))
 
 
 @needs_hudi_files
 def test_the_footers_of_hudis_base_files_are_read() -> None:
     seen = 0
     for name, data in hudi_files(r"^[^/]+/(?!\.hoodie)([^/]+/)?[^/.][^/]*\.parquet$"):
-        footer = read_footer(data, name=name)
+        footer = read_footer(ParquetSource.in_memory(data, name=name))
         assert footer.metadata["hoodie_min_record_key"] <= footer.metadata["hoodie_max_record_key"]
         assert footer.latest_requested is None
         assert footer.schema.names[0] == "_hoodie_commit_time"

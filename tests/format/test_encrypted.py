@@ -14,6 +14,7 @@ from crdt_mor import Table
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, read_log
+from crdt_mor.parquet import ParquetSource
 from tests.format.helpers import T1, raw_block
 
 
@@ -48,7 +49,7 @@ def test_an_encrypted_footer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     path.write_bytes(encrypt(ROWS, "v", plaintext_footer=False))
     with pytest.raises(UnsupportedFeatureError, match=r"encrypted.*x\.parquet"):
-        read_footer(path)
+        read_footer(ParquetSource.file(str(path)))
 
 
 def test_an_encrypted_log_block_is_refused() -> None:

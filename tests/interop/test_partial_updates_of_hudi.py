@@ -21,6 +21,7 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.schema import META_COLUMNS
+from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.hudi_rows import with_key
 from tests.interop.hudi_archive import completed, make_hudis
 from tests.interop.readers import ours
@@ -55,8 +56,8 @@ def delete(instant: str, key: str, n: int | None = None) -> DeleteBlock:
     return DeleteBlock(instant, pl.DataFrame({"_hoodie_record_key": [key], **ordering}))
 
 
-def base(*values: Values) -> bytes:
-    return bytes(write_parquet(to_arrow(frame("1", values, STORED.names)), metadata={}))
+def base(*values: Values) -> ParquetSource:
+    return ParquetSource.in_memory(bytes(write_parquet(to_arrow(frame("1", values, STORED.names)), metadata={})))
 
 
 def row(key: str, n: int, a: str | None, b: str | None) -> Values:
@@ -127,7 +128,7 @@ def test_some_columns_of_a_row_in_a_slice_that_is_large(monkeypatch: pytest.Monk
     monkeypatch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
     monkeypatch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
     table = to_arrow(frame("1", [row("x", 10, "a", "b"), row("y", 10, "c", "d")], STORED.names))
-    below = bytes(write_parquet(table, metadata={}, row_group_rows=1))
+    below = ParquetSource.in_memory(bytes(write_parquet(table, metadata={}, row_group_rows=1)))
     files = Slice(below, "1", (full("2", row("y", 11, "e", "f")), part("3", {"id": "x", "a": "A"})))
     select = ["id", "a", "b"]
     cut = kernel.parts(files, 2, BY_TIME, COLUMNS, select)

@@ -29,6 +29,7 @@ from crdt_mor.merge.kernel import (
     touched,
 )
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.parquet import ParquetSource
 from tests.merge.reference import Write, fold
 
 STORED: dict[str, pl.DataType] = {
@@ -68,7 +69,7 @@ class History:
     done: list[tuple[int, list[Block]]] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     plan: tuple[int, list[int], Slice] | None = None
-    base: bytes | None = None
+    base: ParquetSource | None = None
     base_latest: str | None = None
     barrier: int = -1
     carried: list[Block] = field(default_factory=list)
@@ -160,7 +161,8 @@ class History:
         assert rows.columns == self.columns.select_own()
         assert rows[RECORD_KEY].to_list() == sorted(set(rows[RECORD_KEY]))
         latest = rows[COMMIT_TIME].max()
-        self.base, self.base_latest = parquet(rows), self.random.choice([None, str(latest or stamp(0))])
+        self.base = ParquetSource.in_memory(parquet(rows))
+        self.base_latest = self.random.choice([None, str(latest or stamp(0))])
         self.barrier = barrier
 
     def check_carry(self, gaps: int) -> None:

@@ -26,6 +26,7 @@ from crdt_mor.merge.kernel import (
     to_arrow,
 )
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.parquet import ParquetSource
 from tests.merge.reference import Write, fold
 
 COLUMNS = Columns({"k": pl.String(), "v": pl.Int64()}, "k")
@@ -83,7 +84,7 @@ def test_a_log_older_than_the_base_wins_only_where_its_time_or_value_does(rule: 
             blocks.append(DataBlock(time, parquet(frame([(time, k, given_value)]))))
             writes.append(Write(time, k, "row", (("k", k), ("v", given_value))))
     latest = r.choice([None, max((t for t, _, _ in base), default=stamp(0))])
-    files = Slice(parquet(frame(base)), latest, tuple(blocks))
+    files = Slice(ParquetSource.in_memory(parquet(frame(base))), latest, tuple(blocks))
     want = {k: row["v"] for k, row in fold(writes, rule, ["k", "v"]).items()}
     assert rows_of(files, rule) == want
     chosen = merge(files, rule, COLUMNS, select=["k"], predicate=pl.col("v") > 0)
@@ -92,7 +93,7 @@ def test_a_log_older_than_the_base_wins_only_where_its_time_or_value_does(rule: 
 
 @pytest.mark.parametrize("latest", [None, stamp(6)], ids=["not known", "known"])
 def test_of_a_delete_and_a_row_of_one_time_the_row_stands(latest: str | None) -> None:
-    base = parquet(frame([(stamp(4), "a", 1), (stamp(6), "b", 2)]))
+    base = ParquetSource.in_memory(parquet(frame([(stamp(4), "a", 1), (stamp(6), "b", 2)])))
     files = Slice(base, latest, (deletes(4, "a", "b"),))
     assert rows_of(files, MergeRule()) == {"a": 1, "b": 2}
     again = DataBlock(stamp(4), frame([(stamp(4), "a", 9), (stamp(4), "b", 9)]))
@@ -108,9 +109,10 @@ def test_an_unstable_delete_still_beats_a_straggler_that_completes_after_compact
     assert carried.keys.rows() == [("a", stamp(6))]
     straggler = DataBlock(stamp(4), frame([(stamp(4), "a", 2)]))
     blocks = (straggler, DeleteBlock(stamp(9), carried.keys))
-    assert rows_of(Slice(parquet(rows), None, blocks), MergeRule()) == {}
+    assert rows_of(Slice(ParquetSource.in_memory(parquet(rows)), None, blocks), MergeRule()) == {}
     newer = DataBlock(stamp(8), frame([(stamp(8), "a", 3)]))
-    assert rows_of(Slice(parquet(rows), None, (straggler, newer, blocks[1])), MergeRule()) == {"a": 3}
+    base = ParquetSource.in_memory(parquet(rows))
+    assert rows_of(Slice(base, None, (straggler, newer, blocks[1])), MergeRule()) == {"a": 3}
 
 
 def test_a_delete_that_is_stable_or_lost_is_not_carried() -> None:

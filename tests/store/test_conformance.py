@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 import threading
 from collections.abc import Iterator
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,6 +162,26 @@ def test_making_an_object_durable_changes_nothing_and_needs_no_object(store: Sto
     store.make_durable("a/x")
     assert store.read("a/x") == b"1"
     assert store.stat("no/such/object") is None
+
+
+def test_a_parquet_file_is_read_through_its_source(store: Store) -> None:
+    written = io.BytesIO()
+    rows = pl.DataFrame({"id": ["a", "b"], "n": [1, 2]})
+    rows.write_parquet(written)
+    path = "day=[2025] 100%/*.parquet"  # no pattern, though it looks like one
+    store.put(path, written.getvalue())
+    source = store.parquet(path)
+    assert source is not None
+    assert source.scan().collect().equals(rows)
+    narrow = source.scan({"n": pl.Int64(), "new": pl.String()})
+    assert narrow.filter(pl.col("n") > 1).collect().rows() == [(2, None)]
+    with source.open() as file:
+        assert file.metadata.num_rows == 2
+    assert path in source.name, "messages can name it"
+
+
+def test_there_is_no_source_of_a_parquet_file_that_is_not_there(store: Store) -> None:
+    assert store.parquet("folder/none.parquet") is None
 
 
 def test_what_need_not_be_durable_is_whole_and_put_once_all_the_same(store: Store) -> None:

@@ -363,9 +363,12 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
     assert done == [], "who comes late pays nothing"
 
 
-def test_an_address_opens_as_a_plain_file(disk: LocalStore) -> None:
+def test_a_parquet_source_has_the_address_of_a_plain_file(disk: LocalStore) -> None:
     disk.put("day=[2025] 100%/x", b"1")
-    assert Path(disk.url("day=[2025] 100%/x")).read_bytes() == b"1"
+    source = disk.parquet("day=[2025] 100%/x")
+    assert source is not None
+    assert source.name == source.address
+    assert Path(source.name).read_bytes() == b"1"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")

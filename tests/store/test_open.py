@@ -82,11 +82,6 @@ def test_opening_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "t").exists()
 
 
-def test_memory_has_no_addresses_but_says_what_to_do() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="read its bytes"):
-        MemoryStore().url("x")
-
-
 def test_memory_takes_its_clock_from_the_test() -> None:
     times = iter([5, 7])
     store = MemoryStore(lambda: next(times))

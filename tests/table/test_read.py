@@ -153,7 +153,7 @@ def test_a_count_reads_nothing_where_files_say_it(make: Make, monkeypatch: pytes
     table.upsert(MANY)
     table.maintenance.compact()
     scan = table.scan()
-    for name in ("read", "url"):
+    for name in ("read", "view", "parquet"):
         monkeypatch.setattr(LocalStore, name, lambda *_: pytest.fail("a file was opened"))
     assert scan.count() == 40
 
