@@ -30,7 +30,7 @@ from crdt_mor.merge.kernel import (
 )
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.parquet import ParquetSource
-from tests.merge.reference import Write, fold
+from crdt_mor.testing.oracle import Contribution, fold
 
 STORED: dict[str, pl.DataType] = {
     "k": pl.Int64(), "v": pl.Int64(), "a": pl.Float64(), "b": pl.String(), "late": pl.Int64(),
@@ -65,9 +65,9 @@ class History:
     stable_form: bool
     columns: Columns
     clock: int = 0
-    pending: dict[int, tuple[list[Block], list[Write]]] = field(default_factory=dict)
+    pending: dict[int, tuple[list[Block], list[Contribution]]] = field(default_factory=dict)
     done: list[tuple[int, list[Block]]] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
+    writes: list[Contribution] = field(default_factory=list)
     plan: tuple[int, list[int], Slice] | None = None
     base: ParquetSource | None = None
     base_latest: str | None = None
@@ -89,10 +89,10 @@ class History:
             self.compact(*self.plan)
             self.plan = None
 
-    def transaction(self) -> tuple[list[Block], list[Write]]:
+    def transaction(self) -> tuple[list[Block], list[Contribution]]:
         """One to three statements, as log blocks and for the oracle."""
         time, r = stamp(self.clock), self.random
-        writes: list[Write] = []
+        writes: list[Contribution] = []
         statements: list[RowsWrite | DeleteWrite] = []
         for _ in range(r.choice([1, 1, 2, 3])):
             keys = [r.choice(KEYS) for _ in range(r.randint(1, 3))]
@@ -111,17 +111,17 @@ class History:
             blocks.append(DataBlock(time, r.choice(forms), part.given))
         return blocks, writes
 
-    def delete(self, keys: list[str], time: str, writes: list[Write]) -> DeleteWrite:
+    def delete(self, keys: list[str], time: str, writes: list[Contribution]) -> DeleteWrite:
         frame = pl.DataFrame({RECORD_KEY: keys})
         if self.rule.kind != "ordering" or self.random.random() < 0.5:
-            writes += [Write(f"{time}.{len(writes):03d}", k, "delete") for k in dict.fromkeys(keys)]
+            writes += [Contribution(f"{time}.{len(writes):03d}", k, "delete") for k in dict.fromkeys(keys)]
             return DeleteWrite(frame)
         orders = [self.random.randint(0, 3) for _ in keys]
         for k, o in zip(keys, orders, strict=True):
-            writes.append(Write(f"{time}.{len(writes):03d}", k, "tombstone", (("v", o),)))
+            writes.append(Contribution(f"{time}.{len(writes):03d}", k, "tombstone", (("v", o),)))
         return DeleteWrite(frame.with_columns(pl.Series("ordering", orders, pl.Int64)))
 
-    def upsert(self, keys: list[str], time: str, writes: list[Write]) -> RowsWrite:
+    def upsert(self, keys: list[str], time: str, writes: list[Contribution]) -> RowsWrite:
         r = self.random
         given = [c for c in USER if c == "k" or r.random() < 0.5] if self.rule.kind == "partial" else list(USER)
         if self.clock < 20 and "late" in given:
@@ -136,7 +136,7 @@ class History:
             }
             row["b"] = r.choice([None, f"{k}@{self.clock}"])
             rows.append({c: row[c] for c in given})
-            writes.append(Write(f"{time}.{len(writes):03d}", k, "row", tuple(rows[-1].items())))
+            writes.append(Contribution(f"{time}.{len(writes):03d}", k, "row", tuple(rows[-1].items())))
         frame = pl.DataFrame(rows, schema={c: STORED[c] for c in given})
         meta = [pl.lit(time).alias(COMMIT_TIME), pl.lit("s").alias("_hoodie_commit_seqno")]
         meta += [pl.col("k").cast(pl.String).alias(RECORD_KEY), pl.lit("").alias("_hoodie_partition_path")]

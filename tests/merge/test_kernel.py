@@ -27,7 +27,7 @@ from crdt_mor.merge.kernel import (
 )
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.parquet import ParquetSource
-from tests.merge.reference import Write, fold
+from crdt_mor.testing.oracle import Contribution, fold
 
 COLUMNS = Columns({"k": pl.String(), "v": pl.Int64()}, "k")
 ORDERING = MergeRule("ordering", ordering="v")
@@ -69,20 +69,20 @@ def test_a_log_older_than_the_base_wins_only_where_its_time_or_value_does(rule: 
     blocks: list[DataBlock | DeleteBlock] = []
     ticks = list(range(12))
     base = [(stamp(r.choice(ticks) * 2), k, r.choice([None, 0, 1, 2])) for k in keys if r.random() < 0.8]
-    writes += [Write(t, k, "row", (("k", k), ("v", v))) for t, k, v in base]
+    writes += [Contribution(t, k, "row", (("k", k), ("v", v))) for t, k, v in base]
     for tick in sorted(r.sample(ticks, 4)):
         time, k, x = stamp(tick * 2 + 1), r.choice(keys), r.random()
         if x < 0.4:
             blocks.append(deletes(tick * 2 + 1, k))
-            writes.append(Write(time, k, "delete"))
+            writes.append(Contribution(time, k, "delete"))
         elif x < 0.6 and rule.kind == "ordering":
             value = r.randint(0, 2)
             blocks.append(DeleteBlock(time, pl.DataFrame({RECORD_KEY: [k], "ordering": [value]})))
-            writes.append(Write(time, k, "tombstone", (("v", value),)))
+            writes.append(Contribution(time, k, "tombstone", (("v", value),)))
         else:
             given_value = r.choice([None, 0, 1, 2])
             blocks.append(DataBlock(time, parquet(frame([(time, k, given_value)]))))
-            writes.append(Write(time, k, "row", (("k", k), ("v", given_value))))
+            writes.append(Contribution(time, k, "row", (("k", k), ("v", given_value))))
     latest = r.choice([None, max((t for t, _, _ in base), default=stamp(0))])
     files = Slice(ParquetSource.in_memory(parquet(frame(base))), latest, tuple(blocks))
     want = {k: row["v"] for k, row in fold(writes, rule, ["k", "v"]).items()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from crdt_mor import Changes
-from tests.merge.reference import Row
+from crdt_mor.testing.oracle import Row
 
 if TYPE_CHECKING:
     from tests.simulation.random_history import Done, History

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Payload, payloads
-from tests.merge.reference import Write
+from crdt_mor.testing.oracle import Contribution
 
-Said = Sequence[tuple[Write, Any]]
+Said = Sequence[tuple[Contribution, Any]]
 """What was written to a column, nulls left out, in the table's order."""
 
 
@@ -35,12 +35,12 @@ class Trial:
     written: pa.DataType | None = None
 
 
-def saw(later: Write, earlier: Write) -> bool:
+def saw(later: Contribution, earlier: Contribution) -> bool:
     """Whether the commit of `later` could see `earlier`: it had completed before that one began, or is the same one."""
     return earlier.completed < later.requested or (earlier.requested == later.requested and earlier.time < later.time)
 
 
-def live(said: Said) -> list[tuple[Write, Any]]:
+def live(said: Said) -> list[tuple[Contribution, Any]]:
     """What no later commit has seen: the concurrent ones."""
     return [(w, v) for w, v in said if not any(saw(other, w) for other, _ in said)]
 

@@ -2,8 +2,8 @@
 
 Several transactions are open at once on several handles, each with a wall clock of its own; they write, delete, grow
 the schema, commit, roll back and repeat their tokens. Compactions are planned, executed late and twice, and cancelled.
-The oracle (`tests.merge.reference`) knows none of that: it folds the commits that had completed. What a scan shows must
-be that fold, for the latest snapshot and for every earlier one, before and after any compaction.
+The oracle (`crdt_mor.testing`) knows none of that: it folds the commits that had completed. What a scan shows must be
+that fold, for the latest snapshot and for every earlier one, before and after any compaction.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
+from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.timeline import sweep
-from tests.merge.reference import Row, Write, fold
 from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
@@ -63,7 +63,7 @@ class Done:
     """A commit, as the oracle sees it."""
 
     commit: Commit
-    writes: list[Write]
+    writes: list[Contribution]
 
 
 @dataclass
@@ -256,7 +256,7 @@ class History:
         assert not commit.repeated
         self.learn({c: found.columns[c] for c in found.brings})
         writes = [
-            Write(f"{commit.requested_at}.{i:03d}", key, kind, row, commit.completed_at)
+            Contribution(f"{commit.requested_at}.{i:03d}", key, kind, row, commit.completed_at)
             for i, (key, kind, row) in enumerate(found.said)
         ]
         self.done.append(Done(commit, writes))

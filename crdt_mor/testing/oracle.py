@@ -1,0 +1,110 @@
+"""The oracle: what a table means, with plain dicts and one contribution at a time, to hold the engine's answers to.
+
+A test keeps a list of what it wrote, and asks `fold` for the rows that a scan must show:
+
+    commit = table.upsert(rows)
+    history += [Contribution(commit.requested_at, row["id"], "row", tuple(row.items())) for row in rows.to_dicts()]
+    expected = fold(history, MergeRule(), columns=["id", "views"])
+
+It is one screen of Python, slow and plain on purpose, and no code of the engine uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from crdt_mor.merge.rule import MergeRule
+
+Row = dict[str, object]
+KINDS = ("delete", "tombstone", "row")
+
+__all__ = ["Contribution", "Meaning", "MergeRule", "Row", "fold"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one commit says of one key.
+
+    time: the commit's requested time. Text behind its 17 digits orders the contributions of one commit to one key.
+    kind: "row" sets columns; "delete" removes whatever was requested before; "tombstone" is the delete of a table with
+        an ordering column, a version like any other.
+    row: the columns that a row gives, with their values; of a tombstone its ordering value alone.
+    completed: the commit's completion time, for tests that ask for the table as of a moment; `fold` ignores it.
+    """
+
+    time: str
+    key: str
+    kind: Literal["delete", "tombstone", "row"]
+    row: tuple[tuple[str, object], ...] = ()
+    completed: str = ""
+
+    @property
+    def requested(self) -> str:
+        """The requested time of the commit."""
+        return self.time[:17]
+
+
+Meaning = Callable[[Sequence[tuple[Contribution, tuple[object, ...]]]], Sequence[object]]
+"""What the columns of one payload show of a key: a function of the contributions in order, each with the values that it
+gives to these columns. Contributions whose values are all null are left out."""
+
+
+def fold(
+    history: Iterable[Contribution],
+    rule: MergeRule,
+    columns: Iterable[str],
+    payloads: Mapping[tuple[str, ...], Meaning] = MappingProxyType({}),
+) -> dict[str, Row]:
+    """The rows that a table shows after these contributions, by key: all `columns`, and `_hoodie_commit_time`.
+
+    rule: `MergeRule()` is overwrite-latest, `MergeRule("ordering", "updated_at")` a table with an ordering column,
+        `MergeRule("columns")` a table of partial updates, and `MergeRule("columns", whole=True)` one with payloads.
+    payloads: what the columns of a payload show, for the rule "columns".
+    """
+    of_key: dict[str, list[Contribution]] = {}
+    for contribution in sorted(history, key=lambda c: (c.time, KINDS.index(c.kind))):
+        of_key.setdefault(contribution.key, []).append(contribution)
+    rows = {key: _fold_key(history, rule, list(columns), payloads) for key, history in of_key.items()}
+    return {key: row for key, row in rows.items() if row is not None}
+
+
+def _fold_key(
+    history: list[Contribution], rule: MergeRule, columns: list[str], payloads: Mapping[tuple[str, ...], Meaning]
+) -> Row | None:
+    if rule.kind == "latest":
+        return _row(history[-1], columns)
+    cuts = [i for i, contribution in enumerate(history) if contribution.kind == "delete"]
+    alive = history[cuts[-1] + 1 :] if cuts else history
+    if rule.kind == "ordering":
+        best = None
+        for contribution in alive:
+            if best is None or _order(contribution, rule) >= _order(best, rule):
+                best = contribution
+        return _row(best, columns) if best else None
+    if not alive:
+        return None
+    row: Row = dict.fromkeys(columns)
+    for contribution in alive:
+        given = (dict.fromkeys(columns) if rule.whole else {}) | dict(contribution.row)
+        row.update({c: v for c, v in given.items() if rule.nulls == "value" or v is not None})
+    for names, meaning in payloads.items():
+        values = [(c, tuple(dict(c.row).get(name) for name in names)) for c in alive]
+        given_values = [(c, of_names) for c, of_names in values if any(v is not None for v in of_names)]
+        row.update(zip(names, meaning(given_values) if given_values else [None] * len(names), strict=True))
+    return row | {"_hoodie_commit_time": alive[-1].time}
+
+
+def _row(contribution: Contribution, columns: list[str]) -> Row | None:
+    if contribution.kind != "row":
+        return None
+    given = dict(contribution.row)
+    return {c: given.get(c) for c in columns} | {"_hoodie_commit_time": contribution.time}
+
+
+def _order(contribution: Contribution, rule: MergeRule) -> tuple[bool, int]:
+    value = dict(contribution.row).get(str(rule.ordering))
+    assert value is None or isinstance(value, int)
+    return (value is not None, value or 0)
