@@ -216,6 +216,13 @@ class Timeline:
         """Version, clock, schema and the table's id alone: what reading needs, once the files are known."""
         return Timeline(self.version, self.nonce, self.clock, self.schema, table_id=self.table_id)
 
+    @property
+    def newly_pending(self) -> InstantTime | None:
+        """The instant of the write or plan that this very version made pending."""
+        begun = (pending.requested for pending in self.pending if pending.version == self.version)
+        scheduled = (plan.barrier for plan in self.plans if plan.version == self.version)
+        return next(begun, None) or next(scheduled, None)
+
     def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
 

@@ -35,8 +35,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.plans import read_plan
-from crdt_mor.timeline.projection import Projector, completed_name
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import Projector, TablePublisher, completed_name
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
@@ -113,7 +112,7 @@ def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None
     return foreign
 
 
-def adopt(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
+def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     """Instants that Hudi itself wrote become part of the value; open plans that would bury one are cancelled."""
     nonce = yield Nonce()
 

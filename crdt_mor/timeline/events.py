@@ -18,7 +18,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import heartbeat_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
 from crdt_mor.timeline.sweep import tend_at
@@ -36,14 +36,13 @@ class Committed:
     repeated: bool = False
 
 
-def begin(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
+def begin(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
     """A new pending write, with its first heartbeat, and the value that it begins from. First, `tend`."""
     tail, store_ms = yield from tend_at(publisher, known, expiry_ms)
     nonce = yield Nonce()
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         return None if tail.find_begun(nonce) else tail.begin(nonce, wall_ms, store_ms)
-        yield
 
     value = yield from publisher.publish(derive, tail, store_ms)
     begun = value.find_begun(nonce)
@@ -54,7 +53,7 @@ def begin(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[
 
 
 def complete(
-    publisher: Publisher,
+    publisher: TablePublisher,
     known: Timeline,
     begun: Pending,
     operation: str,
@@ -65,12 +64,11 @@ def complete(
     nonce = yield Nonce()
     requested = begun.requested
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         pending = tail.find_pending(requested)
         if pending is None or pending.driver != begun.driver or used_token(tail, token) is not None:
             return None
         return tail.complete(nonce, wall_ms, requested, operation, files, token)
-        yield
 
     value = yield from publisher.publish(derive, known)
     done = yield from find_completion(requested, value)
@@ -110,7 +108,7 @@ def check_token(value: Timeline, token: tuple[str, int] | None) -> Token:
 
 
 def grow(
-    publisher: Publisher, known: Timeline, batch: pa.Schema, check: Callable[[TableSchema], None]
+    publisher: TablePublisher, known: Timeline, batch: pa.Schema, check: Callable[[TableSchema], None]
 ) -> Steps[Timeline]:
     """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join.
 
@@ -118,12 +116,11 @@ def grow(
     """
     nonce = yield Nonce()
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         before = TableSchema.from_json(tail.schema)
         joined = before.grow(batch)
         check(joined)
         return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json())
-        yield
 
     return (yield from publisher.publish(derive, known))
 

@@ -9,7 +9,7 @@ from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.timeline.events import Committed, expired, over
 from crdt_mor.timeline.history import find_ending
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
 from crdt_mor.timeline.sweep import tend_at
@@ -18,7 +18,7 @@ from crdt_mor.timeline.tickets import begins_until, read_ticket
 
 
 def join(
-    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
+    publisher: TablePublisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
 ) -> Steps[tuple[Timeline, Pending] | Committed]:
     """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
 
@@ -53,7 +53,7 @@ def join(
 
 
 def _begin_once(
-    publisher: Publisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
+    publisher: TablePublisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
 ) -> Steps[Timeline]:
     """A value in which the write of a job has begun, unless it had ended before.
 
@@ -78,17 +78,16 @@ def _begin_once(
     return (yield from publisher.publish(derive, tail, store_ms))
 
 
-def take_over(publisher: Publisher, known: Timeline, begun: Pending) -> Steps[Pending]:
+def take_over(publisher: TablePublisher, known: Timeline, begun: Pending) -> Steps[Pending]:
     """The write as it stands when `begun.driver` alone may complete it, which no earlier driver can from then on."""
     nonce = yield Nonce()
     requested, driver = begun.requested, begun.driver
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         pending = tail.find_pending(requested)
         if pending is None or pending.driver == driver:
             return None
         return tail.hand_over(nonce, wall_ms, requested, driver)
-        yield
 
     value = yield from publisher.publish(derive, known)
     taken = value.find_pending(requested)

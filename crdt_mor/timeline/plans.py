@@ -142,8 +142,7 @@ def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps
     """Give an open plan up, by name. What it left is removed as part of projecting this event."""
     nonce = yield Nonce()
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         return tail.cancel_plan(nonce, wall_ms, barrier) if tail.find_plan(barrier) else None
-        yield
 
     return (yield from publisher.publish(derive, known))

@@ -10,18 +10,21 @@ table's schema from the commit with the greatest requested time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import TimelineFileName, TimelineState, join_path
+from crdt_mor.model.names import TimelineFileName, TimelineState, data_file_name, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Completion, Timeline
+from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import WRITE, Action, action_ending_as, action_named, planned_action
+from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.records import PENDING_WRITE
-from crdt_mor.timeline.steps import Read, Steps
+from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
 
 
 @lru_cache(maxsize=64)
@@ -57,9 +60,9 @@ class Projector:
     def _paths(self, instant: InstantTime, action: Action, states: Iterable[TimelineState]) -> list[str]:
         return [self.path(TimelineFileName(instant, action.name, state)) for state in states]
 
-    def files(self, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
+    def files(self, value: Timeline) -> Steps[list[Put]]:
         """The files of the events that `value.version` published, in the order in which to put them."""
-        files: list[tuple[str, bytes]] = []
+        files: list[Put] = []
         for pending in value.pending:
             if pending.version == value.version:
                 files += self._begun(pending.requested, WRITE, PENDING_WRITE)
@@ -73,20 +76,67 @@ class Projector:
                 files += self._ended(completion, value.schema)
         return files
 
-    def _begun(self, instant: InstantTime, action: Action, record: bytes) -> list[tuple[str, bytes]]:
-        return [(path, record) for path in self._paths(instant, action, action.begun)]
+    def take_back(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove what was put for an event whose instant was given up meanwhile, or whose table is no longer there."""
+        instant = value.newly_pending
+        plan = value.find_plan(instant) if instant is not None else None
+        if plan is not None:
+            yield from self._withdraw(plan.barrier, plan.action)
+        else:
+            for path in reversed(placed):
+                yield Delete(path)
 
-    def _ended(self, completion: Completion, schema: str) -> list[tuple[str, bytes]]:
+    def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
+        """Remove what the plans have left that this very version cancelled."""
+        for cancelled in value.rolled_back:
+            if cancelled.is_plan and cancelled.version == value.version:
+                yield from self._withdraw(cancelled.requested, cancelled.action)
+
+    def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
+        """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
+
+        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
+        """
+        try:
+            files: list[Stat] = yield Walk()
+        except StorageUnavailableError:
+            return
+        gone = True
+        for file in files:
+            name = data_file_name(file.path)
+            if name is not None and name.instant == barrier:
+                gone &= yield Delete(file.path)
+        if gone:
+            for path in reversed(self.pending_paths(barrier, action)):
+                yield Delete(path)
+
+    def _begun(self, instant: InstantTime, action: Action, record: bytes) -> list[Put]:
+        """The files that say of an instant that it has begun.
+
+        A power cut that takes those of a write takes the writer as well, while a plan waits for whoever executes it.
+        So the files of a write need not be durable, which saves a commit four of its twelve waits for the disk.
+        """
+        durable = action is not WRITE
+        return [Put(path, record, durable=durable) for path in self._paths(instant, action, action.begun)]
+
+    def _ended(self, completion: Completion, schema: str) -> list[Put]:
         action = action_ending_as(completion.action)
-        files = []
+        files: list[Put] = []
         if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
             files += self._begun(completion.requested, WRITE, PENDING_WRITE)
-        files += [(path, b"") for path in self._paths(completion.requested, action, action.ending)]
-        return [*files, (self.path(completed_name(completion)), self._completed(completion, schema))]
+        files += [Put(path, b"") for path in self._paths(completion.requested, action, action.ending)]
+        return [*files, Put(self.path(completed_name(completion)), self._completed(completion, schema))]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
         return encode(completion, avro_schema(schema, self.config.name))
+
+
+@dataclass(frozen=True, slots=True)
+class TablePublisher(Publisher):
+    """Publishes the events of one table, and tells Hudi's readers of them."""
+
+    projector: Projector
 
 
 def completed_name(completion: Completion) -> TimelineFileName:

@@ -2,12 +2,12 @@
 
     publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
                         lost or unsure: pause, look at the new tail, derive again
-    project      the event's files in Hudi's own timeline directory, put-if-absent; a cancelled plan's are removed
+    project      a projector tells others of the event (Hudi's readers: `timeline.projection`), put-if-absent
 
 The rules that make it correct. Leaving out any one of them makes `tests/simulation/test_small_world.py` fail:
 
   1. One terminal event per instant: `complete` and `roll_back` derive only from a value in which it is pending.
-  2. Help before you publish: version n is projected before n+1 is put, so Hudi's directory never has a hole.
+  2. Help before you publish: version n is projected before n+1 is put, so what others are told never has a hole.
   3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded,
      version n must still be there, else the object may be a ghost below the tail (deletion is oldest first). What was
      read back, or put by somebody else, is made durable before it is acknowledged or built upon.
@@ -21,8 +21,9 @@ An event that finds itself decided in the tail derives nothing (`None`), so whoe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from crdt_mor.errors import (
     ClockError,
@@ -31,13 +32,10 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
-from crdt_mor.model.instant import InstantTime, from_ms, to_ms
-from crdt_mor.model.names import data_file_name
+from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.store.base import Stat
 from crdt_mor.timeline.history import is_given_up
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.segments import seal
 from crdt_mor.timeline.steps import (
     Delete,
@@ -50,7 +48,6 @@ from crdt_mor.timeline.steps import (
     Read,
     Steps,
     StoreNow,
-    Walk,
     put_surely,
 )
 from crdt_mor.timeline.tail import expire_versions, find_tail, still_stands
@@ -62,20 +59,37 @@ CLOCK_AHEAD_MAX_MS = 60_000
 """How far a writer's wall clock may be ahead of the store's when it moves the table's. One that is behind does no harm,
 nor does one that is behind the table's, however wrong it is: neither moves anything."""
 
-HINTS = (".deltacommit.inflight", ".deltacommit.requested")
-"""Files that say of a write only that it has begun. If a power cut takes them, it takes the writer as well: they need
-not be durable, which saves a commit four of its twelve waits for the disk."""
+Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
+"""(tail, wall clock in ms) -> the next value, or None if the tail holds the event's outcome already.
+
+A plain function where the tail says everything; a generator of steps where something has to be looked up for it.
+"""
 
 
-Derive = Callable[[Timeline, int], Steps[Timeline | None]]
-"""(tail, wall clock in ms) -> the next value, or None if the tail holds the event's outcome already."""
+class EventProjector(Protocol):
+    """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
+
+    def files(self, value: Timeline) -> Steps[list[Put]]:
+        """The files of the events that this very version published, in the order in which they are put.
+
+        They are a function of the value and of immutable objects, so that everybody who helps puts the same bytes.
+        """
+        ...
+
+    def take_back(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove `placed`, files of this version's events that were put too late: nobody else comes to remove them."""
+        ...
+
+    def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
+        """Remove what the plans have left that this very version cancelled."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """What every publication needs to know of the table: how its events look in Hudi's timeline."""
+    """Publishes the events of one table, and has a projector tell others of them."""
 
-    projector: Projector
+    projector: EventProjector
 
     def publish(self, derive: Derive, known: Timeline | None = None, store_ms: int | None = None) -> Steps[Timeline]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
@@ -87,7 +101,7 @@ class Publisher:
         try:
             while True:
                 wall_ms = yield from wall_clock(tail, store_ms)
-                value = yield from derive(tail, wall_ms)
+                value = yield from _derived(derive, tail, wall_ms)
                 yield from self.help_project(tail)
                 if value is None:
                     return tail
@@ -135,57 +149,33 @@ class Publisher:
         yield from self.project(tail)
 
     def project(self, value: Timeline) -> Steps[None]:
-        """Put the files of the value's own events into Hudi's timeline directory, unless they are there.
-
-        Of a plan that it cancelled, they are removed.
-        """
-        files = yield from self.projector.files(value)
+        """Put the files of the value's own events, unless they are there; remove those of plans that it cancelled."""
         placed = []
-        for path, data in files:
-            if (yield GetStat(path)) is None:
-                yield from put_surely(Put(path, data, durable=not path.endswith(HINTS)))
-                placed.append(path)
-            elif not path.endswith(HINTS):
+        for put in (yield from self.projector.files(value)):
+            if (yield GetStat(put.path)) is None:
+                yield from put_surely(put)
+                placed.append(put.path)
+            elif put.durable:
                 # Its maker may have died before it was durable, and what follows it must not outlast it.
-                yield MakeDurable(path)
+                yield MakeDurable(put.path)
         if placed and (yield from _is_void(value)):
-            begun = begun_by(value)
-            plan = value.find_plan(begun) if begun is not None else None
-            if plan is not None:
-                yield from self._withdraw(plan.barrier, plan.action)
-            else:
-                for path in reversed(placed):
-                    yield Delete(path)
-        for gone in value.rolled_back:
-            if gone.is_plan and gone.version == value.version:
-                yield from self._withdraw(gone.requested, gone.action)
+            yield from self.projector.take_back(value, placed)
+        yield from self.projector.withdraw_cancelled(value)
 
-    def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
-        """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
 
-        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
-        """
-        try:
-            files: list[Stat] = yield Walk()
-        except StorageUnavailableError:
-            return
-        gone = True
-        for file in files:
-            name = data_file_name(file.path)
-            if name is not None and name.instant == barrier:
-                gone &= yield Delete(file.path)
-        if gone:
-            for path in reversed(self.projector.pending_paths(barrier, action)):
-                yield Delete(path)
+def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    """The outcome of a derivation of either kind."""
+    outcome = derive(tail, wall_ms)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
 def _is_void(value: Timeline) -> Steps[bool]:
-    """Whether the files of a value's events do not belong in Hudi's directory, though they were just put there.
+    """Whether the files of a value's events do not belong where they were just put.
 
     Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the meantime, its
     files have been removed by somebody who will not come again. If the table was, they were put into another one.
     """
-    begun = begun_by(value)
+    begun = value.newly_pending
     try:
         if begun is not None:
             return (yield from is_given_up(begun, value))
@@ -251,14 +241,3 @@ def is_genuine(tail: Timeline) -> Steps[bool]:
     The nonce matters: what stands there may itself be a ghost, put by somebody who derived from a still older tail.
     """
     return (yield from still_stands(tail))
-
-
-def begun_by(value: Timeline) -> InstantTime | None:
-    """The instant of the write or plan that this very version made pending."""
-    for pending in value.pending:
-        if pending.version == value.version:
-            return pending.requested
-    for plan in value.plans:
-        if plan.version == value.version:
-            return plan.barrier
-    return None

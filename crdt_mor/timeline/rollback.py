@@ -11,13 +11,13 @@ from crdt_mor.model.names import DELTA_COMMIT, data_file_name
 from crdt_mor.model.timeline import RolledBack, Timeline
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, List, Nonce, Steps, Walk
 from crdt_mor.timeline.tail import take_back
 
 
 def give_up(
-    publisher: Publisher,
+    publisher: TablePublisher,
     known: Timeline,
     requested: InstantTime,
     staged: Sequence[str] | None,
@@ -29,12 +29,11 @@ def give_up(
     """
     nonce = yield Nonce()
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         pending = tail.find_pending(requested)
         if pending is None or (driver is not None and pending.driver not in ("", driver)):
             return None
         return tail.roll_back(nonce, wall_ms, requested)
-        yield
 
     try:
         value = yield from publisher.publish(derive, known)
@@ -52,7 +51,7 @@ def give_up(
     return value
 
 
-def _remove_files(publisher: Publisher, gone: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
+def _remove_files(publisher: TablePublisher, gone: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
     """Remove the files of a rolled-back write: the data files first, and only once all of them are gone the others."""
     requested = gone.requested
     if staged is None:

@@ -26,8 +26,7 @@ from crdt_mor.store.open import open_store
 from crdt_mor.timeline import adoption, events, jobs
 from crdt_mor.timeline.adoption import Seen, foreign_completions
 from crdt_mor.timeline.paths import VERSIONS, version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.timeline.tail import find_tail, replaced
@@ -61,7 +60,7 @@ class Session:
         self.environment = environment
         self.config = config
         self.expiry_ms = expiry_ms
-        self.publisher = Publisher(Projector(config))
+        self.publisher = TablePublisher(Projector(config))
         self._lock = threading.Lock()
         self._known: Timeline | None = None
         self._looked_at_ms = 0

@@ -31,7 +31,7 @@ from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
@@ -40,13 +40,13 @@ from crdt_mor.timeline.tickets import begins_until, read_ticket
 SWEEP_EVERY_MS = 60_000
 
 
-def tend(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+def tend(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
     """Give up the writers whose heartbeat has expired; once a minute, adopt and sweep."""
     tail, _ = yield from tend_at(publisher, known, expiry_ms)
     return tail
 
 
-def tend_at(publisher: Publisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
+def tend_at(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
     """The tail after upkeep, and the store's clock before it."""
     tail = yield from find_tail(known)
     now_ms: int = yield StoreNow()
@@ -76,7 +76,7 @@ def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
     return now_ms - heard_ms > expiry_ms
 
 
-def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
+def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     """Delete what given-up writes left, also what a stalled helper put long after; forget those that are clean.
 
     A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
@@ -91,14 +91,13 @@ def sweep(publisher: Publisher, known: Timeline) -> Steps[Timeline]:
         clean = yield from _remove_garbage(publisher, known)
     nonce = yield Nonce()
 
-    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         return tail.sweep(nonce, wall_ms, now_ms, clean) if tail.swept == known.swept else None
-        yield
 
     return (yield from publisher.publish(derive, known))
 
 
-def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[InstantTime]]:
+def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
     """Delete whatever is certainly garbage; the rolled-back instants of which there was none."""
     given_up = {r.requested for r in known.rolled_back}
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
@@ -111,7 +110,7 @@ def _remove_garbage(publisher: Publisher, known: Timeline) -> Steps[set[InstantT
     return given_up - garbage
 
 
-def _sweep_files(publisher: Publisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
     """Delete data files that are certainly garbage, and then the timeline files of their instants; which had any."""
     files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
     named: dict[InstantTime, list[TimelineFileName]] = {}
@@ -186,7 +185,7 @@ def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
             yield Delete(stat.path)
 
 
-def _is_stale(publisher: Publisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+def _is_stale(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
     """Whether a pending instant in Hudi's directory that the value does not know was once projected by us.
 
     Each file that we put there says so. One of Hudi's own, or of another's, never does, so its writer is not hurt.

@@ -25,14 +25,13 @@ from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Nonce, Put, Steps, perform, run
 from crdt_mor.timeline.tail import find_tail
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
-PUBLISHER = Publisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=4)))
+PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=4)))
 NEVER = 1 << 60
 T = TypeVar("T")
 
@@ -93,21 +92,19 @@ class Scene:
         def steps() -> Steps[Timeline]:
             nonce = yield Nonce()
 
-            def schedule(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+            def schedule(tail: Timeline, wall_ms: int) -> Timeline | None:
                 if any(plan.nonce == nonce for plan in tail.plans):
                     return None
                 return tail.schedule(nonce, wall_ms, COMPACTION, "no such plan")
-                yield
 
             value = yield from PUBLISHER.publish(schedule)
             (plan,) = [plan for plan in value.plans if plan.nonce == nonce]
             file = DataFile(str(BaseFileName(bucket_file_id(bucket), WRITE_TOKEN, plan.barrier)), 1, 1)
 
-            def complete(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+            def complete(tail: Timeline, wall_ms: int) -> Timeline | None:
                 if tail.find_plan(plan.barrier) is None:
                     return None
                 return tail.complete_plan("c", wall_ms, plan.barrier, COMMIT, "COMPACT", [file])
-                yield
 
             return (yield from PUBLISHER.publish(complete, value))
 

@@ -402,8 +402,8 @@ def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() ->
     scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     for _ in range(2):
         scene.run(sweep.sweep(PUBLISHER, scene.tail()))
-    for path, data in scene.run(PUBLISHER.projector.files(value)):
-        scene.store.put(path, data)
+    for put in scene.run(PUBLISHER.projector.files(value)):
+        scene.store.put(put.path, put.data)
     assert scene.hudi()
     scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == []
@@ -422,7 +422,7 @@ def test_each_file_that_a_stalled_helper_puts_is_swept_though_it_is_alone(file: 
     assert scene.tail().rolled_back == ()
     files = [*scene.run(PUBLISHER.projector.files(value)), *scene.run(PUBLISHER.projector.files(planned))]
     assert len(files) == 3
-    scene.store.put(*files[file])
+    scene.store.put(files[file].path, files[file].data)
     scene.run(sweep.sweep(PUBLISHER, scene.tail()))
     assert scene.hudi() == []
 
@@ -517,8 +517,8 @@ def test_a_sweep_removes_the_outputs_of_a_plan_before_the_plan() -> None:
     scene = Scene()
     planned = scene.schedule()
     scene.run(plans.cancel(PUBLISHER, planned, planned.plans[0].barrier))
-    for path, data in scene.run(PUBLISHER.projector.files(planned)):
-        scene.store.put(path, data)
+    for put in scene.run(PUBLISHER.projector.files(planned)):
+        scene.store.put(put.path, put.data)
     scene.store.put(output(planned).path, b"late")
     deleted = [path.rpartition("/")[2] for path in scene.deletions(sweep.sweep(PUBLISHER, scene.tail()))]
     barrier = planned.plans[0].barrier

@@ -87,7 +87,7 @@ def test_a_dead_writers_file_that_cannot_be_deleted_stops_nobody_and_is_tried_on
 
 def test_files_of_hudis_timeline_that_cannot_be_deleted_keep_the_instant_known(scene: Upkeep) -> None:
     value, begun = scene.begin()
-    scene.store.stuck = {path for path, _ in scene.run(PUBLISHER.projector.files(value))}
+    scene.store.stuck = {put.path for put in scene.run(PUBLISHER.projector.files(value))}
     scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     for _ in range(2):
         scene.run(sweep.sweep(PUBLISHER, scene.tail()))

@@ -13,13 +13,13 @@ from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
 from crdt_mor.timeline import events, plans, rollback, sweep
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.records import encode_plan_record
 from crdt_mor.timeline.steps import Put
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths, plan_paths
 
-PUBLISHER = Publisher(PROJECTOR)
+PUBLISHER = TablePublisher(PROJECTOR)
 GENESIS = Timeline.genesis("", "the-table")
 
 Run = Generator[Any, Any, Any]

@@ -162,6 +162,8 @@ def freeze(value: object) -> Hashable:
         return "projector"
     if isinstance(value, Action):
         return ("action", value.name)
+    if isinstance(value, types.GeneratorType):
+        return (value.__name__, value.gi_frame and frames(value))
     if isinstance(value, suppress):
         return "suppress"
     if isinstance(value, BaseException):

@@ -95,7 +95,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_cancelled_plan_stays_in_hudis_timeline(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Publisher, "_withdraw", lambda self, barrier, action: _nothing())
+    patch.setattr(Projector, "_withdraw", lambda self, barrier, action: _nothing())
 
 
 def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
@@ -108,22 +108,22 @@ def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_plan_is_removed_before_its_outputs(patch: pytest.MonkeyPatch) -> None:
-    withdraw = Publisher._withdraw
+    withdraw = Projector._withdraw
 
-    def hasty(self: Publisher, barrier: InstantTime, action: str) -> Steps[None]:
-        for path in self.projector.pending_paths(barrier, action):
+    def hasty(self: Projector, barrier: InstantTime, action: str) -> Steps[None]:
+        for path in self.pending_paths(barrier, action):
             yield Delete(path)
         yield from withdraw(self, barrier, action)
 
-    patch.setattr(Publisher, "_withdraw", hasty)
+    patch.setattr(Projector, "_withdraw", hasty)
 
 
 def a_plan_leaves_without_its_outputs(patch: pytest.MonkeyPatch) -> None:
-    def careless(self: Publisher, barrier: InstantTime, action: str) -> Steps[None]:
-        for path in reversed(self.projector.pending_paths(barrier, action)):
+    def careless(self: Projector, barrier: InstantTime, action: str) -> Steps[None]:
+        for path in reversed(self.pending_paths(barrier, action)):
             yield Delete(path)
 
-    patch.setattr(Publisher, "_withdraw", careless)
+    patch.setattr(Projector, "_withdraw", careless)
 
 
 def who_cancels_trusts_the_put(patch: pytest.MonkeyPatch) -> None:
@@ -177,10 +177,10 @@ def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.Monk
 def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> None:
     files = Projector.files
 
-    def early(self: Projector, value: Timeline) -> Steps[list[tuple[str, bytes]]]:
+    def early(self: Projector, value: Timeline) -> Steps[list[Put]]:
         found = yield from files(self, value)
         begun = [self.pending_paths(p.barrier, p.action)[1] for p in value.plans if p.version == value.version]
-        return [*found, *((path, b"") for path in begun)]
+        return [*found, *(Put(path, b"") for path in begun)]
 
     patch.setattr(Projector, "files", early)
 
