@@ -1,15 +1,18 @@
 """The only door for time and chance.
 
-Everything that needs the wall clock, a fresh id or a random number takes it from an `Environment`, so that a
-simulation can own all three. Nothing here is trusted for correctness: instants come from the timeline's own clock
-(`model.timeline`), ids only have to be unique.
+Everything that needs the wall clock, a fresh id or a random number takes it from an `Environment`, and so does what
+waits or goes on in the background. So a simulation can own all of them: `crdt_mor.testing.clock` has one. Nothing here
+is trusted for correctness: instants come from the timeline's own clock (`model.timeline`), ids only have to be unique.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 
@@ -26,6 +29,13 @@ class Environment(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Let this much time pass."""
+        ...
+
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> AbstractContextManager[None]:
+        """Do `work` each time this much time has passed, until the block is left. `name` is the task's.
+
+        What `work` raises ends it, so it has to deal with what may happen to it.
+        """
         ...
 
     def jitter(self) -> float:
@@ -47,6 +57,22 @@ class SystemEnvironment:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> Iterator[None]:
+        over = threading.Event()
+
+        def repeat() -> None:
+            while not over.wait(seconds):
+                work()
+
+        thread = threading.Thread(target=repeat, name=name, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def jitter(self) -> float:
         return self._random.random()

@@ -66,6 +66,11 @@ class Table:
         self.uri = uri
         session.sealed(look=True)
 
+    @property
+    def environment(self) -> Environment:
+        """Where this table takes time and chance from; what waits for the table lets time pass here."""
+        return self._session.environment
+
     @classmethod
     def create(
         cls,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from threading import Event
 from typing import Any
 
 from crdt_mor import Changes, Table
@@ -18,11 +17,10 @@ def follow(
     since and options: as `Table.changes` takes them. every: how long to wait where there is nothing new.
     Keep the `checkpoint` of a window when you are done with it, and begin there the next time.
     """
-    waiting = Event()
     while True:
         changes = table.changes(since, **options)
         if changes.commits:
             since = changes.checkpoint
             yield changes
         else:
-            waiting.wait(every.total_seconds())
+            table.environment.sleep(every.total_seconds())

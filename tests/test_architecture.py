@@ -78,6 +78,7 @@ LIBRARIES: dict[str, set[str]] = {
 OURS = {"crdt_mor", "tests", "benches"}
 LINKED = {"payloads", "readers"}  # at the root of the repository, and linked into the package
 CHANCE = {"random", "secrets", "time", "uuid"}
+CLOCKS = {"wait", "wait_for", "sleep", "Timer", "now", "utcnow", "today", "monotonic", "perf_counter", "time_ns"}
 STANDARD_LIBRARY = sys.stdlib_module_names
 
 FILES = sorted(file for name in ("crdt_mor", *LINKED) for file in (ROOT / name).rglob("*.py"))
@@ -133,7 +134,39 @@ def test_libraries_stay_in_their_layer(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
     found = {module.split(".")[0] for module in modules_imported(file)} & CHANCE
+    found |= set(clocks_of_their_own(ast.parse(file.read_text())))
     assert name_of(file) == "crdt_mor.clock" or not found, f"take {found} from crdt_mor.clock.Environment"
+
+
+def clocks_of_their_own(tree: ast.AST) -> Iterator[str]:
+    """Calls that wait, or ask for the time, of something that is not an `Environment`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name("environment") | ast.Attribute(attr="environment"))):
+                continue
+            case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("SystemEnvironment")))):
+                continue
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(name)) if name in CLOCKS:
+                yield f"{ast.unparse(node.func)}, line {node.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("code", "own"),
+    [
+        ("over.wait(seconds)", True),
+        ("Event().wait(1)", True),
+        ("threading.Timer(1, beat).start()", True),
+        ("sleep(1)", True),
+        ("datetime.now(UTC)", True),
+        ("date.today()", True),
+        ("table.environment.sleep(1)", False),
+        ("environment.sleep(environment.jitter())", False),
+        ("SystemEnvironment().sleep(1)", False),
+        ("datetime.fromtimestamp(seconds, UTC)", False),
+    ],
+)
+def test_a_clock_of_ones_own_is_found(code: str, own: bool) -> None:
+    assert bool(list(clocks_of_their_own(ast.parse(code)))) == own
 
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
@@ -158,6 +191,14 @@ def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(ast.parse(file.read_text()))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"
+
+
+@pytest.mark.parametrize("name", ["publish", "tail", "segments", "history", "steps"])
+def test_what_publishes_the_timeline_knows_nothing_of_hudi(name: str) -> None:
+    """Whoever tells Hudi's readers is handed in as a projector."""
+    others = {module for module in modules_imported(ROOT / f"crdt_mor/timeline/{name}.py") if "crdt_mor" in module}
+    assert not {module for module in others if unit_of(module) in {"format", "laws"}}
+    assert not others & {"crdt_mor.model.names", "crdt_mor.model.config", "crdt_mor.timeline.projection"}
 
 
 def test_the_table_has_no_cycle() -> None:

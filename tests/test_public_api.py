@@ -70,8 +70,8 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write append changes complete_write config create delete diff file_groups inspect maintenance "
-    "open plan_write refresh scan schema transaction upsert version",
+    "Table": "abandon_write append changes complete_write config create delete diff environment file_groups inspect "
+    "maintenance open plan_write refresh scan schema transaction upsert version",
     "WriteJob": "expiry_ms job stage uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",

@@ -94,7 +94,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     store = session.store
     store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
-        with beating(store, begun.requested, session.expiry_ms):
+        with beating(store, session.environment, begun.requested, session.expiry_ms):
             rows = read()
             write = OpenWrite(session, value, begun, task=task)
 

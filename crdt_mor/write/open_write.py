@@ -69,7 +69,8 @@ class OpenWrite:
 
     def keep_alive(self) -> None:
         """Touch the write's heartbeat now and then, until the write is over."""
-        self._alive.enter_context(beating(self.session.store, self.begun.requested, self.session.expiry_ms))
+        store, environment = self.session.store, self.session.environment
+        self._alive.enter_context(beating(store, environment, self.begun.requested, self.session.expiry_ms))
 
     def publish_growth(self) -> None:
         """Give the table the columns and types that the statements brought, in an event of its own.

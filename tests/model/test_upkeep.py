@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import ClockError, StorageUnavailableError
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.timeline import events, publish, rollback, sweep
+from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.paths import HEARTBEATS, heartbeat_path, ticket_path, version_path
 from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS
-from crdt_mor.timeline.steps import Steps, perform
+from crdt_mor.timeline.steps import Steps, perform, run
 from tests.model.scene import PUBLISHER, SCHEMA, Scene
 
 
@@ -263,3 +268,43 @@ def test_neither_a_begin_nor_an_end_asks_for_the_time_twice_or_for_heartbeats_of
     assert [path for path in begin if HEARTBEATS in path] == [heartbeat_path(begun.requested)]
     end = asked(events.complete(PUBLISHER, value, begun, "UPSERT", [scene.stage(begun)], None))
     assert "StoreNow" not in end
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_that_beats_is_never_given_up_and_one_that_has_stopped_is() -> None:
+    environment = SimulatedEnvironment()
+    store = MemoryStore(environment.now_ms)
+    store.put(version_path(0), Timeline.genesis(SCHEMA).encode())
+    value, begun = run(events.begin(PUBLISHER, Timeline.genesis(SCHEMA), EXPIRY_MS), store, environment)
+    with beating(store, environment, begun.requested, EXPIRY_MS):
+        environment.sleep(5 * EXPIRY_MS / 1000)
+        value = run(sweep.tend(PUBLISHER, value, EXPIRY_MS), store, environment)
+        assert value.find_pending(begun.requested) is not None
+    environment.sleep(2 * EXPIRY_MS / 1000)
+    value = run(sweep.tend(PUBLISHER, value, EXPIRY_MS), store, environment)
+    assert value.find_pending(begun.requested) is None
+
+
+def test_a_store_that_does_not_answer_ends_no_heartbeat() -> None:
+    environment = SimulatedEnvironment()
+    touched: list[int] = []
+
+    class Failing(MemoryStore):
+        def touch(self, path: str) -> None:
+            touched.append(environment.now_ms())
+            raise StorageUnavailableError("no answer")
+
+    with beating(Failing(environment.now_ms), environment, from_ms(0), 1_000):
+        environment.sleep(1)
+    assert len(touched) == 5
+    assert [b - a for a, b in itertools.pairwise(touched)] == [200] * 4
+
+
+def test_the_machines_clock_does_in_the_background_what_is_due_until_the_block_is_left() -> None:
+    beats = threading.Semaphore(0)
+    with SystemEnvironment().every(0.001, beats.release, "beats"):
+        assert all(beats.acquire(timeout=60) for _ in range(3))
+        assert "beats" in [thread.name for thread in threading.enumerate()]
+    assert "beats" not in [thread.name for thread in threading.enumerate()]

@@ -1,0 +1,59 @@
+"""A clock that stands still until a test lets time pass. Nothing sleeps, and what is due in the background is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class _Task:
+    """Something that is done again and again; `due_ms` is when it is done next."""
+
+    every_ms: int
+    due_ms: int
+    work: Callable[[], None]
+
+
+class SimulatedEnvironment:
+    """An `Environment` whose time passes only where somebody sleeps; ids are counted, and chance is always a half.
+
+    Background tasks run in the thread that sleeps, each at its time, so that a run is the same each time.
+    """
+
+    def __init__(self, now_ms: int = 1_700_000_000_000, stem: str = "n") -> None:
+        self._now_ms = now_ms
+        self._stem = stem
+        self._nonces = 0
+        self._tasks: list[_Task] = []
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def nonce(self) -> str:
+        self._nonces += 1
+        return f"{self._stem}{self._nonces}"
+
+    def sleep(self, seconds: float) -> None:
+        """Let this much time pass, and do what falls due meanwhile."""
+        end_ms = self._now_ms + max(1, round(seconds * 1000))
+        while due := [task for task in self._tasks if task.due_ms <= end_ms]:
+            task = min(due, key=lambda task: task.due_ms)
+            self._now_ms = max(self._now_ms, task.due_ms)
+            task.due_ms += task.every_ms
+            task.work()
+        self._now_ms = max(self._now_ms, end_ms)
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> Iterator[None]:  # noqa: ARG002
+        every_ms = max(1, round(seconds * 1000))
+        task = _Task(every_ms, self._now_ms + every_ms, work)
+        self._tasks.append(task)
+        try:
+            yield
+        finally:
+            self._tasks.remove(task)
+
+    def jitter(self) -> float:
+        return 0.5
