@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,26 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "table")
 
 
-@pytest.fixture
-def fast_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where the machine has one: for tests of many small commits, not of the disk."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir():
-        yield tmp_path
-        return
-    path = Path(tempfile.mkdtemp(prefix="crdt-mor-", dir=memory))
+MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """A folder in memory where the machine has one, else on its disk; removed in the end."""
+    path = Path(tempfile.mkdtemp(prefix="crdt-mor-", dir=MEMORY if MEMORY.is_dir() else None))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def fast_path() -> Iterator[Path]:
+    """A folder in memory: for tests of many small commits, not of the disk."""
+    with folder_in_memory() as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def fast_module_path() -> Iterator[Path]:
+    """A folder in memory for the tables that the tests of a module share, and none of them changes."""
+    with folder_in_memory() as path:
+        yield path

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -38,11 +39,13 @@ def some(*numbers: int) -> pa.Table:
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-@pytest.fixture(params=["latest", "payload"])
-def table(fast_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
+MERGES: dict[str, Any] = {"latest": None, "payload": {"n": Counter()}}
+
+
+@contextmanager
+def layered(path: Path, merge: str) -> Iterator[Table]:
     """100 rows, in base files, in logs, and across a compaction that passed over a write that is still open."""
-    merge = {"n": Counter()} if request.param == "payload" else None
-    table = Table.create(fast_path / "t", SCHEMA, key="id", partition_by="day", buckets=2, merge=merge)
+    table = Table.create(path, SCHEMA, key="id", partition_by="day", buckets=2, merge=MERGES[merge])
     straggler = table.transaction()
     straggler.__enter__()
     straggler.upsert(some(7, 1000))
@@ -52,6 +55,20 @@ def table(fast_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
     table.upsert(some(*range(60, 100)))
     yield table
     straggler.__exit__(ValueError, None, None)
+
+
+@pytest.fixture(scope="module", params=MERGES)
+def table(fast_module_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
+    """A table of each merge, which no test changes."""
+    with layered(fast_module_path / request.param, request.param) as found:
+        yield found
+
+
+@pytest.fixture(params=MERGES)
+def own_table(fast_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
+    """Another one, for a test that changes it."""
+    with layered(fast_path / "t", request.param) as found:
+        yield found
 
 
 @pytest.fixture(params=["in-memory", "streaming"])
@@ -134,7 +151,8 @@ def test_rows_are_counted_before_a_later_filter_and_after_an_earlier_one(table: 
     assert lazy.filter(pl.col("n") > 1).head(20).filter(pl.col("n") < 0).collect(engine=engine).height == 0
 
 
-def test_a_frame_shows_one_snapshot_for_ever(table: Table, engine: Engine) -> None:
+def test_a_frame_shows_one_snapshot_for_ever(own_table: Table, engine: Engine) -> None:
+    table = own_table
     lazy = scan_table(table)
     before = lazy.collect()
     table.upsert(some(5, 500))
@@ -152,7 +170,8 @@ def test_a_table_is_given_by_itself_or_by_its_address(table: Table) -> None:
         scan_table(f"{table.uri}/nothing")
 
 
-def test_the_past_and_hudis_columns(table: Table, engine: Engine) -> None:
+def test_the_past_and_hudis_columns(own_table: Table, engine: Engine) -> None:
+    table = own_table
     commit = table.upsert(some(5, 500))
     table.delete(some(5))
     past = scan_table(table, as_of=commit, meta=True)

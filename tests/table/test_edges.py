@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from crdt_mor import PartialUpdate, Table
 from crdt_mor.cli.main import app
 from crdt_mor.readers.polars import scan_table
+from tests.tiers import slow
 
 UTC = dt.UTC
 NAN, INF = float("nan"), float("inf")
@@ -181,14 +182,9 @@ def check(tables: Iterable[Table], seed: int, count: int) -> None:
                 raise AssertionError(said) from error
 
 
-def test_a_filter_gives_what_polars_gives_of_the_whole_frame(tables: dict[str, Table]) -> None:
-    check([tables["logs above bases"], tables["bases"]], seed=1, count=200)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 104))
-def test_thousands_of_filters_give_what_polars_gives_of_the_whole_frame(tables: dict[str, Table], seed: int) -> None:
-    check(tables.values(), seed, count=500)
+@pytest.mark.parametrize(("seed", "count"), [(1, 60), *(slow(seed, 500) for seed in range(100, 104))])
+def test_a_filter_gives_what_polars_gives_of_the_whole_frame(tables: dict[str, Table], seed: int, count: int) -> None:
+    check(tables.values(), seed, count)
 
 
 # --- what is known to lose rows, or to fail ---------------------------------------------------------------------------

@@ -16,7 +16,8 @@ import pytest
 from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
 from crdt_mor.payloads import Counter
 from crdt_mor.rows import ArrowRows
-from tests.table.helpers import Make, frame
+from tests.table.helpers import SCHEMA, Make, frame
+from tests.tiers import slow
 
 ONE_EACH = 1
 """A size that puts every file group in a part of its own."""
@@ -33,10 +34,15 @@ def elsewhere(parts: Sequence[ArrowRows]) -> Rows:
     return listed(*pickle.loads(pickle.dumps(parts)))
 
 
-@pytest.fixture
-def table(make: Make) -> Table:
+@pytest.fixture(scope="module")
+def table(fast_module_path: Path) -> Table:
+    """A table that no test changes."""
+    return eventful(fast_module_path / "t")
+
+
+def eventful(path: Path) -> Table:
     """Updates, deletes, a compaction, a late commit: in two partitions of four buckets."""
-    made = make(partition_by="region", buckets=4)
+    made = Table.create(path, SCHEMA, key="id", partition_by="region", buckets=4)
     made.upsert(frame(*((f"k{i:02}", "eu" if i % 2 else "us", i) for i in range(40))))
     made.upsert(frame(*((f"k{i:02}", "eu" if i % 2 else "us", 100 + i) for i in range(10))))
     late = made.transaction()
@@ -65,8 +71,13 @@ def test_parts_have_the_columns_and_the_condition_and_no_slices_that_it_rules_ou
 
 
 @pytest.mark.parametrize("how", [{}, {"raw": True}, {"images": True}], ids=["merged", "raw", "images"])
-@pytest.mark.parametrize("begun", [0, 1, 2, 4])
-@pytest.mark.parametrize("left_out", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("begun", "left_out"),
+    [
+        *((0, 0), (1, 1), (2, 2), (4, 0)),
+        *(slow(*case) for case in ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (4, 1), (4, 2))),
+    ],
+)
 def test_the_parts_of_changes_are_the_changes(
     table: Table, how: dict[str, bool], begun: int, left_out: int
 ) -> None:
@@ -77,11 +88,12 @@ def test_the_parts_of_changes_are_the_changes(
     assert elsewhere(changes.parts()) == listed(changes)
 
 
-def test_a_part_is_read_without_a_look_at_the_timeline(table: Table, path: str) -> None:
+def test_a_part_is_read_without_a_look_at_the_timeline(fast_path: Path) -> None:
+    table = eventful(fast_path / "t")
     rows: list[ArrowRows] = [table.scan(), table.changes(), table.changes(1, images=True), table.changes(2, raw=True)]
     want = [listed(one) for one in rows]
     parts = [one.parts(ONE_EACH) for one in rows if isinstance(one, Scan | Changes)]
-    shutil.rmtree(Path(path, ".hoodie"))
+    shutil.rmtree(fast_path / "t" / ".hoodie")
     assert [elsewhere(some) for some in parts] == want
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
@@ -33,8 +34,9 @@ from crdt_mor.read.expressions import conjuncts, sql_literal, together
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.store.local import LocalStore
 from tests.table.helpers import Make, frame, rows
+from tests.tiers import slow
 
-EXAMPLES = 20
+EXAMPLES = [4, slow(60)]
 """For each shape of table; thousands were tried when this was written."""
 
 # --- no row is lost: random filters over tables in every state --------------------------------------------------------
@@ -174,17 +176,25 @@ def text_of(found: pl.DataFrame) -> list[str]:
     return sorted(map(repr, found.rows()))
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=EXAMPLES)
-@given(data=st.data(), limit=st.integers(0, 12))
 def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
-    tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str, data: st.DataObject, limit: int
+    tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str, examples: int
 ) -> None:
-    table, every, condition = tables[shape], contents[shape], data.draw(conditions(shape))
-    try:
-        expected = every.filter(condition)
-    except pl.exceptions.PolarsError:
-        return  # polars itself makes nothing of it
+    @settings(max_examples=examples)
+    @given(condition=conditions(shape), limit=st.integers(0, 12))
+    def check(condition: pl.Expr, limit: int) -> None:
+        try:
+            expected = contents[shape].filter(condition)
+        except pl.exceptions.PolarsError:
+            return  # polars itself makes nothing of it
+        check_filter(tables[shape], condition, expected, limit)
+
+    check()
+
+
+def check_filter(table: Table, condition: pl.Expr, expected: pl.DataFrame, limit: int) -> None:
+    """A scan with this condition gives these rows, with and without a limit, and says what became of every slice."""
     scan = table.scan(filter=condition, meta=True)
     assert text_of(scan.to_polars()) == text_of(expected)
     assert scan.count() == expected.height
@@ -198,23 +208,27 @@ def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
     assert set(found) <= set(text_of(expected))
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=EXAMPLES)
-@given(data=st.data())
 def test_conjuncts_hold_together_where_the_condition_holds(
-    tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str, data: st.DataObject
+    tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str, examples: int
 ) -> None:
-    every, condition = contents[shape], data.draw(conditions(shape))
-    try:
-        expected = every.filter(condition)
-    except pl.exceptions.PolarsError:
-        return
-    schema = tables[shape].scan()._snapshot.schema
-    parts = conjuncts(condition)
-    forms = [parquet_form(part, schema) for part in parts]
-    again = together([part if form is None else form for part, form in zip(parts, forms, strict=True)])
-    assert again is not None
-    assert text_of(every.filter(again)) == text_of(expected)
+    every, schema = contents[shape], tables[shape].scan()._snapshot.schema
+
+    @settings(max_examples=examples)
+    @given(condition=conditions(shape))
+    def check(condition: pl.Expr) -> None:
+        try:
+            expected = every.filter(condition)
+        except pl.exceptions.PolarsError:
+            return
+        parts = conjuncts(condition)
+        forms = [parquet_form(part, schema) for part in parts]
+        again = together([part if form is None else form for part, form in zip(parts, forms, strict=True)])
+        assert again is not None
+        assert text_of(every.filter(again)) == text_of(expected)
+
+    check()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -240,24 +254,34 @@ def test_every_row_is_found_by_its_key(tables: dict[str, Table], contents: dict[
 MANY = frame(*((f"k{i:03}", "eu" if i % 2 else "us", i, i / 2) for i in range(400)))
 
 
-@pytest.fixture(params=["base only", "base and logs", "a straggler across a compaction"])
-def table(make: Make, request: pytest.FixtureRequest) -> Iterator[Table]:
-    """400 rows, k000 to k399, in 2 partitions of 8 buckets; in two of three cases with logs or carries in some."""
-    table = make(partition_by="region", buckets=8)
+LAYOUTS = ["base only", "base and logs", "a straggler across a compaction"]
+
+
+@contextmanager
+def many(path: Path, layout: str) -> Iterator[Table]:
+    """400 rows, k000 to k399, in 2 partitions of 8 buckets; in two of three layouts with logs or carries in some."""
+    table = Table.create(path, MANY.schema, key="id", partition_by="region", buckets=8)
     straggler = table.transaction()
-    if request.param.startswith("a straggler"):
+    if layout.startswith("a straggler"):
         straggler.__enter__()
         straggler.upsert(frame(("k007", "eu", -7), ("k008", "us", -8)))
     table.upsert(MANY)
     table.upsert(frame(("k999", "eu", 0)))
     table.delete(frame(("k999", "eu", 0)))
     table.maintenance.compact()
-    if request.param == "base and logs":
+    if layout == "base and logs":
         table.upsert(frame(("k007", "eu", 7), ("k008", "us", 8)))
     yield table
-    if request.param.startswith("a straggler"):
+    if layout.startswith("a straggler"):
         straggler.__exit__(None, None, None)
         assert rows(table, "n", filter="id IN ('k007', 'k008')") == [(7,), (8,)]
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def table(fast_module_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
+    """A table of each layout, which no test changes."""
+    with many(fast_module_path / request.param, request.param) as found:
+        yield found
 
 
 def opened(scan: Scan) -> int:
@@ -574,7 +598,13 @@ def test_a_limit_that_is_none_is_refused(make: Make, limit: Any) -> None:
 # --- narrowed ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_scan_can_be_narrowed_on_the_same_snapshot(table: Table) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_scan_can_be_narrowed_on_the_same_snapshot(fast_path: Path, layout: str) -> None:
+    with many(fast_path / "t", layout) as table:
+        check_narrowing(table)
+
+
+def check_narrowing(table: Table) -> None:
     scan = table.scan(columns=["id", "n"], filter="n < 100", meta=True)
     table.upsert(frame(("zzz", "eu", 0)))
     less = scan.narrowed(columns=["n", META_COLUMNS[2]], filter=pl.col("n") > 97)
