@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import DataFile
-from crdt_mor.services import compact
+from crdt_mor.services import service
+from crdt_mor.services.compact import compaction
+from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 
 
@@ -37,11 +39,16 @@ class Maintenance:
         """
         if log_files_min < 1:
             raise InvalidInputError(f"log_files_min is at least 1. got={log_files_min}")
-        return compact.schedule(self._session, log_files_min)
+        plan = service.schedule(self._session, compaction(log_files_min))
+        return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
         """Scheduled plans that nobody has completed yet, oldest first."""
-        return compact.open_plans(self._session)
+        return [self._with_payloads(plan) for plan in service.open_plans(self._session, COMPACT)]
+
+    def _with_payloads(self, plan: CompactionPlan) -> CompactionPlan:
+        """The plan, which brings the table's payloads along when it is pickled."""
+        return replace(plan, payloads=self._session.payloads())
 
     def compact(self, plan: CompactionPlan | None = None, *, log_files_min: int = 1) -> list[Compacted]:
         """Execute `plan`; without one, every open plan, oldest first, and then a new one.
@@ -56,7 +63,7 @@ class Maintenance:
 
     def cancel(self, barrier: str) -> bool:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open."""
-        return compact.cancel(self._session, InstantTime(barrier))
+        return service.cancel(self._session, InstantTime(barrier))
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
@@ -64,9 +71,8 @@ class Maintenance:
         For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
         as it takes. Whoever holds the files of all parts calls `complete`.
         """
-        self._session.require_table(plan.table_id)
         try:
-            return compact.execute(self._session, plan)
+            return service.execute(self._session, compaction(), plan)
         except PayloadError as error:
             raise PayloadError(
                 f"{error} The plan stays open: compact again when the payload is mended, or give the plan up with "
@@ -75,8 +81,7 @@ class Maintenance:
 
     def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
         """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
-        self._session.require_table(plan.table_id)
-        done = compact.complete(self._session, plan.barrier, files)
+        done = service.complete(self._session, plan, files)
         if done is None:
             return None
         bases = [file for file in done.files if file.is_base]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.instant import InstantTime
@@ -42,6 +42,9 @@ class FrozenPlan(Protocol):
     @property
     def file_groups(self) -> Collection[FileGroup]:
         """The file groups that it changes, each once: while it is open, no other plan has any of them."""
+
+    def parts(self) -> list[Self]:
+        """The plan in parts that may be executed apart from each other; only the whole can be completed."""
 
     def encode(self) -> bytes:
         """The bytes of its object; `timeline.actions` knows how to decode them."""

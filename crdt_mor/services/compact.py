@@ -1,11 +1,8 @@
-"""Compaction by causal stability: schedule a frozen plan, execute it, complete it.
+"""Compaction by causal stability, as a service: which file groups a plan takes, and how one of them is folded.
 
-    schedule   one event: the plan is a pure function of the value it is derived from, and is frozen whole
-    execute    per file group: fold the plan's inputs; base file and, where needed, a carry log, each under the one name
-               that the plan gives it, put if absent. Any number of workers may do it at once, early or late
-    complete   one event; the first wins, and for the others it is done
-
-Which fold depends on the merge (design section 3):
+`services.service` schedules, completes and cancels the plans, and `model.plans` says what they freeze. Per file group
+the plan's inputs are folded into a base file and, where one is needed, a carry log. Which fold depends on the merge
+(design section 3):
 
     overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
                        rows; tombstones that win and are not yet stable are carried
@@ -15,7 +12,8 @@ Which fold depends on the merge (design section 3):
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 import pyarrow as pa
@@ -32,11 +30,11 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_pa
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import DataFile, FileGroup, Timeline
 from crdt_mor.read.blocks import base_source, open_slice
 from crdt_mor.read.damage import naming_damage
-from crdt_mor.threads import THREADS, in_threads
-from crdt_mor.timeline import adoption, plans, sweep
+from crdt_mor.services.service import Service
+from crdt_mor.threads import in_threads
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.log_files import (
@@ -52,73 +50,37 @@ from crdt_mor.write.log_files import (
 from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
 
 
-def schedule(session: Session, log_files_min: int) -> CompactionPlan | None:
-    """Plan and schedule in one transition; None if there is nothing to compact. Gives up expired writers first."""
-    publisher, merge = session.publisher, session.config.merge
+def compaction(log_files_min: int = 1) -> Service[CompactionPlan]:
+    """The compaction of the file groups that have at least `log_files_min` log files."""
+    return Service(COMPACT, _require, partial(_plan, log_files_min), _execute)
+
+
+def _require(session: Session) -> None:
     require_no_metadata_table(session.settings())
     require_no_archive(session)
     require_payloads(session.config)
-    session.start()
-    tail = session.run(sweep.tend(publisher, session.known(), session.expiry_ms))
-    # A commit of Hudi's that completed before the barrier and is not in the plan would fall into the old slice.
-    tail = session.run(adoption.adopt(publisher, tail))
-
-    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
-        # The session keeps the segments it has read, so that planning again after a lost race is quick.
-        slices = fold_slices(session.snapshot_completions(tail, None))
-        plan = plan_compaction(tail, slices, merge, taken, log_files_min)
-        return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
-
-    value, plan = session.run(plans.schedule(publisher, tail, COMPACT, plan_from))
-    session.remember(value)
-    return None if plan is None else _carrying(session, plan)
 
 
-def _carrying(session: Session, plan: CompactionPlan) -> CompactionPlan:
-    """The plan, which brings the table's payloads along when it is pickled."""
-    return replace(plan, payloads=session.payloads())
-
-
-def open_plans(session: Session) -> list[CompactionPlan]:
-    """The scheduled plans, oldest first: the order in which to execute them."""
-    tail = session.tail()
-    if not tail.plans:
-        return []
-    tail, found = session.run(plans.open_plans(session.publisher, tail, COMPACT))
-    session.remember(tail)
-    return [_carrying(session, plan) for plan in found]
-
-
-def execute(session: Session, plan: CompactionPlan) -> list[DataFile]:
-    """Write the plan's outputs, or find that another executor has; nothing stays if the plan was cancelled."""
-    # Few file groups leave threads for the row groups of each; many would only hold more of them in memory.
-    beside = max(1, THREADS // max(1, len(plan.groups)))
-    outputs = in_threads(lambda group: _execute_group(session, plan, group, beside), plan.groups)
-    return [file for files in outputs for file in files]
-
-
-def complete(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> Completion | None:
-    """Publish the compaction, unless somebody has; None if it was cancelled."""
-    tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
-    value, done = session.run(plans.complete(session.publisher, tail, barrier, files))
-    session.remember(value)
-    return done
-
-
-def cancel(session: Session, barrier: InstantTime) -> bool:
-    """Give an open plan up, by name; whether it was open."""
-    value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
-    return value.find_rolled_back(barrier) is not None
+def _plan(
+    log_files_min: int, session: Session, value: Timeline, taken: Collection[FileGroup]
+) -> CompactionPlan | None:
+    merge = session.config.merge
+    # The session keeps the segments it has read, so that planning again after a lost race is quick.
+    slices = fold_slices(session.snapshot_completions(value, None))
+    plan = plan_compaction(value, slices, merge, taken, log_files_min)
+    return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
 
 
 # --- one file group ---------------------------------------------------------------------------------------------------
 
 
-def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput, beside: int) -> list[DataFile]:
-    """`beside`: how many row groups are merged at a time, and how many encoded."""
+def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
+    """The base file of the one file group that is in `plan`, and its carry, if it needs one.
+
+    threads: how many row groups are merged at a time, and how many encoded.
+    """
     config, store = session.config, session.store
-    if not session.run(plans.keep_outputs(session.known(), plan.barrier, [])):
-        return []
+    (group,) = plan.groups
     how = merging_of(config, plan.schema)
     rule, columns, schema = how.rule, how.columns, how.schema
     found = FileSlice(group.partition, group.file_id, group.base, group.logs)
@@ -128,21 +90,20 @@ def _execute_group(session: Session, plan: CompactionPlan, group: GroupInput, be
             compacted = compact_all(opened, rule, columns, plan.stable_before)
         else:
             compacted = compact_stable(opened, rule, columns, plan.pending)
-        rows, spent = in_threads(lambda part: part(), compacted.parts, beside), set[str]()
+        rows, spent = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
         if hidden := {m.hidden for m in rule.members if m.hidden}:
             # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
             whole = list(rows)
             spent = {name for name in hidden if all(part[name].null_count() == part.height for part in whole)}
             rows = iter(whole)
         held = schema.select(name for name in schema.declared.names if name not in spent)
-        files = [_put_base(session, plan, group, rows, held, beside)]
+        files = [_put_base(session, plan, group, rows, held, threads)]
         for _ in rows:
             pass  # where another executor had put the base nobody took them, and what is carried is known from all
         carried = [part for block in compacted.carry() for part in _carried(block, config, schema)]
     if carried:
         files.append(_put_carry(session, plan, group, carried, schema))
-    kept = session.run(plans.keep_outputs(session.known(), plan.barrier, [file.path for file in files]))
-    return files if kept else []
+    return files
 
 
 def _put_base(
@@ -151,7 +112,7 @@ def _put_base(
     group: GroupInput,
     rows: Iterable[pl.DataFrame],
     schema: TableSchema,
-    beside: int,
+    threads: int,
 ) -> DataFile:
     name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
     path = join_path(group.partition, str(name))
@@ -177,7 +138,7 @@ def _put_base(
             latest_requested=InstantTime(seen.latest) if seen.latest else EPOCH,
         )
 
-    size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted(), beside), metadata))
+    size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted(), threads), metadata))
     return DataFile(path, size, seen.rows if mine else read_footer(base_source(session.store, path)).rows)
 
 

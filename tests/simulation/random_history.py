@@ -23,7 +23,6 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
-from crdt_mor.services import compact
 from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.timeline import sweep
 from tests.simulation.followers import Follower, apply, same, shown
@@ -281,7 +280,7 @@ class History:
         """Executors come and go; some finish only the files, some come when all is done."""
         self.note("execute", plan.barrier)
         if self.random.random() < 0.4:
-            compact.execute(self.table._session, plan)
+            self.table.maintenance.execute(plan)
             return
         done = self.table.maintenance.compact(plan)
         assert [c.barrier for c in done] == [plan.barrier]

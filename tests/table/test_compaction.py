@@ -112,7 +112,7 @@ def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, p
     before = every_answer(table, commits)
     other = Table.open(path)
     assert other.maintenance.open_plans() == [plan]
-    outputs = compact.execute(other._session, plan)
+    outputs = other.maintenance.execute(plan)
     assert every_answer(table, commits) == before, "outputs are invisible until the plan completes"
     assert table.maintenance.compact(plan)[0].barrier == plan.barrier
     assert every_answer(table, commits) == before
@@ -128,7 +128,7 @@ def test_several_executors_on_one_plan_write_the_same_files_and_the_first_comple
     plan = table.maintenance.plan_compaction()
     assert plan is not None
     workers = [Table.open(path) for _ in range(3)]
-    outputs = [compact.execute(worker._session, plan) for worker in workers]
+    outputs = [worker.maintenance.execute(plan) for worker in workers]
     assert outputs[0] == outputs[1] == outputs[2]
     done = [worker.maintenance.compact(plan) for worker in workers]
     assert done[0] == done[1] == done[2]
@@ -147,12 +147,12 @@ def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_
     before = every_answer(table, commits)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    outputs = compact.execute(table._session, plan)
+    outputs = table.maintenance.execute(plan)
     carried = {Path(path, file.path): Path(path, file.path).read_bytes() for file in outputs if not file.is_base}
     assert carried
     for file in carried:
         file.unlink()  # the first executor died before it wrote this
-    assert compact.execute(Table.open(path)._session, plan) == outputs
+    assert Table.open(path).maintenance.execute(plan) == outputs
     assert {file: file.read_bytes() for file in carried} == carried
     table.maintenance.compact(plan)
     assert every_answer(table, commits) == before
@@ -189,7 +189,7 @@ def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table
     before = every_answer(table, commits)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    compact.execute(table._session, plan)
+    table.maintenance.execute(plan)
     assert Table.open(path).maintenance.cancel(plan.barrier)
     assert not table.maintenance.cancel("20240101000000001"), "no such plan"
     assert table.maintenance.compact(plan) == []
@@ -215,8 +215,8 @@ def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
         return put_pieces(*args)
 
     monkeypatch.setattr(compact, "put_pieces", put_after_the_cancel)
-    assert compact.execute(table._session, plan) == []
-    assert compact.execute(table._session, plan) == [], "a late executor does not even begin"
+    assert table.maintenance.execute(plan) == []
+    assert table.maintenance.execute(plan) == [], "a late executor does not even begin"
     monkeypatch.undo()
     assert data_files(path) == logs
     pending = [name for name in files(path) if ".compaction." in name]

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
-from crdt_mor.services import compact
 from crdt_mor.store import local
 from crdt_mor.store.local import LocalStore
 from tests.table.helpers import Make, frame, rows
@@ -144,7 +143,7 @@ def test_a_base_file_that_a_dead_executor_put_lasts_once_the_compaction_is_ackno
     before = rows(table)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    kill_after_link(".parquet", lambda: compact.execute(table._session, plan))
+    kill_after_link(".parquet", lambda: table.maintenance.execute(plan))
     assert Table.open(path).maintenance.compact(plan)[0].rows == 2
     disk.cut()
     assert rows(Table.open(path)) == before
@@ -161,7 +160,7 @@ def test_a_carry_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowled
     before = rows(table)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    kill_after_link(f"{plan.barrier}.log", lambda: compact.execute(table._session, plan))
+    kill_after_link(f"{plan.barrier}.log", lambda: table.maintenance.execute(plan))
     assert Table.open(path).maintenance.compact(plan)[0].carried == 1
     disk.cut()
     assert rows(Table.open(path)) == before

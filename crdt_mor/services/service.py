@@ -1,0 +1,106 @@
+"""What every service of a table shares: its plans are scheduled, executed, completed and cancelled here.
+
+    schedule   one event. The plan is a pure function of the value that the event derives from, and is frozen whole
+    execute    any number of processes at once, early or late, in parts or whole: each output has one name, which the
+               plan gives it, and is put if absent
+    complete   one event; the first counts, and the others find that it is done
+    cancel     one event; the outputs are removed, and a completion that comes later is refused
+
+So nobody waits for anybody, and whoever dies at any of these steps leaves a plan that anybody else finishes. A service
+adds a pure planner and an executor of one part, and its row in the table of actions (`timeline.actions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.threads import THREADS, in_threads
+from crdt_mor.timeline import adoption, plans, sweep
+from crdt_mor.timeline.actions import P, PlannedAction
+from crdt_mor.timeline.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Service(Generic[P]):
+    """What one service adds, with the policy that it is asked to follow.
+
+    action: its row in the table of actions.
+    require: raises where the service must not run in this table; nothing has been published by then.
+    plan: the plan that follows from a value of the timeline and from the file groups in its open plans, none of which
+        it takes; None where there is nothing to do. A function of these alone: of a session it reads what the value
+        names, and never the current value.
+    execute: writes the outputs of a part of a plan, or finds that another executor has; returns them all. The last
+        argument is how many threads it may use.
+    """
+
+    action: PlannedAction[P]
+    require: Callable[[Session], None]
+    plan: Callable[[Session, Timeline, Collection[FileGroup]], P | None]
+    execute: Callable[[Session, P, int], list[DataFile]]
+
+
+def schedule(session: Session, service: Service[P]) -> P | None:
+    """Plan and schedule in one transition; None if there is nothing to do. Gives up expired writers first."""
+    publisher = session.publisher
+    service.require(session)
+    session.start()
+    tail = session.run(sweep.tend(publisher, session.known(), session.expiry_ms))
+    # A commit of Hudi's that completed before the plan's instant and is not in the plan would fall into the old slice.
+    tail = session.run(adoption.adopt(publisher, tail))
+
+    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> P | None:
+        return service.plan(session, tail, taken)
+
+    value, plan = session.run(plans.schedule(publisher, tail, service.action, plan_from))
+    session.remember(value)
+    return plan
+
+
+def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
+    """The open plans of a service, oldest first: the order in which to execute them."""
+    tail = session.tail()
+    if not tail.plans:
+        return []
+    tail, frozen = session.run(plans.open_plans(session.publisher, tail, action))
+    session.remember(tail)
+    return frozen
+
+
+def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
+    """Write the plan's outputs, or find that another executor has; nothing stays if the plan was cancelled."""
+    session.require_table(plan.table_id)
+    parts = plan.parts()
+    # Few parts leave threads to each of them; with many, more threads would only hold more in memory.
+    threads = max(1, THREADS // max(1, len(parts)))
+    outputs = in_threads(lambda part: _execute_part(session, service, part, threads), parts)
+    return [file for files in outputs for file in files]
+
+
+def _execute_part(session: Session, service: Service[P], part: P, threads: int) -> list[DataFile]:
+    if not session.run(plans.keep_outputs(session.known(), part.barrier, [])):
+        return []
+    files = service.execute(session, part, threads)
+    kept = session.run(plans.keep_outputs(session.known(), part.barrier, [file.path for file in files]))
+    return files if kept else []
+
+
+def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:
+    """Publish that a plan is executed, unless somebody has; None if it was cancelled.
+
+    files: those of all its parts.
+    """
+    session.require_table(plan.table_id)
+    tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
+    value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files))
+    session.remember(value)
+    return completion
+
+
+def cancel(session: Session, barrier: InstantTime) -> bool:
+    """Give an open plan of any service up, by name; whether it was open."""
+    value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
+    return value.find_rolled_back(barrier) is not None
