@@ -97,7 +97,7 @@ CASES = [
 def encoded(table: pa.Table, *, log_block: bool = False) -> memoryview:
     """Parquet as tables have it."""
     repeating = repeating_columns(pl.DataFrame(pl.from_arrow(table)))
-    return write_parquet(table, metadata={}, repeating=repeating, log_block=log_block)
+    return write_parquet(table, repeating=repeating, log_block=log_block)
 
 
 def slice_of(case: Case, how: Merging, keys: int, touched: int, folder: Path) -> Slice:

@@ -121,7 +121,7 @@ def by_polars(frame: pl.DataFrame) -> bytes:
 
 def by_pyarrow(frame: pl.DataFrame) -> bytes:
     """A base file as tables have them."""
-    return write_parquet(to_arrow(frame), metadata={}, repeating=repeating_columns(frame))
+    return write_parquet(to_arrow(frame), repeating=repeating_columns(frame))
 
 
 @pytest.mark.parametrize("case", COMPACTIONS, ids=lambda case: case.name)

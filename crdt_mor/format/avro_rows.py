@@ -32,8 +32,8 @@ _LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "Crdt
 _Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
 
 
-def decode(content: memoryview, schema: str, stored: pa.Schema | None, path: str, offset: int) -> pa.Table:
-    """The rows of a block: the columns it has of `stored` (None: all), in those types."""
+def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table:
+    """The rows of a block, whose writer's schema is `schema`. Errors name the path and the offset."""
     where = f"path={path} offset={offset}"
     if len(content) < _HEAD.size:
         raise FormatError(f"damaged Avro log block: cut short. {where}")
@@ -48,26 +48,22 @@ def decode(content: memoryview, schema: str, stored: pa.Schema | None, path: str
     except (ValueError, KeyError, TypeError) as error:
         raise FormatError(f"damaged Avro log block: its schema is not one: {error!r}. {where}") from error
     body = content[_HEAD.size :]
-    columns = None if stored is None else [name for name in stored.names if name in writer.names]
     try:
-        table = _decode_columns(writer, count, body, columns) if writer.columnar else None
-        if table is None:
-            table = _decode_rows(writer, count, body, stored or pa.schema(parse_record(schema)))
+        table = _decode_columns(writer, count, body) if writer.columnar else None
+        return _decode_rows(writer, count, body, schema) if table is None else table
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"{error} {where}") from error
     except Exception as error:  # both decoders raise whatever the bytes lead them to
         raise FormatError(f"damaged Avro log block: {error!r}. {where}") from error
-    return table if stored is None else _conform(table, stored, where)
 
 
 class _Writer:
     """A writer's schema with the length in front, ready to use."""
 
-    __slots__ = ("columnar", "header", "names")
+    __slots__ = ("columnar", "header")
 
     def __init__(self, schema: dict[str, _Json]) -> None:
         fields = cast("list[dict[str, _Json]]", schema["fields"])
-        self.names = frozenset(str(item["name"]) for item in fields)
         self.columnar = all(_columnar(item["type"]) for item in fields)
         self.header = avro.container_header(json.dumps({**schema, "fields": [_LENGTH_FIELD, *fields]}))
 
@@ -94,11 +90,11 @@ def _columnar(type_: _Json) -> bool:
     return kind != "map" and (not isinstance(kind, (dict, list)) or _columnar(kind))
 
 
-def _decode_columns(writer: _Writer, count: int, body: memoryview, columns: list[str] | None) -> pa.Table | None:
+def _decode_columns(writer: _Writer, count: int, body: memoryview) -> pa.Table | None:
     """By polars; None for what it does not read after all."""
     container = avro.encode_container(writer.header, count, body)
     try:
-        frame = pl.read_avro(io.BytesIO(container), columns=None if columns is None else [_LENGTH, *columns])
+        frame = pl.read_avro(io.BytesIO(container))
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
     table = frame.to_arrow()
@@ -120,27 +116,10 @@ def _fixed_bytes(chunk: pa.Array) -> memoryview:
     return memoryview(chunk.buffers()[1])[start : start + 4 * len(chunk)]
 
 
-def _decode_rows(writer: _Writer, count: int, body: memoryview, stored: pa.Schema) -> pa.Table:
+def _decode_rows(writer: _Writer, count: int, body: memoryview, schema: str) -> pa.Table:
+    stored = pa.schema(parse_record(schema))
     container = avro.encode_container(writer.header, count, body)
     rows = cast("list[dict[str, object]]", list(fastavro.reader(io.BytesIO(container))))
     lengths = pa.chunked_array([pa.array([row.pop(_LENGTH) for row in rows], pa.binary(4))])
     _check_lengths(lengths, count, len(body))
-    present = pa.schema([item for item in stored if item.name in writer.names])
-    return pa.Table.from_pylist(rows, present)
-
-
-def _conform(table: pa.Table, stored: pa.Schema, where: str) -> pa.Table:
-    """Into the stored types; what does not fit exactly is not the table's column."""
-    columns = {}
-    for item in stored:
-        if item.name not in table.column_names:
-            continue
-        column = table[item.name]
-        try:
-            columns[item.name] = column if column.type == item.type else column.cast(item.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise UnsupportedFeatureError(
-                "a log block's column does not fit the table's type: let Hudi compact the table first. "
-                f"{where} column={item.name} found={column.type} expected={item.type} error={error}"
-            ) from error
-    return pa.table(columns)
+    return pa.Table.from_pylist(rows, stored)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -85,12 +85,11 @@ def base_metadata(
 def write_parquet(
     rows: pa.Table,
     *,
-    metadata: Mapping[str, str],
     row_group_rows: int = ROW_GROUP_ROWS,
     repeating: Sequence[str] = (),
     log_block: bool = False,
 ) -> memoryview:
-    """`rows`, of the stored types, as the bytes of a Parquet file, encoded by this thread.
+    """`rows`, of the stored types, as the bytes of a Parquet file without metadata, encoded by this thread.
 
     Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
     `repeating`: the columns worth a dictionary (`repeating_columns`), beside the meta columns that always are.
@@ -102,22 +101,23 @@ def write_parquet(
         assert ready or _storable(item.type), f"not a stored type: {item.name} is {item.type}"
     sink = pa.BufferOutputStream()
     rows = rows.replace_schema_metadata(None)
-    with pq.ParquetWriter(
-        sink,
-        rows.schema,
-        compression="snappy" if log_block else "zstd",
-        compression_level=None if log_block else 1,
-        use_dictionary=[name for name in rows.schema.names if name in _ALWAYS_REPEAT or name in repeating],
-        write_statistics=[name for name in rows.schema.names if not log_block and name not in _NOT_ASKED_FOR],
-        write_page_index=not log_block,
-        store_schema=False,
-        use_compliant_nested_type=True,
-        version="2.6",
-    ) as writer:
+    with pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, repeating, log_block)) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
-        if metadata:
-            writer.add_key_value_metadata(dict(metadata))
     return memoryview(sink.getvalue())
+
+
+def _options(schema: pa.Schema, repeating: Sequence[str], log_block: bool) -> dict[str, Any]:
+    """What pyarrow's writer is told; the head of this module says why."""
+    return {
+        "compression": "snappy" if log_block else "zstd",
+        "compression_level": None if log_block else 1,
+        "use_dictionary": [name for name in schema.names if name in _ALWAYS_REPEAT or name in repeating],
+        "write_statistics": [name for name in schema.names if not log_block and name not in _NOT_ASKED_FOR],
+        "write_page_index": not log_block,
+        "store_schema": False,
+        "use_compliant_nested_type": True,
+        "version": "2.6",
+    }
 
 
 def read_footer(source: ParquetSource) -> Footer:

@@ -263,13 +263,13 @@ def decode_deletes(blocks: Sequence[LogBlock]) -> list[pa.Table]:
     return deletes.decode([b.content for b in blocks], [f"path={b.path} offset={b.offset}" for b in blocks])
 
 
-def decode_avro(block: LogBlock, stored_with_meta: pa.Schema | None) -> pa.Table:
-    """The rows of an Avro block: the columns it has of `stored_with_meta` (None: all), in those types.
+def decode_avro(block: LogBlock) -> pa.Table:
+    """The rows of an Avro block: the columns that it has, in types of the decoder's choice that hold their values.
 
     A column that the block lacks stays absent: whether that means null is the merge's business.
     """
     assert block.kind is BlockKind.AVRO, block.kind
-    return avro_rows.decode(block.content, block.schema, stored_with_meta, block.path, block.offset)
+    return avro_rows.decode(block.content, block.schema, block.path, block.offset)
 
 
 def _damaged(path: str, offset: int, what: str) -> FormatError:

@@ -58,10 +58,6 @@ class Cut:
         begun = self.by == "requested" or segment.first <= self.time
         return begun and (segment.superseded is None or self.time < segment.superseded)
 
-    def misses(self, segment: Segment) -> bool:
-        """Whether some commits of the segment may not be shown."""
-        return segment.last > self.time
-
     def __str__(self) -> str:
         return f"{self.by}:{self.time}"
 

@@ -94,7 +94,7 @@ def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBl
     given = _given_columns(block.schema) if block.partial else None
     rows: memoryview | pl.DataFrame = block.content
     if block.kind is BlockKind.AVRO:
-        frame = pl.from_arrow(decode_avro(block, None))
+        frame = pl.from_arrow(decode_avro(block))
         assert isinstance(frame, pl.DataFrame)
         rows = frame
     opened = DataBlock(block.instant, rows, given, own_times=carry)

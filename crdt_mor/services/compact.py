@@ -128,7 +128,7 @@ def _put_base(
     def encode(frame: pl.DataFrame) -> memoryview:
         table = stored_table(frame.select(own), schema, same)
         repeating = repeating_columns(frame)
-        return write_parquet(table, metadata={}, row_group_rows=max(1, frame.height), repeating=repeating)
+        return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating)
 
     def metadata() -> dict[str, str]:
         return base_metadata(

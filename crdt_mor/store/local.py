@@ -183,12 +183,15 @@ class LocalStore:
         """The absolute path of a Parquet file; None if there is none."""
         return None if self.stat(path) is None else ParquetSource.file(self._at(path))
 
-    def sweep_temp(self, older_than_ms: int = TEMP_EXPIRY_MS) -> builtins.list[str]:
-        """Remove temporary files of puts that died, at least this old; their paths. Other users' may have to stay."""
+    def sweep_temp(self) -> builtins.list[str]:
+        """Remove the temporary files of puts that died a day ago or earlier; their paths.
+
+        Files of other users stay where the folder lets nobody else remove them.
+        """
         files = [stat for stat in self.list(TEMP_FOLDER) if stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}")]
         if not files:
             return []
-        newest = self.now_ms() - older_than_ms
+        newest = self.now_ms() - TEMP_EXPIRY_MS
         dead = []
         for stat in files:
             if stat.modified_ms <= newest:

@@ -74,7 +74,7 @@ class StoredRows:
 
         def encode(start: int) -> memoryview:
             rows = self.cut(start, min(step, self.height - start))
-            return write_parquet(rows, metadata={}, repeating=self.repeating, log_block=True)
+            return write_parquet(rows, repeating=self.repeating, log_block=True)
 
         return in_threads(encode, range(0, max(1, self.height), step))
 

@@ -13,6 +13,7 @@ import pytest
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
+from crdt_mor.format.joined import joined
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.parquet import ParquetSource
 from tests.format.helpers import ROWS, STORED
@@ -27,7 +28,7 @@ def parquet_schema(data: bytes) -> str:
 
 
 def test_every_stored_type_comes_back_in_pyarrow_and_in_polars() -> None:
-    data = write_parquet(TABLE, metadata={})
+    data = write_parquet(TABLE)
     assert pq.read_table(pa.BufferReader(data)).to_pylist() == ROWS
     frame = pl.read_parquet(io.BytesIO(data))
     assert frame["dec"].to_list() == [decimal.Decimal("-12.34"), None]
@@ -36,7 +37,7 @@ def test_every_stored_type_comes_back_in_pyarrow_and_in_polars() -> None:
 
 
 def test_types_stand_in_parquet_as_spark_and_hudi_rs_expect_them() -> None:
-    schema = parquet_schema(write_parquet(TABLE, metadata={}))
+    schema = parquet_schema(write_parquet(TABLE))
     for line in (
         "optional int64 field_id=-1 t (Timestamp(isAdjustedToUTC=true, timeUnit=microseconds",
         "optional fixed_len_byte_array(7) field_id=-1 dec (Decimal(precision=15, scale=2))",
@@ -51,8 +52,8 @@ def test_types_stand_in_parquet_as_spark_and_hudi_rs_expect_them() -> None:
 
 
 def test_no_arrow_schema_is_stored_as_hudi_rs_would_trip_over_it() -> None:
-    data = write_parquet(TABLE.replace_schema_metadata({"pandas": "{}"}), metadata={"a": "b"})
-    assert set(pq.read_metadata(pa.BufferReader(data)).metadata) == {b"a"}
+    data = write_parquet(TABLE.replace_schema_metadata({"pandas": "{}"}))
+    assert pq.read_metadata(pa.BufferReader(data)).metadata is None
 
 
 @pytest.mark.parametrize(
@@ -78,14 +79,14 @@ def test_no_arrow_schema_is_stored_as_hudi_rs_would_trip_over_it() -> None:
 )
 def test_a_type_that_is_not_stored_is_our_mistake(type_: pa.DataType) -> None:
     with pytest.raises(AssertionError, match="not a stored type: x is"):
-        write_parquet(pa.table({"x": pa.nulls(0, type_)}), metadata={})
+        write_parquet(pa.table({"x": pa.nulls(0, type_)}))
 
 
 def test_row_groups_are_small_enough_to_read_in_parallel() -> None:
     table = pa.table({"x": pa.array(range(200_000), pa.int64())})
-    groups = pq.read_metadata(pa.BufferReader(write_parquet(table, metadata={})))
+    groups = pq.read_metadata(pa.BufferReader(write_parquet(table)))
     assert [groups.row_group(index).num_rows for index in range(groups.num_row_groups)] == [131_072, 68_928]
-    small = pq.read_metadata(pa.BufferReader(write_parquet(table, metadata={}, row_group_rows=150_000)))
+    small = pq.read_metadata(pa.BufferReader(write_parquet(table, row_group_rows=150_000)))
     assert small.num_row_groups == 2
 
 
@@ -94,7 +95,7 @@ def test_text_in_views_is_the_same_file() -> None:
     views = flat.cast(pa.schema({"s": pa.string_view(), "b": pa.binary_view(), "l": pa.int64()}))
     for repeating in ((), ("s", "b")):
         for log_block in (False, True):
-            made = (write_parquet(t, metadata={}, repeating=repeating, log_block=log_block) for t in (flat, views))
+            made = (write_parquet(t, repeating=repeating, log_block=log_block) for t in (flat, views))
             assert len({bytes(data) for data in made}) == 1
 
 
@@ -115,14 +116,14 @@ def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
     )
     repeating = repeating_columns(pl.DataFrame(pl.from_arrow(table)))
     assert repeating == ("city", "country", "empty")
-    group = pq.read_metadata(pa.BufferReader(write_parquet(table, metadata={}, repeating=repeating))).row_group(0)
+    group = pq.read_metadata(pa.BufferReader(write_parquet(table, repeating=repeating))).row_group(0)
     columns = [group.column(index) for index in range(group.num_columns)]
     found = {column.path_in_schema for column in columns if column.has_dictionary_page}
     assert found == {"_hoodie_commit_time", "city", "country", "empty"}
 
 
 def test_rows_can_be_skipped_by_key_and_time() -> None:
-    data = write_parquet(pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_commit_seqno": ["1", "2"]}), metadata={})
+    data = write_parquet(pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_commit_seqno": ["1", "2"]}))
     group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
     assert (group.column(0).statistics.min, group.column(0).statistics.max) == ("a", "b")
     assert group.column(0).has_column_index
@@ -131,7 +132,7 @@ def test_rows_can_be_skipped_by_key_and_time() -> None:
 
 def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
     metadata = base_metadata(min_record_key="a", max_record_key="z", avro_schema="{}", latest_requested=T)
-    data = write_parquet(TABLE, metadata=metadata)
+    data = b"".join(joined([write_parquet(TABLE)], lambda: metadata))
     path = tmp_path / "base.parquet"
     path.write_bytes(data)
     for source in (ParquetSource.in_memory(bytes(data)), ParquetSource.file(str(path))):
@@ -149,18 +150,19 @@ def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
 
 def test_a_base_file_without_rows_has_no_least_key() -> None:
     metadata = base_metadata(min_record_key=None, max_record_key=None, avro_schema="{}", latest_requested=None)
-    footer = read_footer(ParquetSource.in_memory(bytes(write_parquet(TABLE.slice(0, 0), metadata=metadata))))
+    data = b"".join(joined([write_parquet(TABLE.slice(0, 0))], lambda: metadata))
+    footer = read_footer(ParquetSource.in_memory(data))
     assert (footer.rows, footer.latest_requested, footer.metadata) == (0, None, metadata)
     assert metadata == {"parquet.avro.schema": "{}", "org.apache.spark.version": "3.5.6"}
 
 
 def test_equal_tables_are_equal_bytes_however_they_are_chunked() -> None:
     chunked = pa.concat_tables([TABLE.slice(0, 1), TABLE.slice(1)])
-    assert write_parquet(chunked, metadata={"a": "b"}) == write_parquet(TABLE, metadata={"a": "b"})
+    assert write_parquet(chunked) == write_parquet(TABLE)
 
 
 def test_damage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    good = bytes(write_parquet(TABLE, metadata={}))
+    good = bytes(write_parquet(TABLE))
     for data in (b"", b"PAR1", good[:-1], good[:200], b"\0" * 100, good[:-40] + b"\xff" * 32 + good[-8:]):
         with pytest.raises(FormatError, match=r"path=p/base\.parquet"):
             read_footer(ParquetSource.in_memory(data, name="p/base.parquet"))

@@ -23,6 +23,7 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
+from crdt_mor.format.joined import joined
 from crdt_mor.format.log import Pieces, delete_block, parquet_block
 from crdt_mor.model.instant import InstantTime
 
@@ -111,7 +112,7 @@ def parquet(
     ]
     schema = pa.schema([*((name, pa.string()) for name in META), *USER])
     table = pa.Table.from_pylist([m | r for m, r in zip(meta, rows, strict=True)], schema)
-    return write_parquet(table, metadata=metadata or {})
+    return b"".join(joined([write_parquet(table)], lambda: metadata or {}))
 
 
 class HandMade:

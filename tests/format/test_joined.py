@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError
+from crdt_mor.format import base
 from crdt_mor.format.base import write_parquet
 from crdt_mor.format.joined import joined
 from crdt_mor.format.thrift import BINARY, BYTE, I16, I32, I64, LIST, STRUCT, TRUE, Items, Struct, Value, decode, encode
@@ -27,6 +28,18 @@ def rows_of_every_type(count: int) -> pa.Table:
     return rows
 
 
+def one_writer(
+    rows: pa.Table, metadata: dict[str, str], repeating: tuple[str, ...], log_block: bool, row_group_rows: int
+) -> bytes:
+    """A file whose metadata pyarrow encodes as well."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, **base._options(rows.schema, repeating, log_block)) as writer:
+        writer.write_table(rows, row_group_size=row_group_rows)
+        if metadata:
+            writer.add_key_value_metadata(metadata)
+    return bytes(sink.getvalue().to_pybytes())
+
+
 @given(
     st.integers(1, 5),
     st.integers(1, 40),
@@ -39,25 +52,24 @@ def test_what_is_joined_is_what_one_writer_writes(
 ) -> None:
     rows = rows_of_every_type(groups * height)
     pieces = [
-        write_parquet(rows.slice(i * height, height), metadata={"a": "b"}, repeating=repeating, log_block=log_block)
+        memoryview(one_writer(rows.slice(i * height, height), {"a": "b"}, repeating, log_block, height))
         for i in range(groups)
     ]
-    one = write_parquet(rows, metadata=metadata, row_group_rows=height, repeating=repeating, log_block=log_block)
-    assert b"".join(joined(pieces, lambda: metadata)) == bytes(one)
+    assert b"".join(joined(pieces, lambda: metadata)) == one_writer(rows, metadata, repeating, log_block, height)
 
 
 def test_row_groups_of_many_pages_keep_their_places() -> None:
     height, groups = 70_000, 3
     values = random.Random(1).choices(range(1 << 60), k=groups * height)
     rows = pa.table({"id": pa.array(map(str, values)), "n": pa.array(values, pa.int64())})
-    pieces = [write_parquet(rows.slice(i * height, height), metadata={}, repeating=()) for i in range(groups)]
+    pieces = [write_parquet(rows.slice(i * height, height), repeating=()) for i in range(groups)]
     data = b"".join(joined(pieces, dict))
-    assert data == bytes(write_parquet(rows, metadata={}, row_group_rows=height, repeating=()))
+    assert data == bytes(write_parquet(rows, row_group_rows=height, repeating=()))
     assert pq.read_table(pa.BufferReader(data)).equals(rows)
 
 
 def test_one_file_without_rows_is_a_file_without_rows() -> None:
-    empty = write_parquet(rows_of_every_type(0), metadata={}, repeating=())
+    empty = write_parquet(rows_of_every_type(0), repeating=())
     assert b"".join(joined([empty], dict)) == bytes(empty)
 
 

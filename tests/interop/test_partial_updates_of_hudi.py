@@ -57,7 +57,7 @@ def delete(instant: str, key: str, n: int | None = None) -> DeleteBlock:
 
 
 def base(*values: Values) -> ParquetSource:
-    return ParquetSource.in_memory(bytes(write_parquet(to_arrow(frame("1", values, STORED.names)), metadata={})))
+    return ParquetSource.in_memory(bytes(write_parquet(to_arrow(frame("1", values, STORED.names)))))
 
 
 def row(key: str, n: int, a: str | None, b: str | None) -> Values:
@@ -128,7 +128,7 @@ def test_some_columns_of_a_row_in_a_slice_that_is_large(monkeypatch: pytest.Monk
     monkeypatch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
     monkeypatch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
     table = to_arrow(frame("1", [row("x", 10, "a", "b"), row("y", 10, "c", "d")], STORED.names))
-    below = ParquetSource.in_memory(bytes(write_parquet(table, metadata={}, row_group_rows=1)))
+    below = ParquetSource.in_memory(bytes(write_parquet(table, row_group_rows=1)))
     files = Slice(below, "1", (full("2", row("y", 11, "e", "f")), part("3", {"id": "x", "a": "A"})))
     select = ["id", "a", "b"]
     cut = kernel.parts(files, 2, BY_TIME, COLUMNS, select)
@@ -199,7 +199,7 @@ def test_the_key_column_that_a_block_of_hudis_leaves_out_is_the_record_key() -> 
     assert keyed.given == ("id", "a")
     assert isinstance(keyed.rows, pl.DataFrame)
     assert keyed.rows["id"].to_list() == ["7"]
-    as_file = DataBlock("2", write_parquet(to_arrow(frame("2", [{"id": "7", "a": "A"}], ["a"])), metadata={}), ("a",))
+    as_file = DataBlock("2", write_parquet(to_arrow(frame("2", [{"id": "7", "a": "A"}], ["a"]))), ("a",))
     assert with_key(as_file, config).rows["id"].to_list() == ["7"]
     composite = TableConfig("t", KeySpec(("id", "n")), buckets=1)
     for untouched, settings in ((block, composite), (keyed, config), (full("2", row("x", 1, "a", "b")), config)):

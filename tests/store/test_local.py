@@ -130,7 +130,10 @@ def test_sweeping_leaves_what_hudi_keeps_in_the_folder(disk: LocalStore) -> None
     disk.put(f"{TEMP_FOLDER}/20250101000000000/MARKERS0", b"hudi's")
     disk.put(f"{TEMP_FOLDER}/note", b"hudi's")
     (disk.root / TEMP_FOLDER / "put-dead").write_bytes(b"half")
-    assert disk.sweep_temp(older_than_ms=0) == [f"{TEMP_FOLDER}/put-dead"]
+    expired = (disk.now_ms() - TEMP_EXPIRY_MS - 1000) / 1000
+    for file in (disk.root / TEMP_FOLDER).rglob("*"):
+        os.utime(file, (expired, expired))
+    assert disk.sweep_temp() == [f"{TEMP_FOLDER}/put-dead"]
     assert disk.read(f"{TEMP_FOLDER}/20250101000000000/MARKERS0") == b"hudi's"
     assert disk.read(f"{TEMP_FOLDER}/note") == b"hudi's"
 

@@ -191,10 +191,10 @@ def recent(since: date) -> pl.Expr:
     return pl.col("month") >= since.month
 
 
-def newest_day(source: mor.Table | mor.Transaction, since: date = FIRST_DAY) -> date:
+def newest_day(source: mor.Table | mor.Transaction) -> date:
     """The newest day that a snapshot holds; the day before the first if none."""
-    found = source.scan(columns=["month", "day"], filter=recent(since)).to_polars()
-    newest = found.select(flown.max()).item()
+    days = source.scan(columns=["month", "day"], filter=recent(FIRST_DAY)).to_polars()
+    newest = days.select(flown.max()).item()
     return newest if isinstance(newest, date) else FIRST_DAY - timedelta(days=1)
 
 
