@@ -11,7 +11,7 @@ that is deleted from what is merged or raw has its key and partition columns alo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 
@@ -19,10 +19,9 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.read.window import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Window
+from crdt_mor.read.images import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from crdt_mor.read.window import Mode, Window
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
-
-Mode = Literal["merged", "difference", "images", "raw"]
 
 _CHANGE: Final = (pa.field(CHANGE_TYPE, pa.string()),)
 _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")))
@@ -96,7 +95,7 @@ class Changes(ArrowRows):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
-        for frame in getattr(self._window, self._mode)(self._columns):
+        for frame in self._window.frames(self._mode, self._columns):
             if frame.height:
                 table = to_arrow(frame)
                 rows = self._schema.restore(table.select(self._columns))

@@ -19,7 +19,7 @@ from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.model.slices import shared_out
+from crdt_mor.model.slices import balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
 from crdt_mor.read.expressions import conjuncts, together
@@ -115,7 +115,7 @@ class Scan(ArrowRows):
             raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
         bare = replace(snapshot, value=snapshot.value.bare, part=True)
-        found = shared_out([(one, one.weight) for one in self._pruning.kept], part_size(size))
+        found = balanced_parts([(one, one.weight) for one in self._pruning.kept], part_size(size))
         return [Scan(replace(bare, slices=tuple(some)), self._columns, self._filter, meta) for some in found]
 
     def explain(self) -> Explanation:

@@ -7,7 +7,7 @@ loop to write: two writers of one key both succeed, and the table's merge decide
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -274,10 +274,11 @@ class Table:
         found = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
         return pa.table(found)
 
-    def _once(self, token: tuple[str, int] | None, statement: object) -> Commit:
+    def _once(self, token: tuple[str, int] | None, statement: Callable[[Transaction], None]) -> Commit:
+        """One statement as a transaction of its own; nothing is done where the token was used before."""
         with self.transaction(token=token) as tx:
             if tx.commit is None:
-                statement(tx)  # type: ignore[operator]
+                statement(tx)
         assert tx.commit is not None
         return tx.commit
 

@@ -53,7 +53,7 @@ class FileSlice:
         return sum(file.size + OPENING_A_FILE for file in self.files)
 
 
-def shared_out(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
+def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
     """Items with their weights in as few parts as stay near `size`, evenly; a heavy item is a part of its own."""
     heavy_first = sorted(items, key=lambda item: -item[1])
     count = -(-sum(weight for _, weight in heavy_first) // size)
