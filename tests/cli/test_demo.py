@@ -48,6 +48,7 @@ def test_what_the_demo_needs_is_installed_here(package: str) -> None:
     assert story.require(package).version
 
 
+@pytest.mark.slow
 def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "crdt_mor.cli.main", "demo", "--small", "--dir", tmp_path / "demo", "--output", "json"],

@@ -22,6 +22,7 @@ from crdt_mor.merge.kernel import polars_type
 from crdt_mor.testing import strategies
 from tests.laws import unlawful
 from tests.laws.unlawful import LAWFUL, UNLAWFUL
+from tests.tiers import slow
 
 SHIPPED = [name for name in payloads.__all__ if name != "PartialUpdate"]
 
@@ -42,15 +43,17 @@ def shipped(name: str) -> Payload:
 # --- who passes -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("examples", [8, slow(100)])
 @pytest.mark.parametrize("cls", LAWFUL, ids=lambda cls: cls.__name__)
-def test_the_lawful_pass(cls: type[Payload]) -> None:
+def test_the_lawful_pass(cls: type[Payload], examples: int) -> None:
     assert check_laws(cls()) is None  # type: ignore[func-returns-value]
-    assert check_laws(cls(), deep=True, examples=50) is None  # type: ignore[func-returns-value]
+    assert check_laws(cls(), deep=True, examples=examples) is None  # type: ignore[func-returns-value]
 
 
+@pytest.mark.parametrize("examples", [15, slow(200)])
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_shipped_ones_pass(name: str) -> None:
-    assert check_laws(shipped(name), deep=True) is None  # type: ignore[func-returns-value]
+def test_the_shipped_ones_pass(name: str, examples: int) -> None:
+    assert check_laws(shipped(name), deep=True, examples=examples) is None  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize("cls", UNLAWFUL, ids=lambda cls: cls.__name__)

@@ -31,6 +31,7 @@ from crdt_mor.merge.kernel import (
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.testing.oracle import Contribution, fold
+from tests.tiers import slow
 
 STORED: dict[str, pl.DataType] = {
     "k": pl.Int64(), "v": pl.Int64(), "a": pl.Float64(), "b": pl.String(), "late": pl.Int64(),
@@ -193,17 +194,24 @@ class History:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("key_column", [None, "k"])
-@settings(max_examples=12)
-@given(
-    seed=st.integers(0, 10**9),
-    stable_form=st.booleans(),
-    promote=st.booleans(),
-    by_hash=st.booleans(),
-    in_parts=st.booleans(),
-)
-def test_any_history_reads_as_the_fold_of_its_commits(
+@pytest.mark.parametrize("examples", [4, slow(50)])
+def test_any_history_reads_as_the_fold_of_its_commits(rule: str, key_column: str | None, examples: int) -> None:
+    yes_or_no = st.booleans()
+
+    @settings(max_examples=examples)
+    @given(
+        seed=st.integers(0, 10**9), stable_form=yes_or_no, promote=yes_or_no, by_hash=yes_or_no, in_parts=yes_or_no
+    )  # fmt: skip
+    def check(seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool) -> None:
+        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts)
+
+    check()
+
+
+def check_history(
     rule: str, key_column: str | None, seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool
 ) -> None:
+    """A random history is read again and again, and compared with the fold of its commits."""
     with pytest.MonkeyPatch.context() as patch:
         if by_hash:
             patch.setattr("crdt_mor.merge.base.IN_SCAN_KEYS_MAX", 0)

@@ -57,19 +57,23 @@ def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("plant", "ahead_ms"),
+    ("plant", "first_seed", "ahead_ms"),
     [
-        (a_commit_below_a_base_is_taken_as_it_is, -20_000),
-        (a_plan_goes_on_that_buries_a_commit, -20_000),
-        (what_a_scan_hands_out_is_not_looked_after, 0),
+        (a_commit_below_a_base_is_taken_as_it_is, 0, -20_000),
+        (a_plan_goes_on_that_buries_a_commit, 0, -20_000),
+        (what_a_scan_hands_out_is_not_looked_after, 10, 0),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_the_histories_find(
-    plant: Callable[[pytest.MonkeyPatch], None], ahead_ms: int, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+    plant: Callable[[pytest.MonkeyPatch], None],
+    first_seed: int,
+    ahead_ms: int,
+    fast_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def until_found() -> None:
-        for seed in range(30):
+        for seed in range(first_seed, first_seed + 30):
             run(seed, fast_path / f"t{seed}", ahead_ms)
 
     plant(monkeypatch)

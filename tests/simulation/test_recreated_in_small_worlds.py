@@ -318,7 +318,9 @@ def of_the_timeline(put: Put) -> bool:
         pytest.param(["remaker", "planner"], {}, 90, id="plan"),
         pytest.param(["remaker", "opener"], {"first": False, "faults": 1}, 2_000, id="open-without-a-first-version"),
         pytest.param(["remaker", "finisher"], {"begun": True, "faults": 1}, 500, id="finish-and-a-lost-reply"),
-        pytest.param(["remaker", "finisher", "opener"], {"begun": True}, 40_000, id="finish-and-open"),
+        pytest.param(
+            *(["remaker", "finisher", "opener"], {"begun": True}, 40_000), id="finish-and-open", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_nothing_of_a_removed_table_is_in_the_next(who: list[str], options: dict[str, Any], states: int) -> None:

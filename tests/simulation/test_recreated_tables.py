@@ -38,6 +38,7 @@ def test_many_histories(seed: int, fast_path: Path) -> None:
 # --- planted bugs: every part of it is needed -------------------------------------------------------------------------
 
 SEEDS_MAX = 60
+"""A planted bug is found within as many seeds, counted from one that is known to find it soon."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -84,17 +85,19 @@ def run_all(seeds: range, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "found"),
+    ("plant", "seed", "found"),
     [
-        (values_are_not_compared, "is gone, and answered"),
-        (every_first_version_has_one_nonce, "is gone, and answered"),
-        (checkpoints_have_no_id, "a follower has"),
-        (jobs_and_plans_are_not_compared, "is gone, and answered"),
-        (a_put_into_the_next_table_stays, "is there, and was refused|properties here are of one table"),
-        (what_was_projected_into_the_next_table_stays, "timeline is missing"),
+        (values_are_not_compared, 0, "is gone, and answered"),
+        (every_first_version_has_one_nonce, 0, "is gone, and answered"),
+        (checkpoints_have_no_id, 49, "a follower has"),
+        (jobs_and_plans_are_not_compared, 3, "is gone, and answered"),
+        (a_put_into_the_next_table_stays, 8, "is there, and was refused|properties here are of one table"),
+        (what_was_projected_into_the_next_table_stays, 26, "timeline is missing"),
     ],
 )
-def test_the_histories_find(plant: Plant, found: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_histories_find(
+    plant: Plant, seed: int, found: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, CrdtMorError), match=found):
-        run_all(range(SEEDS_MAX), fast_path)
+        run_all(range(seed, seed + SEEDS_MAX), fast_path)

@@ -111,10 +111,16 @@ def test_one_writer_a_cleaner_a_reader_and_deletions() -> None:
     assert world(writers=1, others=["cleaner", "reader"]).search() > 10_000
 
 
+@pytest.mark.slow
 def test_two_writers_that_race_from_the_first_begin() -> None:
     assert world(writers=2).search() > 10_000
 
 
+def test_two_writers_from_their_begin_on() -> None:
+    assert world(begun=2, faults=1, deletions=False).search() > 1_000
+
+
+@pytest.mark.slow
 def test_two_writers_a_cleaner_and_deletions_from_their_begin_on() -> None:
     assert world(begun=2, others=["cleaner"], check_leftovers=True).search() > 100_000
 

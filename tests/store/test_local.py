@@ -18,6 +18,7 @@ import pytest
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store import local as module
 from crdt_mor.store.local import TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
+from tests.tiers import slow
 
 RACER = """
 import hashlib, json, sys
@@ -60,14 +61,14 @@ def temp_files(store: LocalStore) -> list[str]:
     return [stat.path for stat in store.list(TEMP_FOLDER) if "put-" in stat.path]
 
 
-def race(root: Path, slots: int) -> None:
-    """Eight processes put the same slots in the same order; each slot has one winner, and everybody reads it whole."""
+def race(root: Path, names: str, slots: int) -> None:
+    """Processes put the same slots in the same order; each slot has one winner, and everybody reads it whole."""
     racers = [
         subprocess.Popen(
             [sys.executable, "-c", RACER, str(root), name, str(slots)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
-        for name in "abcdefgh"
+        for name in names
     ]  # fmt: skip
     answers: dict[str, tuple[list[int], list[str]]] = {}
     for racer in racers:
@@ -77,7 +78,7 @@ def race(root: Path, slots: int) -> None:
         assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    for name, racer in zip("abcdefgh", racers, strict=True):
+    for name, racer in zip(names, racers, strict=True):
         out, _ = racer.communicate(timeout=300)
         assert racer.returncode == 0
         answers[name] = json.loads(out)
@@ -88,14 +89,12 @@ def race(root: Path, slots: int) -> None:
     assert temp_files(LocalStore(root)) == []
 
 
-def test_of_eight_processes_one_wins_each_slot_and_all_read_it_whole(tmp_path: Path) -> None:
-    race(tmp_path / "table", slots=60)
-
-
-@pytest.mark.slow
-def test_of_eight_processes_one_wins_each_of_many_slots(tmp_path: Path) -> None:
-    for round_number in range(4):
-        race(tmp_path / f"table-{round_number}", slots=1500)
+@pytest.mark.parametrize(("names", "rounds", "slots"), [("abc", 1, 100), slow("abcdefgh", 4, 1500)])
+def test_of_several_processes_one_wins_each_slot_and_all_read_it_whole(
+    tmp_path: Path, names: str, rounds: int, slots: int
+) -> None:
+    for number in range(rounds):
+        race(tmp_path / f"table-{number}", names, slots)
 
 
 def test_a_polling_reader_never_sees_half_a_file(disk: LocalStore) -> None:

@@ -35,6 +35,7 @@ from crdt_mor.write.open_write import OpenWrite
 from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
+from tests.tiers import slow
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("n", pa.int64())])
 Rows = dict[str, int]
@@ -190,8 +191,14 @@ def one_task(world: World, receipts: list[Receipt]) -> Commit:
 SECONDS: dict[Meanwhile, list[Rows]] = {same_receipts: ONE, other_attempts: TWO, one_task: TWO[:1]}
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
-@pytest.mark.parametrize("second", SECONDS)
+@pytest.mark.parametrize(
+    ("second", "after"),
+    [
+        *((same_receipts, False), (other_attempts, True)),
+        *(slow(*case) for case in ((same_receipts, True), (other_attempts, False))),
+        *(slow(*case) for case in ((one_task, False), (one_task, True))),
+    ],
+)
 def test_when_a_driver_has_died_the_next_one_commits_its_own_receipts_or_finds_the_commit(
     fast_path: Path, second: Meanwhile, after: bool
 ) -> None:
@@ -209,7 +216,7 @@ def test_when_a_driver_has_died_the_next_one_commits_its_own_receipts_or_finds_t
     assert outcomes == {False, True}
 
 
-@pytest.mark.parametrize("second", SECONDS)
+@pytest.mark.parametrize("second", [other_attempts, slow(same_receipts), slow(one_task)])
 def test_a_slow_driver_is_given_the_commit_that_another_has_made_meanwhile(fast_path: Path, second: Meanwhile) -> None:
     outcomes = set()
     for scene in scenes(fast_path, second):
