@@ -1,0 +1,132 @@
+"""docs/format.md names all that we put on storage: every key, field, folder and property, and the versions."""
+
+from __future__ import annotations
+
+import json
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.format import properties
+from crdt_mor.format.base import LATEST_REQUESTED
+from crdt_mor.format.log import _ORDERED
+from crdt_mor.model import plans
+from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
+from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, bucket_file_id
+from crdt_mor.model.timeline import (
+    FORMAT,
+    FORMATS_READ,
+    Completion,
+    DataFile,
+    Pending,
+    Plan,
+    RolledBack,
+    Segment,
+    Timeline,
+    Token,
+    encode_segment,
+)
+from crdt_mor.read.merging import HIDDEN
+from crdt_mor.timeline.session import PROPERTIES
+from crdt_mor.timeline.tail import KEPT_VERSIONS
+
+REPO = Path(__file__).parents[1]
+PAGE = (REPO / "docs" / "format.md").read_text()
+
+T = EPOCH
+FILE = DataFile("day=mon/x", 1, 1, 0)
+COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), driver="driver")
+VALUE = Timeline(
+    1, "nonce", T, "[]",
+    pending=(Pending(T, "nonce", 1, 5, "driver", 2),),
+    plans=(Plan(T, "nonce", 1, "path"),),
+    rolled_back=(RolledBack(T, "nonce", 1),),
+    completions=(COMMIT,),
+    segments=(Segment("name", 0, T, T, 1),),
+    tokens=(Token("application", 1, T, T, 1),),
+)  # fmt: skip
+"""With everything in it."""
+
+
+def section(title: str) -> str:
+    """The text below a heading, up to the next one of any level."""
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def named(text: str) -> list[str]:
+    """What stands in the first column of the tables in a text, in code style."""
+    return re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+
+
+def encoded() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(VALUE.encode())
+    return found
+
+
+def test_every_key_of_a_version_is_named_in_its_order() -> None:
+    assert named(section("A version of the timeline")) == list(encoded())
+
+
+@pytest.mark.parametrize("key", [key for key, found in encoded().items() if isinstance(found, list) and key != "added"])
+def test_every_field_of_what_a_version_lists_is_named(key: str) -> None:
+    rows = re.findall(r"^\| (\d+) \|", section(f"`{key}`"), re.MULTILINE)
+    (element,) = encoded()[key]
+    assert rows == [str(number) for number in range(1, len(element) + 1)]
+
+
+def test_files_and_segments_are_as_the_page_says() -> None:
+    assert "`[path, bytes, rows, delete records]`" in section("`completions`")
+    assert encoded()["completions"][0][6] == [["day=mon/x", 1, 1, 0]]
+    assert list(json.loads(encode_segment([COMMIT]))) == ["format", "completions"]
+    assert '`{"format": …, "completions": [...]}`' in section("A segment")
+
+
+def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    table = mor.Table.create(fast_path / "table", schema, key="id", buckets=1)
+    table.upsert(pa.table({"id": [1], "day": ["mon"]}))
+    assert table.maintenance.plan_compaction() is not None
+    (path,) = (fast_path / "table" / ".hoodie" / ".crdt_mor" / "plans").iterdir()
+    plan = json.loads(path.read_bytes())
+    assert named(section("A plan")) == list(plan)
+    assert [len(group) for group in plan["groups"]] == [4]
+    found = properties.decode((fast_path / "table" / PROPERTIES).read_bytes(), PROPERTIES)
+    ours = {key for key in found if key.startswith("crdt_mor.")}
+    assert ours == {key for key in named(section("hoodie.properties")) if key.startswith("crdt_mor.")}
+
+
+def test_every_key_of_a_payload_in_the_properties_is_named() -> None:
+    member = ColumnMerge(("views",), PayloadRef("counter/1", '{"a": 1}', "0" * 16, "acme:Counter")).to_json()
+    assert set(member) <= set(named(section("hoodie.properties")))
+
+
+def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_named() -> None:
+    paths = [path for path in named(section("Folders")) if path.startswith(".hoodie/")]
+    patterns = [re.sub(r"<[^>]+>", "[^/]+", path.replace(".", r"\.")) for path in paths]
+    patterns = [pattern + ("[^/]+" if pattern.endswith("/") else "") + r"\Z" for pattern in patterns]
+    newest = max((REPO / "tests" / "tables").glob("release-*.tar.xz"))
+    with tarfile.open(newest) as packed:
+        objects = [name.partition("/")[2] for name in packed.getnames()]
+    objects = [name for name in objects if name.startswith(".hoodie/")]
+    assert not [name for name in objects if not any(re.match(pattern, name) for pattern in patterns)]
+    met = [path for path, pattern in zip(paths, patterns, strict=True) if any(re.match(pattern, o) for o in objects)]
+    assert [path for path in paths if path not in met] == [path for path in paths if "/.temp/" in path]
+
+
+def test_the_page_has_the_numbers_and_names_of_the_code() -> None:
+    versions = re.findall(r"^\| .*? \| (\d+) \| ([\d, ]+) \|", PAGE.partition("## Times")[0], re.MULTILINE)
+    assert [now for now, _ in versions] == [ENGINE_VERSION, str(FORMAT), str(plans.FORMAT)]
+    assert versions[1][1] == ", ".join(map(str, FORMATS_READ))
+    assert f"the newest {KEPT_VERSIONS} stay" in PAGE
+    for name in (MERGE_STRATEGY_ID, LATEST_REQUESTED, _ORDERED, EPOCH, WRITE_TOKEN, f"`{OWN_KEY}`", f"`{HIDDEN}<"):
+        assert name in PAGE, name
+    assert bucket_file_id(0).removeprefix("00000000") in PAGE
