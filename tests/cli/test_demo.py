@@ -51,7 +51,10 @@ def test_what_the_demo_needs_is_installed_here(package: str) -> None:
 @pytest.mark.slow
 def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "crdt_mor.cli.main", "demo", "--small", "--dir", tmp_path / "demo", "--output", "json"],
+        [
+            *(sys.executable, "-m", "crdt_mor.cli.main", "demo", "--small", "--dir", tmp_path / "demo"),
+            *("--output", "json", "--svg", tmp_path / "overlaps.svg"),
+        ],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -67,6 +70,7 @@ def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     assert found["shared_rows"] > 0
     assert len(found["claims"]) == 5
     assert ET.parse(found["picture"]).getroot().tag.endswith("svg")
+    assert (tmp_path / "overlaps.svg").read_bytes() == Path(found["picture"]).read_bytes()
     assert mor.Table.open(found["table"]).scan().count() == found["rows"]
 
 

@@ -39,6 +39,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep/--no-keep", help="Keep the folder for a look around afterwards.")
     ] = True,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the overlapping transactions here, too.")
+    ] = None,
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
 ) -> None:
     """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked."""
@@ -56,6 +59,8 @@ def demo(
     except BaseException:
         console.print(Text(f"what there is lies in {folder}"))
         raise
+    if svg is not None:
+        shutil.copyfile(result.picture, svg)
     if output is Output.json:
         render.document(result.document())
     else:
