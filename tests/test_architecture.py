@@ -345,3 +345,15 @@ def test_what_opens_a_file_is_found(code: str) -> None:
 )
 def test_what_opens_no_file_is_let_through(code: str) -> None:
     assert not list(files_opened(ast.parse(code)))
+
+
+def test_every_room_is_in_the_table_of_rooms_and_in_the_picture() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    table = page.partition("## The rooms")[2].partition("## One commit")[0]
+    rooms = [name for name in MAY_IMPORT if (ROOT / "crdt_mor" / name).is_dir() and name not in LINKED]
+    assert not [room for room in rooms if f"`{room}/`" not in table]
+    picture = table.partition("```mermaid")[2].partition("```")[0]
+    arrows = re.findall(r"^ +(\w+) --> ([\w& ]+)$", picture, re.MULTILINE)
+    drawn = [(left, right) for left, ends in arrows for right in ends.split(" & ") if left in MAY_IMPORT]
+    assert len(drawn) > 10
+    assert not [(left, right) for left, right in drawn if right not in MAY_IMPORT[left]]

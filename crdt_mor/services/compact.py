@@ -1,8 +1,7 @@
 """Compaction by causal stability, as a service: which file groups a plan takes, and how one of them is folded.
 
 `services.service` schedules, completes and cancels the plans, and `model.plans` says what they freeze. Per file group
-the plan's inputs are folded into a base file and, where one is needed, a carry log. Which fold depends on the merge
-(design section 3):
+the plan's inputs are folded into a base file and, where one is needed, a carry log. Which fold depends on the merge:
 
     overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
                        rows; tombstones that win and are not yet stable are carried

@@ -1,0 +1,28 @@
+"""ARCHITECTURE.md and CONTRIBUTING.md name what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+TO_COME = {"services/clean.py", "store/azure.py"}
+"""What ARCHITECTURE.md answers with to the question where somebody would add it."""
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"])
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    names = set(re.findall(r"`((?:[\w.-]+/)*[\w-]+(?:\.py|/))`", (REPO / page).read_text())) - TO_COME
+    assert names
+    assert not sorted(name for name in names if not any((base / name).exists() for base in (REPO, REPO / "crdt_mor")))
+
+
+def test_no_word_of_the_code_points_to_a_page_that_is_not_here() -> None:
+    """Designs and reviews that were never in the repository explain nothing to who reads it."""
+    files = [*REPO.glob("crdt_mor/**/*.py"), *REPO.glob("payloads/*.py"), *REPO.glob("readers/**/*.py")]
+    files += [*REPO.glob("tests/**/*.py"), *REPO.glob("benches/**/*.py"), *REPO.glob("*.md"), *REPO.glob("docs/*.md")]
+    absent = re.compile(r"\(design[ ,]|design section|[Dd]esign\.md|hudi-format\.md|shared/")
+    here = Path(__file__)
+    assert not [str(file.relative_to(REPO)) for file in files if file != here and absent.search(file.read_text())]
