@@ -46,9 +46,10 @@ class Action:
     name: Hudi's word in the names of its files until it is completed; the timeline value calls the action so, too.
     completed: Hudi's word in the name of the completed file.
     begun: the files that are put when it begins, in this order; removed, if it is given up, in the reverse order. They
-        hold the record that it begins with.
+        hold the record that it begins with. A plan begins with one file: a second one could be put by a helper that
+        stalled before, when the first is removed, and Hudi's readers would look for the first in vain.
     ending: the files that are put when it is completed, before the completed one. They are empty.
-    extra: the extra metadata in the record that `requested` holds, where our key stands; of (bytes, path).
+    extra: the extra metadata in the record that it begins with, where our key stands; of (bytes, path).
     encode_completed: the bytes of the completed file; of the completion and the table's Avro schema.
     """
 
@@ -143,7 +144,7 @@ def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
     action = ACTIONS.get(name.action)
     if action is None or not data:
         return False
-    extra = action.extra if name.state == "requested" else commit_extra
+    extra = action.extra if name.state in action.begun else commit_extra
     try:
         return OWN_KEY in extra(data, path)
     except FormatError:  # we put files whole, so a damaged one is not ours

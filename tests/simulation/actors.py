@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.names import COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
-from crdt_mor.model.plans import CompactionPlan, GroupInput
+from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.plans import CompactionPlan, FrozenPlan, GroupInput
 from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
 from crdt_mor.timeline import events, plans, rollback, sweep
-from crdt_mor.timeline.actions import COMPACT
+from crdt_mor.timeline.actions import COMPACT, PlannedAction
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.records import encode_plan_record
 from crdt_mor.timeline.steps import Put
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths, plan_paths
+from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths
 
 PUBLISHER = TablePublisher(PROJECTOR)
 GENESIS = Timeline.genesis("", "the-table")
@@ -115,32 +114,40 @@ def plan_of(tail: Timeline) -> CompactionPlan:
     return CompactionPlan(tail.next_barrier, (), "", "latest", (GROUP,))
 
 
-def planner(value: Timeline) -> Run:
+def planner(
+    value: Timeline,
+    action: PlannedAction[Any] = COMPACT,
+    freeze: Callable[[Timeline], FrozenPlan] = plan_of,
+) -> Run:
     """Plans the file group, unless it is in an open plan."""
 
-    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
-        return None if taken else plan_of(tail)
+    def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> FrozenPlan | None:
+        return None if taken else freeze(tail)
 
-    yield from plans.schedule(PUBLISHER, value, COMPACT, plan_from)
-
-
-def worker(value: Timeline) -> Run:
-    """Executes and completes the oldest open plan, if there is one."""
-    tail, found = yield from plans.open_plans(PUBLISHER, value, COMPACT)
-    for plan in found[:1]:
-        files = yield from execute(tail, plan.barrier)
-        _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, files)
-        return ("compacted" if done else "cancelled", plan.barrier)
-    return None
+    yield from plans.schedule(PUBLISHER, value, action, plan_from)
 
 
 def execute(value: Timeline, barrier: InstantTime) -> Run:
-    """What `compact.execute` does to the store."""
+    """What the executor of a compaction does to the store."""
     if not (yield from plans.keep_outputs(value, barrier, [])):
         return []
     path = output_path(barrier)
     yield Put(path, b"base")
     return [DataFile(path, 1, 1)] if (yield from plans.keep_outputs(value, barrier, [path])) else []
+
+
+def worker(
+    value: Timeline,
+    action: PlannedAction[Any] = COMPACT,
+    execute: Callable[[Timeline, InstantTime], Run] = execute,
+) -> Run:
+    """Executes and completes the oldest open plan of an action, if there is one."""
+    tail, open_plans = yield from plans.open_plans(PUBLISHER, value, action)
+    for plan in open_plans[:1]:
+        files = yield from execute(tail, plan.barrier)
+        _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, files)
+        return ("compacted" if done else "cancelled", plan.barrier)
+    return None
 
 
 def canceller() -> Run:
@@ -156,9 +163,15 @@ def sweeper(value: Timeline) -> Run:
     yield from sweep.sweep(PUBLISHER, tail)
 
 
-def planned_world(*, projected: bool) -> tuple[dict[str, bytes], Timeline]:
+def planned_world(
+    *,
+    projected: bool,
+    action: PlannedAction[Any] = COMPACT,
+    freeze: Callable[[Timeline], FrozenPlan] = plan_of,
+) -> tuple[dict[str, bytes], Timeline]:
     """Objects of a table with one open plan, of which Hudi has been told, unless who scheduled it died before."""
-    plan = plan_of(GENESIS)
-    value = GENESIS.schedule("planned", 0, COMPACTION, f"{plans.PLANS}/first.json")
+    plan = freeze(GENESIS)
+    value = GENESIS.schedule("planned", 0, action.name, f"{plans.PLANS}/first.json")
     objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
-    return objects | ({plan_paths(plan.barrier)[0]: encode_plan_record(plan)} if projected else {}), value
+    paths = PROJECTOR.pending_paths(plan.barrier, action.name)[: len(action.begun)]
+    return objects | ({path: action.encode_record(plan) for path in paths} if projected else {}), value

@@ -45,10 +45,10 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
-from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.plans import CompactionPlan, FrozenPlan
 from crdt_mor.model.timeline import Completion, Timeline
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.actions import Action
+from crdt_mor.timeline.actions import ACTIONS, COMPACT, Action, PlannedAction, action_ending_as, planned_action
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, completed_name
 from crdt_mor.timeline.steps import (
@@ -124,13 +124,18 @@ def begun_paths(requested: InstantTime) -> tuple[str, str]:
     return inflight, asked
 
 
-def plan_paths(barrier: InstantTime) -> tuple[str, str]:
-    record, inflight = PROJECTOR.pending_paths(barrier, "compaction")
-    return record, inflight
+def planned_actions() -> list[PlannedAction[Any]]:
+    """The actions whose instants begin with a plan."""
+    return [action for action in ACTIONS.values() if isinstance(action, PlannedAction)]
 
 
 def completed_path(completion: Completion) -> str:
     return PROJECTOR.path(completed_name(completion))
+
+
+def is_version(put: Put) -> bool:
+    """For `faulty` of a world in which puts of versions alone may be hit by a fault."""
+    return put.path.startswith(VERSIONS)
 
 
 # --- local states -----------------------------------------------------------------------------------------------------
@@ -590,12 +595,14 @@ def barriers_kept(value: Timeline) -> set[InstantTime]:
 
 @cache
 def barrier_of(path: str) -> InstantTime | None:
-    """The barrier of the compaction that a file is of: one in Hudi's timeline, or an output."""
+    """The barrier of the plan that a file is of, until it is completed: one in Hudi's timeline, or an output."""
     data = data_file_name(path)
     if data is not None:
         return data.instant if isinstance(data, BaseFileName) else None
     name = TimelineFileName.parse(path.rpartition("/")[2])
-    return name.requested if name is not None and name.action == "compaction" else None
+    if name is None or name.state == "completed":
+        return None
+    return name.requested if isinstance(ACTIONS.get(name.action), PlannedAction) else None
 
 
 def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
@@ -631,20 +638,28 @@ def check_event(before: Timeline, after: Timeline) -> None:
     if len(outcomes) != len(set(outcomes)) or set(outcomes) & going_on:
         raise Violation(f"an instant with two outcomes: {outcomes}")
     for completion in after.completions[len(before.completions) :]:
-        if completion.action == "commit" and before.find_plan(completion.requested) is None:
+        ended = action_ending_as(completion.action)
+        if isinstance(ended, PlannedAction) and before.find_plan(completion.requested) is None:
             raise Violation(f"a plan was completed that was not open: {completion.requested}")
 
 
 def check_open_plans(value: Timeline, objects: dict[str, Any]) -> None:
     """A file group is in one open plan at most."""
-    groups = [group for plan in value.plans for group in planned(objects[plan.path]).file_groups]
+    groups = [group for plan in value.plans for group in frozen(plan.action, objects[plan.path]).file_groups]
     if len(groups) != len(set(groups)):
         raise Violation(f"two open plans of one file group: {value.plans}")
 
 
 @cache
+def frozen(action: str, data: bytes) -> FrozenPlan:
+    plan: FrozenPlan = planned_action(action).decode(data, "")
+    return plan
+
+
 def planned(data: bytes) -> CompactionPlan:
-    return CompactionPlan.decode(data, "")
+    plan = frozen(COMPACT.name, data)
+    assert isinstance(plan, CompactionPlan)
+    return plan
 
 
 @cache
@@ -662,9 +677,9 @@ def check_store(objects: dict[str, Any]) -> None:
         for file in completion.files:
             if file.path not in objects:
                 raise Violation(f"a file of a committed instant was removed: {file.path}")
-        compacted = completion.action == "commit"
-        begun = plan_paths(completion.requested) if compacted else begun_paths(completion.requested)
-        for path in begun if completed_path(completion) in objects else begun[: 1 if compacted else 2]:
+        action = action_ending_as(completion.action)
+        paths = PROJECTOR.pending_paths(completion.requested, action.name)
+        for path in paths if completed_path(completion) in objects else paths[: len(action.begun)]:
             if path not in objects:
                 raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
         if completed_path(completion) not in objects and completion.version < tail.version:
@@ -687,14 +702,16 @@ def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
         barrier = barrier_of(path)
         if barrier is None or barrier in completed:
             continue
-        record, inflight = plan_paths(barrier)
-        if path == inflight and record not in objects:
+        paths = {action.name: PROJECTOR.pending_paths(barrier, action.name) for action in planned_actions()}
+        records = {record: action for action, (record, *_) in paths.items()}
+        later = {file for _, *files in paths.values() for file in files}
+        if path in later and records.keys().isdisjoint(objects):
             raise Violation(f"Hudi's readers look for the record of a plan, and there is none: {path}")
         if path in objects[LATE]:
             continue
-        if path == record:
-            pending += recorded(data)
-        elif record not in objects:
+        if path in records:
+            pending += recorded(data) if records[path] == COMPACT.name else []
+        elif records.keys().isdisjoint(objects):
             raise Violation(f"beside an output without a plan Hudi's readers miss later commits: {path}")
     if len(pending) != len(set(pending)):
         raise Violation(f"two pending compactions of one file group in Hudi's timeline: {pending}")

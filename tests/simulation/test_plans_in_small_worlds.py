@@ -18,12 +18,12 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import FileGroup, Plan, Timeline
 from crdt_mor.timeline import plans, publish
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
-from tests.simulation.small_world import Actor, Violation, World
+from tests.simulation.small_world import Actor, Violation, World, is_version
 
 ROLES: dict[str, Callable[[Timeline], Any]] = {
     "planner": planner,
@@ -47,11 +47,7 @@ def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
         objects, value = planned_world(projected=plan == "projected")
     actors = [Actor(f"{role[0]}{i}", partial(ROLES[role], value)) for i, role in enumerate(who)]
     # What else is put, and lands when everything is over, is left to a sweep.
-    return World(objects, actors, **{"check_leftovers": True, "faulty": _is_version, **options})
-
-
-def _is_version(put: Put) -> bool:
-    return put.path.startswith(VERSIONS)
+    return World(objects, actors, **{"check_leftovers": True, "faulty": is_version, **options})
 
 
 @pytest.mark.parametrize(
