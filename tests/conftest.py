@@ -15,6 +15,8 @@ from crdt_mor.store.base import Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
 
+pytest.register_assert_rewrite("crdt_mor.testing.store_suite")  # its failures are explained like those of tests
+
 # Deadlines measure the machine, not the code; a failing example is printed so that it can be pasted into a test.
 settings.register_profile("crdt_mor", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crdt_mor")

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "format": {"errors", "parquet", "model"},  # bytes and values; no paths
     "store": {"errors", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
-    "testing": {"merge", "laws"},  # for tests on top of us
+    "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
     "timeline": {"errors", "clock", "model", "format", "store", "laws"},  # neither columns nor rows
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
@@ -56,7 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
     "store": set(),
     "laws": {"hypothesis", "polars", "pyarrow"},
-    "testing": set(),
+    "testing": {"polars"},
     "timeline": {"pyarrow"},
     "read": {"numpy", "polars", "pyarrow"},
     "write": {"numpy", "polars", "pyarrow"},

@@ -15,12 +15,13 @@ import pytest
 
 from crdt_mor import Commit, Table
 from crdt_mor.clock import SystemEnvironment
+from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import events, sweep
 from crdt_mor.timeline.session import Session
 from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import Scene
-from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.interop.readers import hudi_rs, ours
 
 EXPIRY_MS = 3_000
@@ -160,7 +161,7 @@ def interrupted(path: Path) -> tuple[Table, Table, InterruptedStore]:
     """A table with one commit, and another process that can be stopped."""
     table = Table.create(path, SCHEMA, key="key", merge=MERGE, buckets=BUCKETS)
     count(table, 1)
-    store = InterruptedStore(path)
+    store = InterruptedStore(LocalStore(path))
     return table, Table(Session(store, SystemEnvironment(), table.config, expiry_ms=600_000), str(path)), store
 
 

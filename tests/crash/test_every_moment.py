@@ -17,9 +17,10 @@ import pytest
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError
 from crdt_mor.clock import SystemEnvironment
+from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
-from tests.crash.stores import InterruptedStore, ProcessDied
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 KEYS = [f"k{i}" for i in range(8)]  # neighbours: two in each of four buckets
@@ -42,7 +43,7 @@ class World:
         self.path = path
         self.table = Table.create(str(path), SCHEMA, key="k")
         self.table.upsert(frame(FIRST))
-        self.store = InterruptedStore(path)
+        self.store = InterruptedStore(LocalStore(path))
         session = Session(self.store, SystemEnvironment(), self.table.config, expiry_ms=600_000)
         self.other = Table(session, str(path))
 

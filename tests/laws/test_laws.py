@@ -299,6 +299,17 @@ def test_without_hypothesis_deep_says_what_to_install() -> None:
     assert done.stdout.strip() == 'the deep check needs hypothesis: pip install "crdt-mor[testing]"'
 
 
+def test_without_hypothesis_and_pytest_all_else_of_testing_is_there() -> None:
+    code = (
+        "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None\n"
+        "from crdt_mor.testing import Contribution, FaultyStore, SimulatedEnvironment, StoreSuite, fold\n"
+        "try: from crdt_mor.testing import strategies\n"
+        "except ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == 'crdt_mor.testing.strategies needs hypothesis: pip install "crdt-mor[testing]"'
+
+
 # --- what is no payload to begin with ---------------------------------------------------------------------------------
 
 

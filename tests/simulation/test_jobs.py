@@ -21,9 +21,10 @@ import pytest
 from crdt_mor import Commit, CommitUnknownError, CrdtMorError, Receipt, Table, WriteJob, WriterExpiredError
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter
+from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import sweep
 from crdt_mor.timeline.session import Session
-from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.tiers import seeds
 
 SCHEMA = pa.schema([("id", pa.string()), ("attempt", pa.string()), ("n", pa.int64())])
@@ -101,7 +102,7 @@ class Jobs:
 
     def complete(self, planned: Planned) -> None:
         """A driver that may die or sleep at any change of the store."""
-        store = InterruptedStore(self.path)
+        store = InterruptedStore(LocalStore(self.path))
         driver = Table(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path))
         chosen = [self.random.choice(found) for found in planned.attempts if found]
         means: Said = {}

@@ -19,8 +19,9 @@ from pyspark.sql.types import StructType
 from crdt_mor import Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
+from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline.session import Session
-from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
@@ -90,7 +91,7 @@ class BesideAnother(BatchWriter):
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
         home = Path(self._job.uri)
         if self.dies:
-            store = InterruptedStore(home)
+            store = InterruptedStore(LocalStore(home))
             first = Table(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
             store.arm(5, store.die, after=True)
             with pytest.raises(ProcessDied):

@@ -22,10 +22,11 @@ from crdt_mor import (
 )
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, Max, MVRegister, ORSet
+from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import paths, rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
-from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
 STAGED = f"{paths.STAGED}/"
@@ -146,7 +147,7 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pa
     assert leftovers(path) == []
 
     begun = table._session.tail()
-    late = InterruptedStore(Path(path))  # an attempt that was frozen just before it put its file
+    late = InterruptedStore(LocalStore(Path(path)))  # an attempt that was frozen just before it put its file
     late.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
     table._session.run(sweep.sweep(table._session.publisher, begun))
     assert leftovers(path) == []
@@ -280,7 +281,7 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(
         table = Table.create(path, SCHEMA, key="id", partition_by="region")
         job = table.plan_write("upsert", SCHEMA)
         receipts = staged(job, PARTS[:2])
-        store = InterruptedStore(path)
+        store = InterruptedStore(LocalStore(path))
         session = Session(store, SystemEnvironment(), table.config, 600_000)
 
         def end(table: Table = table, job: WriteJob = job, receipts: list[Receipt] = receipts) -> None:
@@ -310,7 +311,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         table = Table.create(path, SCHEMA, key="id", partition_by="region")
         job = table.plan_write("upsert", SCHEMA)
         receipts = staged(job, PARTS)
-        store = InterruptedStore(path)
+        store = InterruptedStore(LocalStore(path))
         driver = Table(Session(store, SystemEnvironment(), table.config, 600_000), str(path))
         assert interrupt is not None
         store.arm(number, lambda: interrupt(store, table))

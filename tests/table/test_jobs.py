@@ -28,11 +28,12 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.log import read_log
 from crdt_mor.model.timeline import Completion, DataFile
 from crdt_mor.payloads import Counter
+from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
-from tests.crash.stores import InterruptedStore, ProcessDied
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
 from tests.tiers import slow
@@ -79,7 +80,7 @@ class World:
         self.job = self.table.plan_write("upsert", SCHEMA)
 
     def driver(self) -> tuple[Table, InterruptedStore]:
-        store = InterruptedStore(self.path)
+        store = InterruptedStore(LocalStore(self.path))
         return Table(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path)), store
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:

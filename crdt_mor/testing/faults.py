@@ -1,0 +1,151 @@
+"""Stores that fail: delegates in front of any store, for tests of what a program does when its storage does not answer.
+
+    FaultyStore        by chance: calls fail, and replies of calls that were carried out get lost; a seed says which
+    InterruptedStore   at one chosen call: the process dies there, or something else happens first
+
+`DelegatingStore` is their base. A subclass that overrides `around` sees every call, and may raise before or after it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
+from crdt_mor.parquet import ParquetSource
+from crdt_mor.store.base import Content, Stat, Store
+
+T = TypeVar("T")
+
+CHANGES: Final = frozenset({"put", "copy", "delete", "touch", "make_durable"})
+"""The calls that change something."""
+
+
+class DelegatingStore:
+    """A store that hands every call to another one."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:  # noqa: ARG002
+        """Carry a call out. `operation`: the name of the method; `path`: the object or folder that it is about."""
+        return call()
+
+    def read(self, path: str) -> bytes | None:
+        return self.around("read", path, lambda: self.store.read(path))
+
+    def view(self, path: str) -> memoryview | None:
+        return self.around("view", path, lambda: self.store.view(path))
+
+    def parquet(self, path: str) -> ParquetSource | None:
+        return self.around("parquet", path, lambda: self.store.parquet(path))
+
+    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
+        return self.around("put", path, lambda: self.store.put(path, data, durable=durable))
+
+    def copy(self, source: str, target: str) -> bool:
+        return self.around("copy", target, lambda: self.store.copy(source, target))
+
+    def stat(self, path: str) -> Stat | None:
+        return self.around("stat", path, lambda: self.store.stat(path))
+
+    def list(self, folder: str) -> builtins.list[Stat]:
+        return self.around("list", folder, lambda: self.store.list(folder))
+
+    def walk(self, folder: str) -> builtins.list[Stat]:
+        return self.around("walk", folder, lambda: self.store.walk(folder))
+
+    def delete(self, path: str) -> None:
+        return self.around("delete", path, lambda: self.store.delete(path))
+
+    def touch(self, path: str) -> None:
+        return self.around("touch", path, lambda: self.store.touch(path))
+
+    def make_durable(self, path: str) -> None:
+        return self.around("make_durable", path, lambda: self.store.make_durable(path))
+
+    def now_ms(self) -> int:
+        return self.around("now_ms", "", self.store.now_ms)
+
+
+class FaultyStore(DelegatingStore):
+    """A store some of whose calls fail.
+
+    seed: which calls they are. The n-th call of an operation on a path has one fate for each seed, whatever other
+        threads do meanwhile. Paths hold times and ids, so that a run repeats only under a simulated `Environment`.
+    failures: the share of calls that fail before anything has happened, with `StorageUnavailableError`.
+    lost_replies: the share of changes that are carried out and then fail all the same. Whether a put or a copy has
+        created its object is then unknown to the caller, who gets `CommitUnknownError`.
+    """
+
+    def __init__(self, store: Store, seed: int, *, failures: float = 0.0, lost_replies: float = 0.0) -> None:
+        super().__init__(store)
+        self._seed = seed
+        self._failures = failures
+        self._lost_replies = lost_replies
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            self._calls[operation, path] += 1
+            number = self._calls[operation, path]
+        if self._chance("failure", operation, path, number) < self._failures:
+            raise StorageUnavailableError(f"a simulated failure of the store; nothing has happened. {operation} {path}")
+        result = call()
+        if operation in CHANGES and self._chance("lost reply", operation, path, number) < self._lost_replies:
+            unknown = operation in {"put", "copy"}
+            kind = CommitUnknownError if unknown else StorageUnavailableError
+            raise kind(f"a simulated loss of the store's reply. {operation} {path}")
+        return result
+
+    def _chance(self, *what: object) -> float:
+        """A number, 0 <= x < 1, that depends on the seed and on `what` alone."""
+        digest = hashlib.sha256(repr((self._seed, *what)).encode()).digest()
+        return int.from_bytes(digest[:6], "big") / 2**48
+
+
+class ProcessDied(BaseException):
+    """The end of a simulated process. Not an `Exception`, because a dead process handles none."""
+
+
+class InterruptedStore(DelegatingStore):
+    """A store that counts the calls of put, copy and delete, and at one of them lets something happen.
+
+    A test makes a process die at every moment of its work: arm the store with 1, 2, 3 … and `die`, until nothing died.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.count = 0
+        self.at = -1
+        self.after = False
+        self.interrupt: Callable[[], None] | None = None
+        self.dead = False
+
+    def arm(self, at: int, interrupt: Callable[[], None] | None, *, after: bool = False) -> None:
+        """Count from now on, and call `interrupt` before call number `at`, or `after` it; None: only count."""
+        self.count, self.at, self.interrupt, self.after = 0, at, interrupt, after
+
+    def die(self) -> None:
+        """An interrupt: the process dies, and whatever it still tries to do with the store fails."""
+        self.dead = True
+        raise ProcessDied
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:  # noqa: ARG002
+        if self.dead and operation in {"put", "copy", "delete", "read", "stat", "list"}:
+            raise ProcessDied
+        if operation not in {"put", "copy", "delete"}:
+            return call()
+        self.count += 1
+        interrupt = self.interrupt if self.count == self.at else None
+        if interrupt is not None and not self.after:
+            interrupt()
+        result = call()
+        if interrupt is not None and self.after:
+            interrupt()
+        return result
