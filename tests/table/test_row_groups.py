@@ -12,6 +12,7 @@ import pyarrow as pa
 import crdt_mor as mor
 from crdt_mor.format.log import read_log
 from crdt_mor.merge.contributions import row_groups
+from crdt_mor.parquet import ParquetSource
 
 ROWS = 300_000
 
@@ -34,6 +35,6 @@ def test_large_commits_and_base_files_are_sorted_by_key_and_numbered(tmp_path: P
     table.upsert(rows.head(10).with_columns(n=-pl.col("n")))
     table.maintenance.compact()
     (base,) = (tmp_path / "t").glob("*.parquet")
-    assert [group.rows for group in row_groups(str(base), "id") or []] == [150_000] * 2
+    assert [group.rows for group in row_groups(ParquetSource.file(str(base)), "id") or []] == [150_000] * 2
     expected = pl.concat([rows.head(10).with_columns(n=-pl.col("n")), rows.slice(10)]).sort("id")
     assert pl.read_parquet(base, columns=rows.columns).equals(expected)
