@@ -22,7 +22,7 @@ from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
-from crdt_mor.read.expressions import conjuncts, together
+from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.prune import Pruning, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot
@@ -103,7 +103,7 @@ class Scan(ArrowRows):
         if filter is not None:
             conditions.append(checked(filter, self._snapshot.schema))
         meta = any(name in META_COLUMNS for name in names)
-        return Scan(self._snapshot, names, together(conditions), meta, limit)
+        return Scan(self._snapshot, names, conjunction(conditions), meta, limit)
 
     def parts(self, size: int = PART_SIZE) -> list[Scan]:
         """This scan in parts that other processes can read: whole file slices, small ones together up to `size` bytes.
@@ -170,7 +170,7 @@ class Scan(ArrowRows):
         for part in [] if self._filter is None else conjuncts(self._filter):
             form = parquet_form(part, schema)
             (late if form is None else down).append(part if form is None else form)
-        return together(down), together(late)
+        return conjunction(down), conjunction(late)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
         """`columns`, and those that the late part of the filter names."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
-from crdt_mor.merge.blocks import DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName
@@ -32,33 +32,35 @@ from crdt_mor.read.hudi_rows import split_deletes, with_key
 from crdt_mor.store.base import Store
 
 NATURAL_ORDER = 0
-"""The int 0 as ordering value of a delete that removes whatever came before: Hudi's, and our plain ones."""
+"""The ordering value, an int, of a delete that removes whatever came before it, in Hudi as in our plain deletes."""
 
 
-def open_slice(store: Store, found: FileSlice, config: TableConfig) -> Slice:
+def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
     logs: list[tuple[int, DataFile, LogBlock]] = []
-    for order, log in enumerate(found.logs):
+    for order, log in enumerate(slice_.logs):
         data = store.view(log.path)
         if data is None:
             raise SnapshotExpiredError.of_file(log.path)
         check_length(data, log, config)
         logs += [(order, log, block) for block in read_log(data, log.path)]
     carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
-    of_rows = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
+    data_blocks = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
     blocks: list[tuple[InstantTime, int, DataBlock | DeleteBlock]] = []
-    for i, opened in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
+    for i, decoded in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
         order, log, block = logs[i]
-        parts = opened
-        if is_ours(log, config):  # the commit says how many rows there are, and no key of it is in two blocks
+        parts = decoded
+        if is_ours(log, config):  # its commit says how many rows it has, and none of its keys is in two of its blocks
             continues = i > 0 and not carried[i] and _continues(block, logs[i - 1][2], config)
-            height = log.rows if of_rows[block.path] == 1 else None
-            parts = [replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in opened]
+            height = log.rows if data_blocks[block.path] == 1 else None
+            parts = [
+                replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in decoded
+            ]
         blocks += [(block.instant, order, part) for part in parts]
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     base = latest = None
-    if found.base is not None:
-        base = base_source(store, found.base.path)
+    if slice_.base is not None:
+        base = base_source(store, slice_.base.path)
         latest = read_footer(base).latest_requested
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
@@ -72,7 +74,10 @@ def base_source(store: Store, path: str) -> ParquetSource:
 
 
 def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
-    """Whether a block has more whole rows of the file and commit of the one before: we write each key into one."""
+    """Whether a block has more whole rows of the file and commit of the block `before` it, and so no key of that one.
+
+    That is so of our own files, in which each key of a commit is in one block.
+    """
     rows = block.kind is before.kind is BlockKind.PARQUET and not block.partial and not config.delete_markers
     return rows and (block.path, block.instant, block.schema) == (before.path, before.instant, before.schema)
 
@@ -80,7 +85,10 @@ def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
 def open_blocks(
     blocks: Sequence[LogBlock], carried: Sequence[bool], config: TableConfig
 ) -> list[list[DataBlock | DeleteBlock]]:
-    """Log blocks as the kernel takes them. `carried`: whether the rows of each bear their own requested times."""
+    """Log blocks as the kernel takes them; a log block may become two.
+
+    carried: for each block, whether a compaction carried its rows over, so that they bear their own requested times.
+    """
     deletes = iter(decode_deletes([block for block in blocks if block.kind is BlockKind.DELETE]))
     return [
         _open_deletes(block, next(deletes), config)
@@ -91,25 +99,26 @@ def open_blocks(
 
 
 def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBlock | DeleteBlock]:
-    given = _given_columns(block.schema) if block.partial else None
+    columns = _user_columns(block.schema) if block.partial else None
     rows: memoryview | pl.DataFrame = block.content
     if block.kind is BlockKind.AVRO:
         frame = pl.from_arrow(decode_avro(block))
         assert isinstance(frame, pl.DataFrame)
         rows = frame
-    opened = DataBlock(block.instant, rows, given, own_times=carry)
-    return split_deletes(with_key(opened, config), block.schema, config)
+    data = DataBlock(block.instant, rows, columns, own_times=carry)
+    return split_deletes(with_key(data, config), block.schema, config)
 
 
 @lru_cache(maxsize=256)
-def _given_columns(schema: str) -> tuple[str, ...]:
+def _user_columns(schema: str) -> tuple[str, ...]:
+    """The columns of an Avro schema without Hudi's own."""
     fields = [field["name"] for field in json.loads(schema)["fields"]]
     return tuple(name for name in fields if name not in META_COLUMNS)
 
 
 def _open_deletes(block: LogBlock, table: pa.Table, config: TableConfig) -> list[DataBlock | DeleteBlock]:
     merge = config.merge
-    keys = pl.DataFrame({"_hoodie_record_key": pl.from_arrow(table["record_key"])})
+    keys = pl.DataFrame({RECORD_KEY: pl.from_arrow(table["record_key"])})
     ordering = table["ordering"]
     if merge.kind == "latest" and not merge.hudi_commit_time and pa.types.is_string(ordering.type):
         times = pl.Series(pl.from_arrow(ordering))

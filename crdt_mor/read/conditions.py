@@ -1,6 +1,6 @@
-"""Conditions: which may be asked of a table's rows at all.
+"""Which conditions a scan, a delete or a part of a table may be filtered by.
 
-A table's rows lie in file slices, and a condition is asked of each slice by itself, of some rows in Parquet and of
+A table's rows lie in file slices, and a condition is decided in each slice by itself, for some rows in Parquet and for
 others after they are merged. So it must be element-wise: what it says of a row depends on that row alone. An aggregate,
 a window or an order would mean something else in each slice.
 """
@@ -67,8 +67,8 @@ def _is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
 
     polars' optimizer knows: it pushes a filter into a source, which gives its rows in pieces, only where the pieces do
     not matter. A function in Python is pushed where it is said to be row by row, by `map_elements` or
-    `map_batches(is_elementwise=True)`. Comparisons with a literal are told here: of some that are decided already, like
-    `= NULL`, polars makes a column as long as all others, which it does not push.
+    `map_batches(is_elementwise=True)`. Comparisons with a literal are recognised here, without the optimizer: of those
+    that no row decides, like `= NULL`, polars makes a constant column, which it does not push.
     """
     todo = [condition]
     while todo:
@@ -96,7 +96,7 @@ def _is_pushed(condition: pl.Expr, columns: pl.Schema) -> bool:
 
 
 _PUSHDOWN = pl.QueryOptFlags(predicate_pushdown=True)
-"""Asked for by name, whatever a program has made the default."""
+"""Switched on by name, whatever a program has made the default."""
 
 
 def _no_rows(*_: object) -> Iterator[pl.DataFrame]:

@@ -1,7 +1,7 @@
 """From a point that a user names to a cut of this very table.
 
-A point (see model/points.py) is the same for all tables. Here it is held against the timeline of one table: its
-versions, its clock, and the id that a checkpoint carries.
+A point (see model/points.py) knows no table. Here it is held against the timeline of one table: its versions, its
+clock, and the id that a checkpoint carries.
 """
 
 from __future__ import annotations

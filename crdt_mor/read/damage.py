@@ -25,28 +25,28 @@ _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 @contextmanager
-def naming_damage(store: Store, found: FileSlice) -> Iterator[None]:
+def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     """Errors of polars inside the block become a `FormatError` that names the file, if one is damaged."""
     try:
         yield
     except _POLARS as error:
-        where = _damaged(store, found)
-        if where is None and isinstance(error, pl.exceptions.SchemaError):
-            base = found.base.path if found.base is not None else ""
+        damaged = _damaged_file(store, slice_)
+        if damaged is None and isinstance(error, pl.exceptions.SchemaError):
+            base = slice_.base.path if slice_.base is not None else ""
             raise UnsupportedFeatureError(
                 "a file has a column in a type that this release does not turn into the table's: let Hudi rewrite it, "
-                f"by a compaction or clustering. {error} group={found.group} base={base}"
+                f"by a compaction or clustering. {error} group={slice_.group} base={base}"
             ) from error
-        if where is None:
+        if damaged is None:
             raise
-        refuse_encrypted(error, where)
-        raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {where}") from error
+        refuse_encrypted(error, damaged)
+        raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {damaged}") from error
 
 
-def _damaged(store: Store, found: FileSlice) -> str | None:
-    if found.base is not None and not _can_read(store.parquet(found.base.path)):
-        return f"file={found.base.path}"
-    for log in found.logs:
+def _damaged_file(store: Store, slice_: FileSlice) -> str | None:
+    if slice_.base is not None and not _can_read(store.parquet(slice_.base.path)):
+        return f"file={slice_.base.path}"
+    for log in slice_.logs:
         for block in read_log(store.read(log.path) or b"", log.path):
             if block.kind is BlockKind.PARQUET and not _can_read(ParquetSource.in_memory(bytes(block.content))):
                 return f"file={log.path} offset={block.offset}"

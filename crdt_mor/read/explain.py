@@ -39,9 +39,9 @@ class Explanation:
     row_groups, column_bytes: of the base files that are opened, the row groups whose untouched rows are read, and what
     the columns take there.
     columns: those that are read for the rows; where slices merge, their keys beside them.
-    pushed: the part of the filter that goes down to Parquet; `late`: the part that is asked of rows that are merged and
-    restored to their declared types. Rows that logs touch meet both after they are merged.
-    limit: reading ends with so many rows; all else is said as if there were none.
+    pushed: the part of the filter that goes down to Parquet. late: the part that is decided on rows that are merged and
+    restored to their declared types. Of rows that logs touch both parts are decided after they are merged.
+    limit: the number of rows after which reading ends; all other figures are as if there were no limit.
     """
 
     total: Files
@@ -78,7 +78,7 @@ class Explanation:
 
 def explain(
     pruning: Pruning,
-    how: Merging,
+    merging: Merging,
     columns: Sequence[str],
     pushed: pl.Expr | None,
     late: pl.Expr | None,
@@ -90,17 +90,17 @@ def explain(
     source_of: a base file by its path, as its store hands it out.
     """
     slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
-    need = how.rule.below(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
-    if any(found.logs for found in pruning.kept):
-        need = distinct(need, [how.columns.merge_key], [how.rule.ordering] if how.rule.ordering else [])
+    need = merging.rule.below(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
+    if any(slice_.logs for slice_ in pruning.kept):
+        need = distinct(need, [merging.columns.merge_key], [merging.rule.ordering] if merging.rule.ordering else [])
     skipped: list[FileSlice] = []
-    merging: list[FileSlice] = []
-    passing: list[FileSlice] = []
+    merged: list[FileSlice] = []
+    passed: list[FileSlice] = []
     groups = total = size = 0
-    for found in pruning.kept:
-        footer = None if found.base is None else _footer(source_of(found.base.path))
-        left = [] if footer is None else _row_groups(footer, pushed, how.columns)
-        (merging if found.logs else passing if left or footer is None else skipped).append(found)
+    for slice_ in pruning.kept:
+        footer = None if slice_.base is None else _footer(source_of(slice_.base.path))
+        left = [] if footer is None else _row_groups(footer, pushed, merging.columns)
+        (merged if slice_.logs else passed if left or footer is None else skipped).append(slice_)
         groups += len(left)
         if footer is not None:
             total += footer.num_row_groups
@@ -110,8 +110,8 @@ def explain(
         by_partition=_files(pruning.by_partition),
         by_bucket=_files(pruning.by_bucket),
         by_statistics=_files(skipped),
-        merging=_files(merging),
-        passing=_files(passing),
+        merging=_files(merged),
+        passing=_files(passed),
         row_groups=groups,
         row_groups_total=total,
         column_bytes=size,
@@ -144,7 +144,7 @@ def _row_groups(footer: pq.FileMetaData, condition: pl.Expr | None, columns: Col
     if condition is None or not every:
         return every
     kinds = {name: columns.schema[name] for name in condition.meta.root_names()}
-    # Not public, and only asked here: without it polars skips no less, and no more is said.
+    # Not public, and used only to explain: without it polars skips no less, and this says that all groups are read.
     skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
     if skips is None:
         return every
@@ -164,9 +164,9 @@ def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, 
     """Least, greatest and number of nulls of a column in a row group; None where it does not say."""
     for i in range(group.num_columns):
         chunk = group.column(i)
-        if chunk.path_in_schema == name and (found := chunk.statistics) is not None:
-            bounds = (found.min, found.max) if found.has_min_max else (None, None)
-            return (*bounds, found.null_count if found.has_null_count else None)
+        if chunk.path_in_schema == name and (statistics := chunk.statistics) is not None:
+            bounds = (statistics.min, statistics.max) if statistics.has_min_max else (None, None)
+            return (*bounds, statistics.null_count if statistics.has_null_count else None)
     return None, None, None
 
 

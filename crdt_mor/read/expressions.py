@@ -1,7 +1,7 @@
 """Expressions of polars, taken apart without interpreting them.
 
-An expression is taken for `a & b` if `a & b`, built again from its two parts, is that very expression. What is no
-comparison of a column with literals, as `comparison` lists them, is not understood, whatever it means.
+An expression is taken for `a & b` if `a & b`, built again from its two parts, equals that expression. Of other
+conditions only comparisons of a column with literals, as `comparison` lists them, are understood.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def conjuncts(condition: pl.Expr) -> list[pl.Expr]:
 
 def flat(whole: pl.Expr, build: Build) -> list[pl.Expr]:
     """The expressions of which `build`, as often as it takes, makes this one; in their order."""
-    todo, found = [whole], []
+    todo, leaves = [whole], []
     while todo:
         last = todo.pop()
         parts = operands(last, build)
         if parts is None:
-            found.append(last)
+            leaves.append(last)
         else:
             todo += parts
-    return found[::-1]
+    return leaves[::-1]
 
 
-def together(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
-    """The condition that all of these hold; None where there are none."""
+def conjunction(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
+    """The condition that all of these conditions hold; None where there are none. The way back of `conjuncts`."""
     return reduce(and_, conditions) if conditions else None
 
 
@@ -61,8 +61,8 @@ def literal(value: pl.Expr) -> pl.Series | None:
     """The values of a literal, be it one, a series or a list; None for what is no literal."""
     if not value.meta.is_literal(allow_aliasing=True):
         return None
-    found = pl.select(value).to_series()
-    return found.explode() if isinstance(found.dtype, pl.List) else found
+    values = pl.select(value).to_series()
+    return values.explode() if isinstance(values.dtype, pl.List) else values
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
@@ -84,12 +84,12 @@ def comparison(condition: pl.Expr) -> Comparison | None:
     """A condition as a comparison of a column with literals; None for every other."""
     parts = condition.meta.pop()
     if len(parts) == 1 and parts[0].meta.is_column():
-        return _asked_for_null(condition, parts[0])
+        return _null_check(condition, parts[0])
     if len(parts) != 2:
         return None
     for relation, build in _BUILT:
         if (sides := operands(condition, build)) is not None:
-            return _compared(*sides, relation) or _compared(*sides[::-1], _TURNED.get(relation))
+            return _compared(*sides, relation) or _compared(*sides[::-1], _MIRRORED.get(relation))
     return None
 
 
@@ -105,7 +105,7 @@ def bounds(condition: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
     return None
 
 
-def _asked_for_null(condition: pl.Expr, column: pl.Expr) -> Comparison | None:
+def _null_check(condition: pl.Expr, column: pl.Expr) -> Comparison | None:
     nothing = pl.Series([None])
     if column.is_null().meta.eq(condition):
         return Comparison(column.meta.output_name(), "is", nothing)
@@ -124,18 +124,18 @@ def _compared(column: pl.Expr, value: pl.Expr, relation: Relation | None) -> Com
 
 def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
     """The IN of an SQL text, an expression of its own kind that only a text makes."""
-    found = literal(values)
-    if found is None or not column.meta.is_column() or not 0 < found.len() <= IN_MAX:
+    series = literal(values)
+    if series is None or not column.meta.is_column() or not 0 < series.len() <= IN_MAX:
         raise ValueError
-    return pl.sql_expr(f'"{column.meta.output_name()}" IN ({", ".join(map(sql_literal, found))})')
+    return pl.sql_expr(f'"{column.meta.output_name()}" IN ({", ".join(map(sql_literal, series))})')
 
 
 def _sql_compared(relation: Relation, column: pl.Expr, value: pl.Expr) -> pl.Expr:
     """The comparison of an SQL text with a number that has a point, of its own kind as well."""
-    found = literal(value)
-    if found is None or not column.meta.is_column() or not found.dtype.is_decimal():
+    number = literal(value)
+    if number is None or not column.meta.is_column() or not number.dtype.is_decimal():
         raise ValueError
-    return pl.sql_expr(f'"{column.meta.output_name()}" {relation} {found.item()}')
+    return pl.sql_expr(f'"{column.meta.output_name()}" {relation} {number.item()}')
 
 
 def sql_literal(value: object) -> str:
@@ -160,7 +160,7 @@ _BUILT: tuple[tuple[Relation, Build], ...] = (
     ("in", _sql_in),
     *((relation, partial(_sql_compared, relation)) for relation in get_args(Relation)[:6] if relation != "<>"),
 )
-_TURNED: dict[Relation, Relation] = {
+_MIRRORED: dict[Relation, Relation] = {
     "=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "is": "is", "is not": "is not"
 }  # fmt: skip
 """The relation of the literal to the column, where it has one."""

@@ -1,4 +1,4 @@
-"""What rows in log blocks of Hudi's say otherwise than ours.
+"""Rows in log blocks that Hudi wrote, and what they mean otherwise than in ours.
 
 A row is a delete by what stands in one of its columns:
 

@@ -56,22 +56,22 @@ class Pruning:
 
 
 def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> Pruning:
-    """Tell file slices apart by their partition and their bucket. `condition` speaks of declared types."""
+    """Separate file slices by their partition and their bucket. `condition` is one of declared types."""
     if condition is None:
         return Pruning(tuple(slices))
     parts = conjuncts(condition)
-    partitions = _partitions({found.partition for found in slices}, parts, config.key, schema)
+    partitions = _partitions({slice_.partition for slice_ in slices}, parts, config.key, schema)
     wanted = _buckets(parts, config, schema)
     kept: list[FileSlice] = []
     by_partition: list[FileSlice] = []
     by_bucket: list[FileSlice] = []
-    for found in slices:
-        if found.partition not in partitions:
-            by_partition.append(found)
-        elif wanted is not None and not _may_hold(found.file_id, wanted, config):
-            by_bucket.append(found)
+    for slice_ in slices:
+        if slice_.partition not in partitions:
+            by_partition.append(slice_)
+        elif wanted is not None and not _may_hold(slice_.file_id, wanted, config):
+            by_bucket.append(slice_)
         else:
-            kept.append(found)
+            kept.append(slice_)
     return Pruning(tuple(kept), tuple(by_partition), tuple(by_bucket))
 
 
@@ -79,34 +79,34 @@ def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableC
 
 
 def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
-    """Those of `paths` in which all may hold that can be told from the path alone."""
+    """Those of `paths` whose rows may meet the conditions, as far as a path alone decides them."""
     known = {*key.partition_fields, PARTITION_PATH}
-    told = [(part, names) for part in parts if (names := set(part.meta.root_names())) and names <= known]
-    if not told:
+    decidable = [(part, names) for part in parts if (names := set(part.meta.root_names())) and names <= known]
+    if not decidable:
         return paths
     return {
         path
         for path, row in _partition_rows(sorted(paths), key, schema)
-        if all(_holds(part, row) for part, names in told if names <= set(row.columns))
+        if all(_holds(part, row) for part, names in decidable if names <= set(row.columns))
     }
 
 
 def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> Iterator[tuple[str, pl.DataFrame]]:
-    """What each path says for certain of all rows below it: a row in declared types."""
-    alike: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
+    """For each path a row, in declared types, of the values that all rows below the path have for certain."""
+    by_columns: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
     for path in paths:
         values = key.partition_values(path, schema.stored)
-        alike.setdefault(tuple(values), []).append((path, values))
-    for names, found in alike.items():
+        by_columns.setdefault(tuple(values), []).append((path, values))
+    for names, partitions in by_columns.items():
         fields = schema.select(names)
-        stored = pa.table([[values[name] for _, values in found] for name in names], schema=fields.stored)
+        stored = pa.table([[values[name] for _, values in partitions] for name in names], schema=fields.stored)
         declared = polars_frame(fields.restore(stored))
-        rows = pl.DataFrame([pl.Series(PARTITION_PATH, [path for path, _ in found]), *declared])
-        yield from ((path, rows[i]) for i, (path, _) in enumerate(found))
+        rows = pl.DataFrame([pl.Series(PARTITION_PATH, [path for path, _ in partitions]), *declared])
+        yield from ((path, rows[i]) for i, (path, _) in enumerate(partitions))
 
 
 def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
-    """Whether a condition holds for a row; where it cannot be tried, it may."""
+    """Whether a condition holds for a row. One that fails on it may hold, so that nothing is ruled out."""
     try:
         return row.filter(part).height > 0
     except pl.exceptions.PolarsError:
@@ -117,7 +117,7 @@ def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
 
 
 def _may_hold(file_id: str, wanted: frozenset[int], config: TableConfig) -> bool:
-    """Whether a file group may hold keys of these buckets; one that is no bucket's may hold any."""
+    """Whether a file group may hold keys of these buckets. A file group that is no bucket's may hold any key."""
     bucket = bucket_of_file_id(file_id)
     return bucket is None or config.buckets is None or bucket >= config.buckets or bucket in wanted
 
@@ -129,7 +129,7 @@ def _buckets(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema)
     """
     if not config.ours or config.buckets is None:
         return None
-    keys = _record_keys(reduce(_both, (_pins(part, schema) for part in parts)), config.key)
+    keys = _record_keys(reduce(_intersection, (_pins(part, schema) for part in parts)), config.key)
     return None if keys is None else frozenset(buckets(keys, config.key, config.buckets).tolist())
 
 
@@ -154,24 +154,24 @@ def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
 
 def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
     """Columns that a condition pins to some values: whatever makes it true has one of them."""
-    if (both := operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
-        return _both(*(_pins(one, schema, depth + 1) for one in both))
-    if (either := operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
-        left, right = (_pins(one, schema, depth + 1) for one in either)
+    if (sides := operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
+        return _intersection(*(_pins(side, schema, depth + 1) for side in sides))
+    if (sides := operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
+        left, right = (_pins(side, schema, depth + 1) for side in sides)
         return {name: left[name] | right[name] for name in left.keys() & right.keys()}
-    found = comparison(part)
-    return {} if found is None or found.relation not in ("=", "in") else _pinned(found, schema)
+    compared = comparison(part)
+    return {} if compared is None or compared.relation not in ("=", "in") else _pinned(compared, schema)
 
 
-def _both(left: Pins, right: Pins) -> Pins:
-    """What two conditions pin that both hold."""
+def _intersection(left: Pins, right: Pins) -> Pins:
+    """What is pinned where both of two conditions hold."""
     shared = {name: left[name] & right[name] for name in left.keys() & right.keys()}
     return {**left, **right, **shared}
 
 
-def _pinned(found: Comparison, schema: TableSchema) -> Pins:
+def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
     """The values of a comparison, if they are of a type whose equality with the column's is exact."""
-    name, values = found.column, found.values
+    name, values = compared.column, compared.values
     kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
     numbers = values.dtype in _INTEGERS and kind in _INTEGERS

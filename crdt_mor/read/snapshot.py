@@ -29,10 +29,10 @@ from crdt_mor.timeline.session import Session
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A sealed view of a table at a cut of its commits: file slices, and how to merge them.
+    """A sealed view of a table at a cut of its commits: the file slices that the cut shows, and how to merge them.
 
-    whole: it shows all that the cut does; without its logs it does not.
-    part: it is of some file slices, for a process that looks at nothing else of the table.
+    whole: whether the view has everything that the cut shows; a read-optimized view leaves the logs out.
+    part: whether the view has some of the cut's file slices only, for a process that knows no more of the table.
     """
 
     session: Session
@@ -50,13 +50,13 @@ class Snapshot:
 
     def read_optimized(self) -> Snapshot:
         """This snapshot without its logs: what the last compactions left."""
-        slices = tuple(replace(found, logs=()) for found in self.slices if found.base is not None)
+        slices = tuple(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
         return replace(self, slices=slices, whole=False)
 
     def sealed_cut(self) -> Cut:
-        """The cut that it shows, for later use; raises where Hudi has committed before it, as nobody had looked for.
+        """The cut that this view shows, for use by later reads; raises where Hudi has committed before it unnoticed.
 
-        Such a commit has its place before the cut for ever, so that no cut shows what this view does.
+        Such a commit has its place before the cut for ever, so that no cut shows what this view shows.
         """
         missing = [] if self.part else self.session.unseen(self.value, self.cut)
         if missing:
@@ -87,50 +87,50 @@ class Snapshot:
         """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side.
 
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
-        finish: what is made of each frame, where it is merged.
+        finish: a function of each merged frame that runs in the thread that merged it.
         """
         store, config = self.session.store, self.session.config
-        how = merging_of(config, self.value.schema)
+        merging = merging_of(config, self.value.schema)
 
-        def opened(found: FileSlice) -> list[tuple[FileSlice, Slice]]:
-            if found.base is not None and not found.logs:
-                return [(found, Slice(base_source(store, found.base.path)))]
-            files = open_slice(store, found, config)
+        def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Slice]]:
+            if slice_.base is not None and not slice_.logs:
+                return [(slice_, Slice(base_source(store, slice_.base.path)))]
+            blocks = open_slice(store, slice_, config)
             if predicate is not None:
-                return [(found, files)]  # statistics of the whole base file spare more than parts do
-            rows = 0 if found.base is None else found.base.rows
-            with naming_damage(store, found):
-                return [(found, part) for part in kernel.parts(files, rows, how.rule, how.columns, select)]
+                return [(slice_, blocks)]  # the statistics of a whole base file rule out more than those of its parts
+            rows = 0 if slice_.base is None else slice_.base.rows
+            with naming_damage(store, slice_):
+                return [(slice_, part) for part in kernel.parts(blocks, rows, merging.rule, merging.columns, select)]
 
-        def merged(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
-            return [finish(frame) for frame in _merged(*item)]
-
-        def _merged(found: FileSlice, files: Slice) -> list[pl.DataFrame]:
-            with naming_damage(store, found):
-                if files.base is not None and not found.logs:
+        def merge(slice_: FileSlice, part: Slice) -> list[pl.DataFrame]:
+            with naming_damage(store, slice_):
+                if part.base is not None and not slice_.logs:
                     rows = kernel.passed_through(
-                        files.base, how.columns, select=select, predicate=predicate, limit=limit
+                        part.base, merging.columns, select=select, predicate=predicate, limit=limit
                     )
                     return [rows]
-                return kernel.merge(files, how.rule, how.columns, select=select, predicate=predicate)
+                return kernel.merge(part, merging.rule, merging.columns, select=select, predicate=predicate)
+
+        def finished(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
+            return [finish(frame) for frame in merge(*item)]
 
         first = 0 if limit is None else 1
         for slices in (self.slices[:first], self.slices[first:]):
-            parts = chain.from_iterable(in_threads(opened, slices))
-            for frames in in_threads(merged, parts):
+            parts = chain.from_iterable(in_threads(open_parts, slices))
+            for frames in in_threads(finished, parts):
                 yield from frames
 
     def count(self) -> int:
         """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""
         config = self.session.config
-        how = merging_of(config, self.value.schema)
+        merging = merging_of(config, self.value.schema)
 
-        def counted(found: FileSlice) -> int:
-            if not found.logs:
-                assert found.base is not None
-                return found.base.rows
-            opened = open_slice(self.session.store, found, config)
-            with naming_damage(self.session.store, found):
-                return kernel.count(opened, how.rule, how.columns)
+        def count_slice(slice_: FileSlice) -> int:
+            if not slice_.logs:
+                assert slice_.base is not None
+                return slice_.base.rows
+            blocks = open_slice(self.session.store, slice_, config)
+            with naming_damage(self.session.store, slice_):
+                return kernel.count(blocks, merging.rule, merging.columns)
 
-        return sum(in_threads(counted, self.slices))
+        return sum(in_threads(count_slice, self.slices))

@@ -136,7 +136,8 @@ class Window:
     ) -> Iterator[pl.DataFrame]:
         """The rows in which the two ends differ, as images.
 
-        known: by file group, the rows at the start of all keys that will be asked for; moved on to the end.
+        known: by file group, the rows at the start of all keys that this window and later ones write; the rows become
+            those at the end of this window.
         """
         states = self._states
 

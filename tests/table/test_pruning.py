@@ -30,7 +30,7 @@ from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
 from crdt_mor.read import prune
 from crdt_mor.read.explain import Files
-from crdt_mor.read.expressions import conjuncts, sql_literal, together
+from crdt_mor.read.expressions import conjunction, conjuncts, sql_literal
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.store.local import LocalStore
 from tests.table.helpers import Make, frame, rows
@@ -224,7 +224,7 @@ def test_conjuncts_hold_together_where_the_condition_holds(
             return
         parts = conjuncts(condition)
         forms = [parquet_form(part, schema) for part in parts]
-        again = together([part if form is None else form for part, form in zip(parts, forms, strict=True)])
+        again = conjunction([part if form is None else form for part, form in zip(parts, forms, strict=True)])
         assert again is not None
         assert text_of(every.filter(again)) == text_of(expected)
 
