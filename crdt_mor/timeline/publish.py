@@ -16,6 +16,8 @@ The rules that make it correct. Leaving out any one of them makes `tests/simulat
 The first event of a table that was made without an id gives it one, its nonce: whoever loses that race derives again
 from a value that has it.
 
+What is true of every version and the one that follows it is stated in `model.invariants`, and asked before each put.
+
 An event that finds itself decided in the tail derives nothing (`None`), so whoever is unsure just starts again.
 """
 
@@ -33,6 +35,7 @@ from crdt_mor.errors import (
     TableReplacedError,
 )
 from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.history import is_given_up
 from crdt_mor.timeline.paths import version_path
@@ -108,6 +111,7 @@ class Publisher:
                 nonce = yield Nonce()  # an attempt's own, so that it lands at most once
                 value = replace(value, nonce=nonce, table_id=tail.table_id or nonce)
                 value = yield from seal(tail, value)
+                require_invariants(tail, value)
                 owned = yield from claim(tail, value)
                 attempt += 1
                 if owned is not None:

@@ -26,6 +26,7 @@ from crdt_mor.errors import (
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
+from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import (
@@ -80,6 +81,14 @@ def small_history(seed: int, events: int = 40) -> list[Timeline]:
                 value = value.begin(nonce, wall_ms)
         values.append(value)
     return values
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=40)
+def test_every_transition_keeps_every_invariant(seed: int) -> None:
+    values = [replace(value, table_id="t") for value in small_history(seed)]
+    for before, after in itertools.pairwise(values):
+        require_invariants(before, after)
 
 
 # --- the clock --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.invariants import BrokenInvariantError
 from crdt_mor.model.timeline import Pending, Timeline
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
@@ -191,6 +192,7 @@ def rule_1_an_outcome_for_an_instant_that_is_not_pending(patch: pytest.MonkeyPat
         return find(self, requested) or Pending(requested, "?", 0)
 
     patch.setattr(Timeline, "find_pending", careless)
+    patch.setattr(publish, "require_invariants", lambda previous, following: None)
 
 
 def rule_2_nobody_helps(patch: pytest.MonkeyPatch) -> None:
@@ -305,3 +307,11 @@ def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, mon
     plant(monkeypatch)
     with pytest.raises(Violation, match=found):
         world(**options).search(depth_first=True)
+
+
+def test_an_invariant_stops_who_breaks_rule_1_before_anything_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    require = publish.require_invariants
+    rule_1_an_outcome_for_an_instant_that_is_not_pending(monkeypatch)
+    monkeypatch.setattr(publish, "require_invariants", require)
+    with pytest.raises(BrokenInvariantError, match="invariant=an_instant_has_one_state"):
+        world(**ONE).search(depth_first=True)

@@ -1,0 +1,267 @@
+"""What is true of each version of the timeline and the one that follows it, whatever event lies between.
+
+Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
+mistake in a transition stops the process that makes it, and never becomes the history of a table. What a broken one
+would do is said where it is stated.
+
+Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
+groups, and `timeline.plans.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
+`timeline.publish`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from crdt_mor.model.instant import InstantTime, to_ms
+from crdt_mor.model.timeline import Completion, Timeline
+
+Invariant = Callable[[Timeline, Timeline], bool]
+
+
+class BrokenInvariantError(AssertionError):
+    """A version was about to be published that must not follow its previous one: a mistake in this program."""
+
+
+def require_invariants(previous: Timeline, following: Timeline) -> None:
+    """Raise `BrokenInvariantError`, naming the first invariant that does not hold."""
+    for holds in INVARIANTS:
+        if not holds(previous, following):
+            raise BrokenInvariantError(
+                "this is a mistake in crdt-mor, and nothing was published: please report it. "
+                f"invariant={holds.__name__} previous={previous.version} following={following.version}"
+            )
+
+
+# --- the version ------------------------------------------------------------------------------------------------------
+
+
+def versions_are_consecutive(previous: Timeline, following: Timeline) -> bool:
+    """The number is one more. A gap would look like the tail to whoever probes upward, and hide what follows it."""
+    return following.version == previous.version + 1
+
+
+def nonces_differ(previous: Timeline, following: Timeline) -> bool:
+    """The nonce is another one. It is what tells a version from a late copy of another attempt at its place."""
+    return following.nonce != previous.nonce
+
+
+def the_table_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
+    """The id of the table stays; a table without one gets it with its first event.
+
+    A process that has the table open would refuse to go on, taking it for another table.
+    """
+    return following.table_id is not None and following.table_id == (previous.table_id or following.table_id)
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+
+def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
+    """The clock is later and even. Two events at one time would be in no order, and odd times belong to plans."""
+    return following.clock > previous.clock and to_ms(following.clock) % 2 == 0
+
+
+def new_instants_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
+    """What begins gets a time between the two clocks: a write an even one, a plan an odd one.
+
+    An earlier one may have been taken, or lie below the barrier of a plan that counts on knowing all writes before it.
+    """
+    known = {p.requested for p in previous.pending} | {p.barrier for p in previous.plans}
+    begun = [(p.requested, 0) for p in following.pending if p.requested not in known]
+    begun += [(p.barrier, 1) for p in following.plans if p.barrier not in known]
+    return all(previous.clock < time <= following.clock and to_ms(time) % 2 == odd for time, odd in begun)
+
+
+def new_completions_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
+    """What is completed gets a time between the two clocks, later than its requested time.
+
+    An increment that has been read up to the previous clock would never see it otherwise. Those of Hudi's own instants
+    are what its writers made them; the clock only moves past them.
+    """
+    return all(
+        completion.completed <= following.clock
+        and (completion.adopted or max(previous.clock, completion.requested) < completion.completed)
+        for completion in _new_completions(previous, following)
+    )
+
+
+# --- the life of an instant -------------------------------------------------------------------------------------------
+
+
+def an_instant_has_one_state(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
+    """Each instant is pending, planned, given up or completed, and only one of them: it has one outcome for good."""
+    times = _times_of_all(following)
+    return len(times) == len(set(times))
+
+
+def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
+    """A write that is no longer pending, or a plan that is no longer open, was completed or given up by this version.
+
+    A sweep would take the files of an instant that the value does not know for rubbish.
+    """
+    kept = {p.requested for p in following.pending} | {p.barrier for p in following.plans}
+    ended = {c.requested for c in following.completions if c.version == following.version}
+    ended |= {r.requested for r in following.rolled_back if r.version == following.version}
+    return _open_instants(previous) <= kept | ended
+
+
+def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
+    """What this version gives up was pending or open, and so was what it completes, unless that began with it.
+
+    An instant that was given up, and whose files are being removed, could be completed otherwise.
+    """
+    opened = _open_instants(previous)
+    given_up = {r.requested for r in following.rolled_back} - {r.requested for r in previous.rolled_back}
+    return given_up <= opened and all(
+        completion.adopted or completion.requested in opened or previous.clock < completion.requested
+        for completion in _new_completions(previous, following)
+    )
+
+
+def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline) -> bool:
+    """A pending write keeps what its begin gave it, and its driver changes only with the number of those it had.
+
+    A driver that was replaced would otherwise find itself in charge again, and complete with files that are gone.
+    """
+    before = {p.requested: p for p in previous.pending}
+    return all(
+        (old.nonce, old.version, old.begun_ms) == (p.nonce, p.version, p.begun_ms)
+        and ((old.driver, old.drivers) == (p.driver, p.drivers) or p.drivers == old.drivers + 1)
+        for p in following.pending
+        if (old := before.get(p.requested)) is not None
+    )
+
+
+def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
+    """A plan that stays open is the very plan. Executors of one barrier put files of one name, from one frozen plan."""
+    before = {p.barrier: p for p in previous.plans}
+    return all(p == before.get(p.barrier, p) for p in following.plans)
+
+
+def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
+    """What was given up stays so until it is forgotten. Its files may be removed at any moment."""
+    before = {r.requested: r for r in previous.rolled_back}
+    again = before.keys() & (_open_instants(following) | {c.requested for c in following.completions})
+    return not again and all(r == before.get(r.requested, r) for r in following.rolled_back)
+
+
+# --- what is committed ------------------------------------------------------------------------------------------------
+
+
+def completions_never_change(previous: Timeline, following: Timeline) -> bool:
+    """A completion that the value still carries is the very completion, with the very files.
+
+    Everybody who helps projects it to Hudi's readers, with the same bytes, and a snapshot that was read stays true.
+    """
+    before = {c.requested: c for c in previous.completions}
+    return all(c is before.get(c.requested, c) or c == before[c.requested] for c in following.completions)
+
+
+def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
+    """What is new bears the number of this version, by which whoever follows finds the events to be projected."""
+    return all(c.version == following.version for c in _new_completions(previous, following))
+
+
+def completions_are_carried_all_or_sealed_all(previous: Timeline, following: Timeline) -> bool:
+    """The completions of the previous value are still carried, or else all of them have moved to segments.
+
+    The number of completions in segments grows by just as many: none is lost, and none is counted twice.
+    """
+    carried = {c.requested for c in following.completions}
+    moved = sum(c.requested not in carried for c in previous.completions)
+    if previous.segments == following.segments:
+        return moved == 0
+    held = [sum(segment.count for segment in value.segments) for value in (previous, following)]
+    return moved == len(previous.completions) and held[1] == held[0] + moved
+
+
+def segments_never_change(previous: Timeline, following: Timeline) -> bool:
+    """A segment that is still named is the very segment: its object is immutable, and many values name it.
+
+    One that is no longer named has been rolled up into a new one.
+    """
+    if previous.segments == following.segments:
+        return True
+    before = {s.name: s for s in previous.segments}
+    after = {s.name: s for s in following.segments}
+    lost, new = before.keys() - after.keys(), after.keys() - before.keys()
+    return all(before[name] == after[name] for name in before.keys() & after.keys()) and (not lost or bool(new))
+
+
+# --- what writers count on --------------------------------------------------------------------------------------------
+
+
+def tokens_grow(previous: Timeline, following: Timeline) -> bool:
+    """Each application's last number stays, or grows with a commit of this version; no application is forgotten.
+
+    A repeated write would be taken for a new one, and a counter would count it twice.
+    """
+    after = {t.application: t for t in following.tokens}
+    return len(after) == len(following.tokens) and all(
+        (now := after.get(last.application)) == last
+        or (now is not None and now.number > last.number and now.version == following.version)
+        for last in previous.tokens
+    )
+
+
+def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
+    """A table's columns stay, and so does what is noted of columns that were added; files have them already.
+
+    The schema of a table that only Hudi has written to so far is what Hudi's last commit says.
+    """
+    added = following.added[: len(previous.added)] == previous.added
+    if previous.schema == following.schema or previous.version == 0:
+        return added
+    before, after = ({name for name, *_ in json.loads(value.schema)} for value in (previous, following))
+    return added and before <= after
+
+
+def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
+    """A table that has a file group which the bucket index did not make keeps the note: no release may write to it.
+
+    A key that lives in that group would be written to another one, and live twice.
+    """
+    return previous.foreign_group is None or following.foreign_group is not None
+
+
+INVARIANTS: tuple[Invariant, ...] = (
+    versions_are_consecutive,
+    nonces_differ,
+    the_table_keeps_its_id,
+    the_clock_moves_on,
+    new_instants_are_later_than_the_previous_clock,
+    new_completions_are_later_than_the_previous_clock,
+    an_instant_has_one_state,
+    nothing_pending_is_lost,
+    only_what_was_open_ends,
+    what_is_pending_is_only_handed_over,
+    open_plans_never_change,
+    what_was_given_up_never_changes,
+    completions_never_change,
+    completions_bear_the_version_that_published_them,
+    completions_are_carried_all_or_sealed_all,
+    segments_never_change,
+    tokens_grow,
+    the_schema_loses_no_column,
+    foreign_file_groups_are_not_forgotten,
+)
+"""All of them, the simplest first."""
+
+
+def _open_instants(value: Timeline) -> set[InstantTime]:
+    """Writes that are pending, and plans that are open."""
+    return {p.requested for p in value.pending} | {p.barrier for p in value.plans}
+
+
+def _times_of_all(value: Timeline) -> list[InstantTime]:
+    """The times of all instants that a value carries itself."""
+    times = [p.requested for p in value.pending] + [p.barrier for p in value.plans]
+    return [*times, *(r.requested for r in value.rolled_back), *(c.requested for c in value.completions)]
+
+
+def _new_completions(previous: Timeline, following: Timeline) -> list[Completion]:
+    """The completions that are in the value since this version. Only it adds any, and older ones may have moved."""
+    before = {c.requested for c in previous.completions}
+    return [c for c in following.completions if c.requested not in before]

@@ -1,0 +1,172 @@
+"""Each invariant of the timeline is broken by a pair of values that shows what it forbids."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from crdt_mor.model import invariants
+from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
+from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
+from crdt_mor.model.timeline import Completion, DataFile, Pending, Plan, RolledBack, Segment, Timeline, Token
+from crdt_mor.timeline import publish
+from crdt_mor.timeline.paths import VERSIONS
+from tests.model.scene import PUBLISHER, Scene
+
+
+def at(ms: int) -> InstantTime:
+    return from_ms(1_700_000_000_000 + ms)
+
+
+def commit(requested: int, completed: int, version: int) -> Completion:
+    file = DataFile(f".0_{at(requested)}.log.1_0-0-0", 1, 1)
+    return Completion(at(requested), at(completed), version, f"n{requested}", DELTA_COMMIT, "UPSERT", (file,))
+
+
+BEFORE = Timeline(
+    version=9,
+    nonce="n9",
+    clock=at(90),
+    schema='[["id","string",false]]',
+    pending=(Pending(at(10), "n1", 1, 0, "driver", 1), Pending(at(20), "n2", 2)),
+    plans=(Plan(at(31), "n3", 3, "plan", COMPACTION),),
+    rolled_back=(RolledBack(at(40), "n4", 5),),
+    completions=(commit(50, 60, 6), commit(70, 80, 8)),
+    segments=(Segment("a", 0, at(2), at(4), 3),),
+    tokens=(Token("app", 7, at(70), at(80), 8),),
+    foreign_group="theirs",
+    table_id="t",
+    added=("n",),
+)
+"""A value with something of everything."""
+
+AFTER = replace(
+    BEFORE,
+    version=10,
+    nonce="n10",
+    clock=at(100),
+    pending=(BEFORE.pending[0],),
+    completions=(*BEFORE.completions, commit(20, 100, 10)),
+    tokens=(Token("app", 8, at(20), at(100), 10),),
+)
+"""What follows it when the second pending write completes, with a token."""
+
+DONE, NEW = BEFORE.completions, AFTER.completions[-1]
+
+
+BROKEN: dict[Invariant, Timeline] = {
+    invariants.versions_are_consecutive: replace(AFTER, version=11),
+    invariants.nonces_differ: replace(AFTER, nonce="n9"),
+    invariants.the_table_keeps_its_id: replace(AFTER, table_id="another"),
+    invariants.the_clock_moves_on: replace(AFTER, clock=at(90)),
+    invariants.new_instants_are_later_than_the_previous_clock: replace(
+        AFTER, pending=(*AFTER.pending, Pending(at(88), "n10", 10))
+    ),
+    invariants.new_completions_are_later_than_the_previous_clock: replace(
+        AFTER, completions=(*DONE, replace(NEW, completed=at(88)))
+    ),
+    invariants.an_instant_has_one_state: replace(AFTER, pending=BEFORE.pending),
+    invariants.nothing_pending_is_lost: replace(AFTER, pending=()),
+    invariants.only_what_was_open_ends: replace(AFTER, completions=(*AFTER.completions, commit(42, 100, 10))),
+    invariants.what_is_pending_is_only_handed_over: replace(
+        AFTER, pending=(replace(BEFORE.pending[0], driver="another"),)
+    ),
+    invariants.open_plans_never_change: replace(AFTER, plans=(replace(BEFORE.plans[0], path="another"),)),
+    invariants.what_was_given_up_never_changes: replace(
+        AFTER, rolled_back=(), completions=(*AFTER.completions, commit(40, 100, 10))
+    ),
+    invariants.completions_never_change: replace(
+        AFTER, completions=(replace(DONE[0], files=()), *AFTER.completions[1:])
+    ),
+    invariants.completions_bear_the_version_that_published_them: replace(
+        AFTER, completions=(*DONE, replace(NEW, version=9))
+    ),
+    invariants.completions_are_carried_all_or_sealed_all: replace(AFTER, completions=(DONE[1], NEW)),
+    invariants.segments_never_change: replace(AFTER, segments=(replace(BEFORE.segments[0], last=at(6)),)),
+    invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
+    invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
+    invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
+}
+"""For each invariant a value that must not follow `BEFORE`."""
+
+OTHERS: list[tuple[Invariant, Timeline]] = [
+    (invariants.the_table_keeps_its_id, replace(AFTER, table_id=None)),
+    (invariants.the_clock_moves_on, replace(AFTER, clock=at(101))),
+    (invariants.new_instants_are_later_than_the_previous_clock, replace(AFTER, plans=(Plan(at(94), "n", 10, "p"),))),
+    (invariants.new_completions_are_later_than_the_previous_clock, replace(AFTER, clock=at(98))),
+    (invariants.nothing_pending_is_lost, replace(AFTER, plans=())),
+    (invariants.only_what_was_open_ends, replace(AFTER, rolled_back=(RolledBack(at(52), "n", 10),))),
+    (invariants.what_is_pending_is_only_handed_over, replace(AFTER, pending=(replace(BEFORE.pending[0], version=9),))),
+    (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, completions=(NEW,))),
+    (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, segments=())),
+    (invariants.segments_never_change, replace(AFTER, segments=())),
+    (invariants.tokens_grow, replace(AFTER, tokens=())),
+    (invariants.tokens_grow, replace(AFTER, tokens=(Token("app", 8, at(20), at(100), 9),))),
+    (invariants.the_schema_loses_no_column, replace(AFTER, added=())),
+]
+
+
+def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() -> None:
+    predicates = [
+        function
+        for name, function in inspect.getmembers(invariants, inspect.isfunction)
+        if not name.startswith("_") and inspect.signature(function).return_annotation == "bool"
+    ]
+    assert set(predicates) == set(INVARIANTS) == set(BROKEN)
+    assert len(set(INVARIANTS)) == len(INVARIANTS)
+    assert all(inspect.getdoc(function) for function in predicates)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        AFTER,
+        replace(AFTER, completions=(NEW,), segments=(*BEFORE.segments, Segment("b", 0, at(60), at(80), 2))),
+        replace(AFTER, completions=(NEW,), segments=(Segment("c", 1, at(2), at(80), 5),)),
+        replace(AFTER, pending=(replace(BEFORE.pending[0], driver="another", drivers=2),)),
+        replace(AFTER, rolled_back=()),
+        replace(AFTER, schema='[["id","string",false],["new","string",true]]', added=("n", "new")),
+    ],
+    ids=["complete", "seal", "roll-up", "hand-over", "forget", "grow"],
+)
+def test_what_may_follow_breaks_none(after: Timeline) -> None:
+    require_invariants(BEFORE, after)
+
+
+@pytest.mark.parametrize(("invariant", "after"), [*BROKEN.items(), *OTHERS])
+def test_each_invariant_is_broken_by_what_it_forbids(invariant: Invariant, after: Timeline) -> None:
+    assert invariant(BEFORE, AFTER)
+    assert not invariant(BEFORE, after)
+    with pytest.raises(BrokenInvariantError, match=r"report it\. invariant=\w+ previous=9 following="):
+        require_invariants(BEFORE, after)
+
+
+def test_of_a_version_that_breaks_an_invariant_nothing_is_put() -> None:
+    scene = Scene()
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline:
+        return replace(tail.begin("nonce", wall_ms), clock=tail.clock)
+
+    before = scene.store.list(VERSIONS)
+    with pytest.raises(BrokenInvariantError, match="invariant=the_clock_moves_on"):
+        scene.run(PUBLISHER.publish(derive, scene.tail()))
+    assert scene.store.list(VERSIONS) == before
+
+
+def test_invariants_are_asked_of_every_version_that_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    require: Callable[[Timeline, Timeline], None] = require_invariants
+
+    def noted(previous: Timeline, following: Timeline) -> None:
+        require(previous, following)
+        asked.append(following.version)
+
+    monkeypatch.setattr(publish, "require_invariants", noted)
+    scene = Scene()
+    for _ in range(3):
+        scene.commit()
+    assert asked == list(range(1, scene.tail().version + 1))
