@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,9 @@ from hypothesis import HealthCheck, settings
 from crdt_mor.store.base import Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from tests.simulated import Simulated
 
 pytest.register_assert_rewrite("crdt_mor.testing.store_suite")  # its failures are explained like those of tests
 
@@ -51,3 +55,11 @@ def fast_module_path() -> Iterator[Path]:
     """A folder in memory for the tables that the tests of a module share, and none of them changes."""
     with folder_in_memory() as path:
         yield path
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
+    """A place for a table whose time is simulated."""
+    from tests.simulated import Simulated
+
+    return Simulated(monkeypatch)

@@ -181,6 +181,36 @@ def test_no_test_imports_from_another_test(file: Path) -> None:
         assert not is_test, f"{name_of(file)} imports {module}; move what they share into a module that is no test"
 
 
+LETS_TIME_PASS = {
+    "tests.waiting",  # the one place
+    "tests.crash.scene",  # asks stuck processes where they are, and gives them a second to answer
+    "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
+    "tests.spark.chaos",  # a long run, drawn by lot
+    "tests.spark.test_cluster",  # attempts of a task that are slow, so that Spark starts another
+    "tests.spark.test_failing",  # a task that does not end by itself
+}
+
+
+@pytest.mark.parametrize("file", TESTS, ids=name_of)
+def test_no_test_sleeps(file: Path) -> None:
+    """Tests have a simulated clock, or wait for real processes until something holds (`tests.waiting`)."""
+    if name_of(file) not in LETS_TIME_PASS:
+        slept = list(sleeps(ast.parse(file.read_text())))
+        assert not slept, f"take crdt_mor.testing.clock, or wait for other processes by tests.waiting: {slept}"
+
+
+def sleeps(tree: ast.AST) -> Iterator[str]:
+    """Calls that let real time pass."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name("time") | ast.Call(func=ast.Name("SystemEnvironment")), attr="sleep")
+                | ast.Attribute(attr="let_run")
+                | ast.Name("sleep" | "let_run")
+            ):
+                yield f"{ast.unparse(node.func)}, line {node.lineno}"
+
+
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """Objects of a table are read and written through its `Store`: else it works on a local disk alone.

@@ -21,6 +21,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
+from tests.simulated import Simulated
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 KEYS = [f"k{i}" for i in range(8)]  # neighbours: two in each of four buckets
@@ -214,12 +215,11 @@ def test_a_full_disk_at_any_moment_of_a_commit_is_a_clear_error_or_does_no_harm(
     assert outcomes == ({"refused", "unknown"} if stays_full else {"refused"})
 
 
-def test_the_expiry_is_judged_by_the_age_of_the_heartbeat(fast_path: Path) -> None:
-    table = Table.create(str(fast_path / "t"), SCHEMA, key="k", writer_expiry=timedelta(milliseconds=300))
-    env = SystemEnvironment()
+def test_the_expiry_is_judged_by_the_age_of_the_heartbeat(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="k", writer_expiry=timedelta(milliseconds=300))
     with table.transaction() as tx:
         tx.upsert(frame(FIRST))
-        env.sleep(1.0)  # three times the expiry, but it beats
-        Table.open(str(fast_path / "t"), writer_expiry=timedelta(milliseconds=300)).upsert(frame(SECOND))
+        simulated.environment.sleep(1.0)  # three times the expiry, but it beats
+        table.upsert(frame(SECOND))
     assert tx.commit is not None
     assert rows_of(table) == SECOND, "requested later"

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdt_mor import Table
+from tests import waiting
 from tests.spark.counting import counters, driver, feed, kill, total
 from tests.spark.sessions import CLUSTER, LOCAL
 
@@ -101,7 +102,7 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
     try:
         while total(table) == 0:  # until the first batch the clock does not run
             drivers[0].check()
-            time.sleep(0.5)
+            waiting.let_run(0.5)
         end = time.monotonic() + seconds
         next_kill = time.monotonic() + chance.uniform(2, 8)
         while time.monotonic() < end:
@@ -119,7 +120,7 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
                 compactions += len(Table.open(table.uri).maintenance.compact())
             for each in drivers:
                 each.check()
-            time.sleep(0.5)
+            waiting.let_run(0.5)
         expected = ROWS * sum(written.values())
         found, last = total(table), time.monotonic()
         while found != expected:
@@ -127,10 +128,10 @@ def run(folder: Path, seconds: float, seed: int) -> dict[str, int]:
                 each.check()
             assert found < expected, f"something counted twice: {found} of {expected}"
             assert time.monotonic() - last < PATIENCE, f"something is missing: {found} of {expected}"
-            time.sleep(0.5)
+            waiting.let_run(0.5)
             if (now := total(table)) != found:
                 found, last = now, time.monotonic()
-        time.sleep(2)
+        waiting.let_run(2)
         assert total(table) == expected, "more came than was written"
     finally:
         for each in drivers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 from crdt_mor import Table
+from tests import waiting
 from tests.table.helpers import data_files, files
 
 
@@ -29,10 +30,9 @@ def leftovers(path: str | Path) -> list[str]:
 
     A job fails with its first task, while others of it still run: those have some seconds to notice, and to clean up.
     """
-    deadline = time.monotonic() + 10
-    while (found := _leftovers(path)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
+    with suppress(AssertionError):
+        waiting.wait_for("clean table", lambda: not _leftovers(path), patience_s=10, every_s=0.1)
+    return _leftovers(path)
 
 
 def _leftovers(path: str | Path) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests import waiting
 from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import CLUSTER, fixture
 from tests.spark.tables import leftovers, pending, same_rows
@@ -27,6 +27,9 @@ spark = fixture(
     spark__task__maxFailures=8,
 )
 
+SLOW_S = 4
+"""For how long an attempt is slow: Spark looks for slow ones every 100 ms."""
+
 
 def slow_first_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The first attempt of one task is slow, so that Spark starts another beside it."""
@@ -35,7 +38,7 @@ def slow_first_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     context = TaskContext.get()
     assert context is not None
     if context.partitionId() == 2 and context.attemptNumber() == 0:
-        time.sleep(4)
+        waiting.let_run(SLOW_S)
     yield from batches
 
 
@@ -55,7 +58,7 @@ def test_attempts_that_race_count_once(spark: Any, tmp_path: Path) -> None:
     frame = ones(spark).mapInArrow(slow_first_attempt, "id long, n long")
     frame.write.format("crdt_mor").mode("append").save(table.uri)
     assert total(table) == 100
-    time.sleep(4)  # the slow attempt wakes up, unless Spark has killed it
+    waiting.let_run(SLOW_S)  # the slow attempt wakes up, unless Spark has killed it
     table.upsert(pa.table({"id": [1], "n": [0]}))
     assert total(table) == 100
     assert [name for name in leftovers(table.uri) if ".log." in name] == []
@@ -71,7 +74,7 @@ def test_an_executor_that_is_killed_while_it_writes_costs_a_retry(spark: Any, tm
         marker = tmp_path / "killed"
         if not marker.exists():
             marker.touch()
-            time.sleep(1)
+            waiting.let_run(1)
             os.kill(_jvm(), signal.SIGKILL)
 
     upsert(ones(spark).mapInArrow(step, "id long, n long"), table.uri)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -22,6 +21,7 @@ from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline.session import Session
+from tests import waiting
 from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
@@ -143,12 +143,10 @@ def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> Non
 
     def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
-        time.sleep(60)
+        waiting.let_run(60)  # longer than the test takes to stop it
 
     def stop() -> None:
-        deadline = time.monotonic() + 60
-        while not pending(table.uri) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        waiting.wait_for("write", lambda: pending(table.uri), patience_s=60, every_s=0.1)
         spark.sparkContext.cancelAllJobs()
 
     stopper = threading.Thread(target=stop)

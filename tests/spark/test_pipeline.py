@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import Table, TableNotFoundError
+from tests import waiting
 from tests.spark.counting import kill
 from tests.spark.guide import GUIDE, SCRIPT, below
 from tests.spark.sessions import ROOT
@@ -74,15 +74,16 @@ class Pipeline:
 
     def until(self, happened: Callable[[], object]) -> None:
         """Wait; a pipeline that Spark gave no time to start is started again, and no other may end by itself."""
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
+
+        def look() -> bool:
             assert self.process is not None
-            assert time.monotonic() < deadline, "it takes too long:\n" + self.log.read_text()[-4000:]
             if self.process.poll() is not None:
                 said = self.log.read_text()
                 assert TOO_SLOW in said, "a query has ended:\n" + said[-4000:]
                 self.start()
-            time.sleep(0.05)
+            return bool(happened())
+
+        waiting.wait_for("end of it", look, PATIENCE, lambda: self.log.read_text()[-4000:], every_s=0.05)
 
     def table(self, name: str) -> str:
         return str(self.home / "lake" / name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
+from tests import waiting
 from tests.spark.counting import SCHEMA, counters, driver, feed, kill, total
 from tests.spark.sessions import fixture
 from tests.spark.tables import leftovers, pending
@@ -136,15 +136,14 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     for number in range(20):
         feed(tmp_path / "q", number)
     process = driver(tmp_path, table.uri, "q", options=["--once"])
-    deadline = time.monotonic() + 240
     kills = 0
     try:
-        while process.poll() is None and time.monotonic() < deadline:
-            if not kills and commits(table) > 4:
-                kill(process)
-                kills += 1
-                process = driver(tmp_path, table.uri, "q", options=["--once"])
-            time.sleep(0.05)
+        waiting.wait_for("commits", lambda: process.poll() is not None or commits(table) > 4, 240, every_s=0.05)
+        if process.poll() is None:
+            kill(process)
+            kills += 1
+            process = driver(tmp_path, table.uri, "q", options=["--once"])
+        waiting.wait_for("end", lambda: process.poll() is not None, 240, every_s=0.05)
     finally:
         if process.poll() is None:
             kill(process)

@@ -27,6 +27,7 @@ from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import paths, rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
+from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
 STAGED = f"{paths.STAGED}/"
@@ -348,15 +349,15 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         assert number > 10
 
 
-def test_tasks_keep_the_write_alive_although_each_is_short(make: Make, path: str) -> None:
-    make()
-    table = Table.open(path, writer_expiry=timedelta(milliseconds=400))
+def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", writer_expiry=timedelta(milliseconds=400))
     job = table.plan_write("upsert", SCHEMA)
     receipts = []
     for task in range(6):
-        receipts.append(job.stage(frame((f"k{task}", "eu", task)), task=task))
-        SystemEnvironment().sleep(0.15)
-        Table.open(path, writer_expiry=timedelta(milliseconds=400)).upsert(frame((f"x{task}", "eu", 0)))
+        rows_of_task = frame((f"k{task}", "eu", task))
+        receipts.append(distributed.stage(table._session, job.job, lambda rows=rows_of_task: rows, task))
+        simulated.environment.sleep(0.15)
+        table.upsert(frame((f"x{task}", "eu", 0)))  # whoever begins gives up those that are silent
     table.complete_write(job, receipts)
     assert len(rows(table)) == 12
 
