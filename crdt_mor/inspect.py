@@ -72,13 +72,13 @@ class Inspect:
         value = self._session.sealed(decided=as_of is not None)
         rows = []
         cut = None if as_of is None else Cut("completed", as_of)
-        for found in fold_slices(self._session.snapshot_completions(value, cut)):
-            for file in found.files:
-                kind = "base" if file.is_base else "log" if file in found.fresh_logs else "carry"
+        for slice_ in fold_slices(self._session.snapshot_completions(value, cut)):
+            for file in slice_.files:
+                kind = "base" if file.is_base else "log" if file in slice_.fresh_logs else "carry"
                 rows.append(
                     {
-                        "partition": found.partition,
-                        "file_id": found.file_id,
+                        "partition": slice_.partition,
+                        "file_id": slice_.file_id,
                         "kind": kind,
                         "path": file.path,
                         "instant": file.name.instant,

@@ -1,13 +1,13 @@
-"""Compaction plans: frozen whole when they are scheduled, and the pure planner.
+"""Plans, frozen whole when they are scheduled: what the plan of every service is, and compaction's, with its planner.
 
     ──T1──T2──────T4─────▼ b          b   the barrier: an odd instant just after the value the plan derives from
          p1 ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄           P   the writes still pending at b: p1 < p2 < …
                 p2 ┄┄┄┄┄┄┄┄           S = p1, or nothing pending: everything below is stable, for good
 
-A plan consumes every commit completed before b. Commits requested before S have all ended and nothing can be requested
-before S any more, so what is below S is *stable*; nor can anything but p_i itself land in a gap (p_i, p_i+1). Both are
-exact knowledge, since requested times come from the same total order as completions. Execution uses the plan alone and
-never looks at the current timeline: taking P or S later gives wrong answers.
+A compaction consumes every commit completed before b. Commits requested before S have all ended and nothing can be
+requested before S any more, so what is below S is *stable*; nor can anything but p_i itself land in a gap
+(p_i, p_i+1). Both are exact knowledge, since requested times come from the same total order as completions. Execution
+uses the plan alone and never looks at the current timeline: taking P or S later gives wrong answers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import WRONG_SHAPE, DataFile, FileGroup, Timeline, require_types
 
 FORMAT = 1
+"""Version of the JSON of a compaction's plan."""
 
 
 class FrozenPlan(Protocol):
@@ -69,10 +70,12 @@ class GroupInput:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Everything that an executor needs. `pending` is P, all of it, in order; `schema` the value's.
+    """Everything that the executors of a compaction need.
 
-    table_id: the table's; None where it had none yet.
-    payloads: what a pickled plan brings along so that the table's payloads are known where it arrives; not stored.
+    pending: the requested times of all writes that were pending, ascending: P.
+    schema, merge: the table's, when the plan was made.
+    groups: the file groups that it compacts, with the files that it consumes.
+    payloads: a pickled plan brings the table's payloads along, for the process where it arrives; not stored.
     """
 
     barrier: InstantTime
@@ -109,8 +112,8 @@ class CompactionPlan:
     def __str__(self) -> str:
         logs = sum(len(group.logs) for group in self.groups)
         size = sum(group.bytes for group in self.groups) / 2**20
-        behind = f", {len(self.pending)} writes pending since {self.pending[0]}" if self.pending else ""
-        return f"compaction {self.barrier}: {len(self.groups)} file groups, {logs} log files, {size:.1f} MiB{behind}"
+        pending = f", {len(self.pending)} writes pending since {self.pending[0]}" if self.pending else ""
+        return f"compaction {self.barrier}: {len(self.groups)} file groups, {logs} log files, {size:.1f} MiB{pending}"
 
     def encode(self) -> bytes:
         """JSON."""
@@ -132,20 +135,20 @@ class CompactionPlan:
     def decode(cls, data: bytes, path: str) -> CompactionPlan:
         """The plan in an object; raises `FormatError` naming `path`."""
         try:
-            found = json.loads(data)
-            if found["format"] != FORMAT:
-                raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={found['format']}")
+            stored = json.loads(data)
+            if stored["format"] != FORMAT:
+                raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
             groups = tuple(
                 GroupInput(partition, file_id, DataFile(*base) if base else None, tuple(DataFile(*f) for f in logs))
-                for partition, file_id, base, logs in found["groups"]
+                for partition, file_id, base, logs in stored["groups"]
             )
             plan = cls(
-                found["barrier"],
-                tuple(found["pending"]),
-                found["schema"],
-                found["merge"],
+                stored["barrier"],
+                tuple(stored["pending"]),
+                stored["schema"],
+                stored["merge"],
                 groups,
-                found.get("table_id"),  # the first release knew of none
+                stored.get("table_id"),  # plans of the first release have none
             )
             require_types(file for group in groups for file in (*group.logs, *filter(None, [group.base])))
             return plan
@@ -166,22 +169,23 @@ def plan_compaction(
 ) -> CompactionPlan | None:
     """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
 
-    File groups that are `taken` by an open plan are skipped, and those with fewer than `log_files_min` log files. A
-    carry counts only where nothing is pending any more, so that a group comes to rest; ordered tombstones are carried
-    for ever.
+    File groups that are `taken` by an open plan are skipped, and so are those with fewer than `log_files_min` logs of
+    commits. A slice whose only log is a carry is compacted once nothing is pending any more, which makes the carry part
+    of the base; unless it holds nothing but ordered tombstones, which every compaction carries on.
     """
     pending = tuple(sorted(p.requested for p in value.pending))
     chosen = [
         GroupInput(s.partition, s.file_id, s.base, s.logs)
         for s in sorted(slices, key=lambda s: s.group)
         if s.group not in taken
-        and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and _can_rest(s, merge)))
+        and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and _can_absorb_carry(s, merge)))
     ]
     if not chosen:
         return None
     return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
 
 
-def _can_rest(found: FileSlice, merge: MergeSpec) -> bool:
-    """Whether folding a slice that has nothing but a carry gets rid of it."""
-    return bool(found.logs) and not found.fresh_logs and (merge.kind != "ordering" or any(f.rows for f in found.logs))
+def _can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
+    """Whether a slice has a carry, and no other log, and a compaction without pending writes would leave no carry."""
+    carried = slice_.logs if not slice_.fresh_logs else ()
+    return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)

@@ -80,26 +80,26 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
     """
     config, store = session.config, session.store
     (group,) = plan.groups
-    how = merging_of(config, plan.schema)
-    rule, columns, schema = how.rule, how.columns, how.schema
-    found = FileSlice(group.partition, group.file_id, group.base, group.logs)
-    opened = open_slice(store, found, config)
-    with naming_damage(store, found):
+    merging = merging_of(config, plan.schema)
+    rule, columns, schema = merging.rule, merging.columns, merging.schema
+    slice_ = FileSlice(group.partition, group.file_id, group.base, group.logs)
+    opened = open_slice(store, slice_, config)
+    with naming_damage(store, slice_):
         if rule.kind == "latest":
             compacted = compact_all(opened, rule, columns, plan.stable_before)
         else:
             compacted = compact_stable(opened, rule, columns, plan.pending)
-        rows, spent = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
-        if hidden := {m.hidden for m in rule.members if m.hidden}:
-            # States that nobody needs any more are left out as columns: readers decode even a column of nulls.
-            whole = list(rows)
-            spent = {name for name in hidden if all(part[name].null_count() == part.height for part in whole)}
-            rows = iter(whole)
-        held = schema.select(name for name in schema.declared.names if name not in spent)
-        files = [_put_base(session, plan, group, rows, held, threads)]
+        rows, empty_states = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
+        if state_columns := {m.hidden for m in rule.members if m.hidden}:
+            # A state that every row can do without is left out as a column: readers decode even a column of nulls.
+            parts = list(rows)
+            empty_states = {name for name in state_columns if all(p[name].null_count() == p.height for p in parts)}
+            rows = iter(parts)
+        base_schema = schema.select(name for name in schema.declared.names if name not in empty_states)
+        files = [_put_base(session, plan, group, rows, base_schema, threads)]
         for _ in rows:
-            pass  # where another executor had put the base nobody took them, and what is carried is known from all
-        carried = [part for block in compacted.carry() for part in _carried(block, config, schema)]
+            pass  # another executor had put the base, so that nobody took the rows; only all of them tell what to carry
+        carried = [contents for block in compacted.carry() for contents in _log_blocks(block, config, schema)]
     if carried:
         files.append(_put_carry(session, plan, group, carried, schema))
     return files
@@ -115,64 +115,64 @@ def _put_base(
 ) -> DataFile:
     name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
     path = join_path(group.partition, str(name))
-    seen = _Seen()
-    same = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
-    own = [*(column for column in META_COLUMNS if column not in same), *schema.stored.names]
+    statistics = _RowStatistics()
+    constants = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
+    columns = [*(column for column in META_COLUMNS if column not in constants), *schema.stored.names]
 
-    def noted() -> Iterator[pl.DataFrame]:
+    def row_groups() -> Iterator[pl.DataFrame]:
         for frame in _row_groups(rows):
-            seen.note(frame)
+            statistics.add(frame)
             yield frame
 
     def encode(frame: pl.DataFrame) -> memoryview:
-        table = stored_table(frame.select(own), schema, same)
+        table = stored_table(frame.select(columns), schema, constants)
         repeating = repeating_columns(frame)
         return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating)
 
     def metadata() -> dict[str, str]:
         return base_metadata(
-            min_record_key=seen.least,
-            max_record_key=seen.greatest,
+            min_record_key=statistics.least_key,
+            max_record_key=statistics.greatest_key,
             avro_schema=avro_with_meta(schema, session.config.name),
-            latest_requested=InstantTime(seen.latest) if seen.latest else EPOCH,
+            latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
         )
 
-    size, mine = put_pieces(session.store, path, joined(in_threads(encode, noted(), threads), metadata))
-    return DataFile(path, size, seen.rows if mine else read_footer(base_source(session.store, path)).rows)
+    size, created = put_pieces(session.store, path, joined(in_threads(encode, row_groups(), threads), metadata))
+    return DataFile(path, size, statistics.rows if created else read_footer(base_source(session.store, path)).rows)
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What a base file says of its rows, which come in the order of their keys."""
+class _RowStatistics:
+    """What a base file's metadata says of its rows, which are added in the order of their keys."""
 
     rows: int = 0
-    least: str | None = None
-    greatest: str | None = None
-    latest: str = ""
+    least_key: str | None = None
+    greatest_key: str | None = None
+    latest_requested: str = ""
 
-    def note(self, frame: pl.DataFrame) -> None:
+    def add(self, frame: pl.DataFrame) -> None:
         if not frame.height:
             return
         self.rows += frame.height
-        self.least = frame.item(0, RECORD_KEY) if self.least is None else self.least
-        self.greatest = frame.item(-1, RECORD_KEY)
-        self.latest = max(self.latest, str(frame["_hoodie_commit_time"].max()))
+        self.least_key = frame.item(0, RECORD_KEY) if self.least_key is None else self.least_key
+        self.greatest_key = frame.item(-1, RECORD_KEY)
+        self.latest_requested = max(self.latest_requested, str(frame["_hoodie_commit_time"].max()))
 
 
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, at least one, in frames of about `ROW_GROUP_ROWS` rows; without rows, one that is empty.
+    """The rows of `frames`, cut into frames of about `ROW_GROUP_ROWS` rows; where there are no rows, one empty frame.
 
-    A frame is cut evenly: one that is not much larger than a row group stays whole.
+    Each frame is cut evenly, so one that is not much larger than a row group stays whole.
     """
-    empty, some = pl.DataFrame(), False
+    empty, has_rows = pl.DataFrame(), False
     for frame in frames:
         if not frame.height:
             empty = frame
             continue
         count = max(1, round(frame.height / ROW_GROUP_ROWS))
         yield from frame.iter_slices(-(-frame.height // count))
-        some = True
-    if not some:
+        has_rows = True
+    if not has_rows:
         yield empty
 
 
@@ -184,7 +184,8 @@ def _put_carry(
     return put_log(session.store, file.path, data, file)
 
 
-def _carried(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
+def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
+    """A block that the compaction carries, as what a log file holds: a delete block for each requested time."""
     if isinstance(block, DataBlock):
         assert isinstance(block.rows, pl.DataFrame)
         partial = block.given is not None and set(block.given) != set(schema.declared.names)

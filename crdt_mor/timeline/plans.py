@@ -1,6 +1,6 @@
-"""The life of a plan, as protocol steps: schedule, complete, cancel; and what an executor owes to a cancel.
+"""The life of a plan, as protocol steps: schedule, complete, cancel; and what an executor does about a cancel.
 
-It is the same for every service; what differs, the table in `timeline.actions` says.
+Plans of every service live so. What Hudi is told of each is in the table of `timeline.actions`.
 
     schedule ──► open ──► complete     the outputs are visible
                    │
@@ -8,9 +8,9 @@ It is the same for every service; what differs, the table in `timeline.actions` 
 
 Hudi's readers put a log file into the slice of the newest base file before its completion, and they leave out a slice
 whose base file belongs to no instant of their timeline. So a plan stands in Hudi's timeline before its first output is
-put and until its last output is removed. They also refuse a table with two pending compactions of one file group. So a
-cancelled plan has left Hudi's timeline before anything is published after its cancel, be it by the one who cancelled
-or by a helper (`Publisher.project`).
+put and until its last output is removed. They also refuse a table with two pending compactions of one file group. So
+the files of a cancelled plan are removed from Hudi's timeline before the next version is published, and whoever
+publishes that makes sure of it (`Publisher.help_project`).
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ def schedule(
     action: PlannedAction[P],
     plan_from: Callable[[Timeline, Collection[FileGroup]], P | None],
 ) -> Steps[tuple[Timeline, P | None]]:
-    """Schedule the plan that follows from the tail; None if there is nothing to do. Plan and event are one transition.
+    """Schedule the plan that follows from the tail; None if there is nothing to do.
 
-    plan_from: a pure function of the value that the event is derived from, and of the file groups in its open plans,
-        which the new plan leaves out: Hudi's readers refuse a table with two pending plans of one group.
+    The plan derives from the very value that the event derives from; a lost race derives both again.
+
+    plan_from: a pure function of that value and of the file groups in its open plans. The new plan has none of these
+        groups: Hudi's readers refuse a table in which two pending plans have one file group.
     """
     nonce = yield Nonce()
     written: list[str] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         outcomes: tuple[Plan | RolledBack | Completion, ...] = (*tail.plans, *tail.rolled_back, *tail.completions)
-        if any(known.nonce == nonce for known in outcomes):
-            return None  # a put that seemed lost had landed: the plan of that attempt is open, or over by now
+        if any(outcome.nonce == nonce for outcome in outcomes):
+            return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
         taken = yield from _taken(tail)
         plan = plan_from(tail, taken)
         if plan is None:
@@ -65,11 +67,13 @@ def schedule(
     except (TableReplacedError, TableNotFoundError):
         yield from take_back(known, written)
         raise
-    mine = next((plan for plan in value.plans if plan.nonce == nonce), None)
+    scheduled = next((plan for plan in value.plans if plan.nonce == nonce), None)
     for path in written:
-        if mine is None or path != mine.path:
-            yield Delete(path)
-    return value, cast("P | None", (yield from read_plan(value, mine))) if mine is not None else None
+        if scheduled is None or path != scheduled.path:
+            yield Delete(path)  # of an attempt that lost its race
+    if scheduled is None:
+        return value, None
+    return value, cast("P | None", (yield from read_plan(value, scheduled)))
 
 
 def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
@@ -82,9 +86,10 @@ def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
 
 
 def read_plan(tail: Timeline, plan: Plan) -> Steps[FrozenPlan | None]:
-    """A plan that is open in `tail`; None if it is over by now, so that whatever is derived from `tail` loses its race.
+    """A plan that is open in `tail`; None if it has been completed or cancelled since.
 
-    Who scheduled a plan that is over before he hears of it removes the object.
+    Its object may be gone then: a process that learns late that its plan was scheduled, and has ended, deletes the
+    object. An event that is derived from `tail` cannot be published any more in that case, so it may ignore the plan.
     """
     data = yield Read(plan.path)
     if data is not None:
@@ -98,7 +103,7 @@ def read_plan(tail: Timeline, plan: Plan) -> Steps[FrozenPlan | None]:
 def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:
     """The open plans of an action, oldest first: the order in which to execute them. Hudi knows of all of them."""
     tail = yield from find_tail(known)
-    yield from publisher.help_project(tail)  # who scheduled the newest may have died before he could
+    yield from publisher.help_project(tail)  # the process that scheduled the newest may have died before it did
     frozen: list[P] = []
     for open_plan in sorted(tail.plans, key=lambda plan: plan.barrier):
         plan = (yield from read_plan(tail, open_plan)) if open_plan.action == action.name else None
@@ -107,9 +112,10 @@ def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) 
 
 
 def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
-    """Whether an executor's outputs may stay. Those of a plan that was cancelled meanwhile are removed.
+    """Whether the outputs of an executor may stay; if its plan was cancelled meanwhile, they are deleted.
 
-    Who cancelled has removed what was there, and the executor asks after its puts: one of the two sees the other.
+    A cancel deletes the outputs that it finds, and an executor calls this after its puts. So an output that is put
+    before the cancel looks is deleted by the cancel, and one that is put later by its executor.
     """
     if not (yield from is_given_up(barrier, known)):
         return True
@@ -139,7 +145,7 @@ def complete(
 
 
 def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:
-    """Give an open plan up, by name. What it left is removed as part of projecting this event."""
+    """Give an open plan up, by its barrier. Its outputs are removed as part of projecting this event."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
