@@ -42,8 +42,8 @@ from crdt_mor.write.log_files import (
     StoredRows,
     avro_with_meta,
     log_file,
+    put_chunks,
     put_log,
-    put_pieces,
     stored_table,
 )
 from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
@@ -137,7 +137,7 @@ def _put_base(
             latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
         )
 
-    size, created = put_pieces(session.store, path, joined(in_threads(encode, row_groups(), threads), metadata))
+    size, created = put_chunks(session.store, path, joined(in_threads(encode, row_groups(), threads), metadata))
     return DataFile(path, size, statistics.rows if created else read_footer(base_source(session.store, path)).rows)
 
 

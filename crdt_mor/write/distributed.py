@@ -1,27 +1,29 @@
-"""A distributed write: its rows are staged by many processes, and which is still one commit.
+"""A distributed write: many processes stage its rows, and it is still one commit.
 
     driver    plan      the columns are checked and the schema grows, before anything runs; nothing has begun yet
     tasks     stage     the first to come begins the write, the others join it by its ticket; each puts whole log files
                         below `.hoodie/.crdt_mor/staged`, and returns a receipt
     driver    complete  gives the files that the receipts name their final names, and publishes one commit
 
-Hudi's readers believe every log file of a completed instant by its name. So no task ever writes under a final name:
-what failed, repeated, speculative and late tasks stage lies where nobody looks, and goes with the write, or is swept.
+Hudi's readers take every log file by its name for part of the table, once its instant is completed. So no task ever
+writes under a final name: what failed, repeated, speculative and late tasks stage lies where nobody looks, and is
+removed with the write, or by a later sweep.
 
-The write begins with its first task, since what runs before may take hours in which nobody could keep it alive. While
-tasks run they touch its heartbeat. Each process may be another one, and all that they share is the `WriteJob`.
+The write begins with its first task, since what runs before that may take hours in which nobody could keep it alive.
+While tasks run they touch its heartbeat. Each of these processes may run on another machine; all that they share is the
+`WriteJob`.
 
-A job is one write, however often its tasks and its driver are run: it begins once, and once it has ended in a commit,
-whoever comes is given that commit.
+A job is one write, however often its tasks and its driver are run: it begins once, and once it has become a commit,
+every later call returns that commit.
 
-Drivers that follow one another, or meet, may hold different receipts, so files of the same group but other bytes. Hence
-a driver first *takes the write over*, by an event of the timeline: from then on it alone may complete, under a number
-that stands in the name of every file that it places. No two drivers ever place files of one name, so what a commit says
-of a file is true of the bytes under that name. And of the drivers before it none can complete any more, so it removes
-what they placed; what one that was asleep places still later is swept.
+Drivers that follow one another, or run at once, may hold different receipts, so other bytes for one file group. Hence a
+driver first *takes the write over*, by an event of the timeline: from then on it alone may complete the write, under a
+number that stands in the name of every file that it places. No two drivers ever place files of one name, so what a
+commit says of a file is true of the bytes under that name. Earlier drivers cannot complete any more, so this one
+removes what they placed; what an earlier driver that was asleep places still later is swept.
 
 A file group gets one log file a commit, each key in it at most once. Where several tasks staged rows of one group, the
-driver folds them in the order of the tasks, as if one process had written them all. So whoever brings the rows of a
+driver folds them in the order of the tasks, as if one process had written them all. A program that brings the rows of a
 group together first, by `file_groups`, saves the driver this work.
 """
 
@@ -83,7 +85,7 @@ def plan(
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
-    """Stage the rows that `read()` gives as log files that nobody sees yet; nothing where the job is done."""
+    """Stage the rows that `read()` returns as log files that nobody sees yet; nothing where the job is done."""
     session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
@@ -106,7 +108,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
             statements = _collect(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
             files = tuple(write.stage(statements, put))
             write.require_pending()
-    except WriterExpiredError:  # who ended the write, by a commit or not, did not see what came here meanwhile
+    except WriterExpiredError:  # the write ended meanwhile, and what ended it did not see the files staged here
         _clear(session, job, begun)
         with suppress(StorageUnavailableError):
             store.delete(heartbeat_path(begun.requested))
@@ -117,7 +119,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
 def complete(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None
 ) -> events.Committed:
-    """Publish what the receipts name as one commit; whatever else was staged of this write is removed."""
+    """Publish the files that the receipts name as one commit; all other files that were staged of it are removed."""
     session.require_table(job.table_id)
     token = token or job.token
     _refuse_tasks_twice(receipts)
@@ -137,10 +139,10 @@ def complete(
         return write.commit(partial(place_files, write, job.operation, receipts), job.operation)
     except WriterExpiredError:
         tail = session.durable_tail()
-        done = session.run(find_completion(begun.requested, tail))
-        if done is None:
+        completion = session.run(find_completion(begun.requested, tail))
+        if completion is None:
             raise
-        return events.Committed(done, tail, repeated=True)
+        return events.Committed(completion, tail, repeated=True)
     finally:
         _clear(session, job, begun)
 
@@ -148,7 +150,7 @@ def complete(
 def abandon(session: Session, job: Job, driver: str | None = None) -> None:
     """Roll the write back, if it has begun, and remove what its tasks staged.
 
-    driver: who gives up; a write that another driver has taken over goes on.
+    driver: the one that gives up; a write that another driver has taken over goes on. None: whatever driver it has.
     """
     value = session.tail()
     begun = value.find_begun(job.name)
@@ -164,8 +166,8 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
     absent = [name for name in needed if name not in data.column_names]
     if absent:
         raise InvalidInputError(f"the file group of a row follows from its key and partition columns. missing={absent}")
-    found = keyed(config, schema.normalise(data.select(list(needed))))
-    return {"partition": found[PARTITION_PATH].to_arrow().cast(pa.string()), "bucket": found[BUCKET].to_arrow()}
+    keys = keyed(config, schema.normalise(data.select(list(needed))))
+    return {"partition": keys[PARTITION_PATH].to_arrow().cast(pa.string()), "bucket": keys[BUCKET].to_arrow()}
 
 
 def _clear(session: Session, job: Job, begun: Pending) -> None:
@@ -176,7 +178,7 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
 
 
 def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> list[Statement]:
-    """The rows of a task as the one statement of a write."""
+    """Make the rows the one statement of a write."""
     if operation == "DELETE":
         write.statements.delete(rows, plain)
     else:

@@ -12,11 +12,13 @@ from crdt_mor.write.statements import Operation
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all processes of a distributed write know. `name`: nobody else's, and the nonce of its begin.
+    """What all processes of a distributed write know.
 
-    repeated: the token was used before, so that nothing is written. table_id: the table's; None where it had none yet.
-    planned: the table's clock before the job can have begun. payloads: the classes of the table's, which need not be
-    imported where a task runs.
+    name: no other job's; its begin in the timeline has it as its nonce.
+    repeated: the token was used before, so that nothing is written.
+    table_id: the table's id; None where it had none yet.
+    planned: the table's clock when the job was planned; it has not begun before that.
+    payloads: the classes of the table's payloads, which need not be imported where a task runs.
     """
 
     name: str
@@ -31,7 +33,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A log file that waits for its final name, `file.path`, at `path`."""
+    """A log file at `path` that waits for its final name, `file.path`."""
 
     path: str
     file: DataFile
@@ -39,9 +41,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one task staged of the write that was requested at `requested`; None: nothing, its token was used before.
+    """What one task staged.
 
-    Without files it had no rows, or the write was complete already when it came.
+    requested: the time of the write that it is a part of; None where the write's token was used before.
+    files: none where the task had no rows, or where the write was complete already when the task came.
     """
 
     task: int

@@ -1,8 +1,8 @@
-"""Staging: rows and deletes of one instant become one log file per touched file group.
+"""Log files: the rows and deletes of one commit in one file group, encoded while they are put.
 
-    [delete block: plain deletes][delete block: ordered tombstones][data blocks per set of given columns]
+    [delete block: plain deletes][delete block: ordered tombstones][data blocks for each set of columns]
 
-Files appear whole under their final names and are invisible until the instant completes.
+A file appears whole under its name, and is invisible until its commit completes.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in stored types, meta columns included.
+    """Rows in stored types, meta columns included, which become an Arrow table a range at a time.
 
-    `cut(start, count)`: some of them. `repeating`: columns worth a dictionary.
+    cut: the rows of a range, of its start and its count. repeating: the columns that are worth a dictionary.
     """
 
     height: int
@@ -68,7 +68,7 @@ class StoredRows:
         return cls(frame.height, frame.columns, repeating_columns(frame), cut)
 
     def encoded(self) -> Iterator[memoryview]:
-        """Parquet files with all of the rows, in their order, at least one, encoded side by side."""
+        """The rows in their order, as one or more Parquet files that are encoded side by side."""
         count = max(1, -(-self.height // BLOCK_ROWS_MAX))
         step = max(1, -(-self.height // count))
 
@@ -81,7 +81,7 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that one commit writes. `partial`: the columns are not all the table has."""
+    """Rows that one commit writes. `partial`: they lack columns of the table."""
 
     instant: InstantTime
     rows: StoredRows
@@ -93,20 +93,23 @@ Group = tuple[str, int]
 
 
 def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable: bool = True) -> DataFile:
-    """Put a log file while it is made, unless it is there: `file` with its size."""
-    size, _ = put_pieces(store, path, content, durable=durable)
+    """Put a log file while it is encoded, unless it is there already; returns `file` with the size of what is there."""
+    size, _ = put_chunks(store, path, content, durable=durable)
     return replace(file, size=size)
 
 
-def put_pieces(store: Store, path: str, content: Chunks, *, durable: bool = True) -> tuple[int, bool]:
-    """Put an object while it is made: its size, and whether it is this one; else it was there before, and lasts now."""
+def put_chunks(store: Store, path: str, content: Chunks, *, durable: bool = True) -> tuple[int, bool]:
+    """Put an object while its chunks are made; returns its size, and whether this call has put it.
+
+    Otherwise an object was there before, and its size is returned; it is made durable, as others build on it now.
+    """
     size = 0
 
     def measured() -> Chunks:
         nonlocal size
-        for piece in content:
-            size += len(piece)
-            yield piece
+        for chunk in content:
+            size += len(chunk)
+            yield chunk
 
     if store.put(path, measured(), durable=durable):
         return size, True
@@ -121,7 +124,7 @@ def put_pieces(store: Store, path: str, content: Chunks, *, durable: bool = True
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
 ) -> tuple[Chunks, DataFile]:
-    """The pieces of a log file, made as they are taken, and what the commit says of it but for its size."""
+    """The chunks of a log file, encoded as they are taken, and what its commit says of it, except for its size."""
     rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
     deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
     return _blocks(config, schema, partition, parts), DataFile(join_path(partition, str(name)), 0, rows, deletes)
@@ -142,12 +145,12 @@ def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Seq
 
 @lru_cache(maxsize=256)
 def avro_with_meta(schema: TableSchema, table: str) -> str:
-    """The Avro JSON of a log block's rows."""
+    """The Avro JSON of a log block's rows, meta columns included."""
     return schema.avro_with_meta(table)
 
 
 def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
-    """Which rows each file group has, by position."""
+    """The positions of the rows of each file group."""
     if not frame.height:
         return
     partitions, code = _partitions(frame[PARTITION_PATH])
@@ -163,13 +166,13 @@ def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
 
 
 def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
-    """The partition paths, and for each row the number of its own."""
-    found = paths.unique(maintain_order=True)
-    if len(found) == 1:
-        return found.to_list(), np.zeros(len(paths), dtype=np.int64)
-    numbered = found.to_frame().with_row_index("number")
+    """The partition paths, and for each row the number of its path."""
+    distinct = paths.unique(maintain_order=True)
+    if len(distinct) == 1:
+        return distinct.to_list(), np.zeros(len(paths), dtype=np.int64)
+    numbered = distinct.to_frame().with_row_index("number")
     number = paths.to_frame().join(numbered, on=paths.name, how="left", maintain_order="left")["number"]
-    return found.to_list(), number.to_numpy().astype(np.int64)
+    return distinct.to_list(), number.to_numpy().astype(np.int64)
 
 
 def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
@@ -188,8 +191,8 @@ def group_rows(
 ) -> pa.Table:
     """Rows of one file group as its log file has them, all five meta columns in front.
 
-    rows: their positions in `frame`, sorted by key. first: the sequence number of the first in what `writer` stages of
-        the commit.
+    rows: their positions in `frame`, sorted by key.
+    first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
     """
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
     return stored_table(
@@ -201,25 +204,25 @@ def group_rows(
     )
 
 
-def stored_table(frame: pl.DataFrame, schema: TableSchema, same: Mapping[str, str]) -> pa.Table:
-    """A frame as Arrow, in the types that files hold, text in views, for which nothing is copied; the meta columns in
-    front.
+def stored_table(frame: pl.DataFrame, schema: TableSchema, constants: Mapping[str, str]) -> pa.Table:
+    """A frame as an Arrow table in the types that files hold, the meta columns in front.
 
-    same: meta columns that are not in `frame` and have one value in all rows, in the order of `META_COLUMNS`. They
-        become dictionaries, of which a writer need not look at every row.
+    Text is in views, for which nothing is copied.
+    constants: meta columns that are not in `frame` and have one value in all rows, in the order of `META_COLUMNS`. They
+        become dictionaries, so that a writer need not look at every row.
     """
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
     stored = {name: types.get(name, pa.string()) for name in frame.columns}
     table = in_views(frame).cast(pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()]))
     zeros = np.zeros(frame.height, dtype=np.int32)
-    for name, value in same.items():
+    for name, value in constants.items():
         column = pa.DictionaryArray.from_arrays(zeros, pa.array([value], pa.string()))
         table = table.add_column(META_COLUMNS.index(name), name, column)
     return table
 
 
 def ensure_partition(store: Store, partition: str, instant: InstantTime) -> None:
-    """Hudi finds partitions by this file; the first writer's stays."""
+    """Put the file by which Hudi finds a partition, unless there is one: the first writer's stays."""
     path = join_path(partition, PARTITION_METADATA)
     if store.stat(path) is None:
         store.put(path, partition_metadata(instant, len(partition.split("/")) if partition else 0))

@@ -42,7 +42,7 @@ class OpenWrite:
 
     task: which part of a distributed write this is; None: all of it.
     write_token: the one in the names of its log files.
-    statements: what it says so far.
+    statements: those that were made so far.
     """
 
     session: Session
@@ -84,7 +84,7 @@ class OpenWrite:
         value = self.session.remember(
             self.session.run(events.grow(self.session.publisher, self.value, growth, statements.check_growth))
         )
-        # Columns that others have added since this write began are none of its own.
+        # Columns that others have added since this write began are not among those that its rows have.
         statements.move_to(TableSchema.from_json(value.schema).select(statements.schema.declared.names))
 
     # --- files --------------------------------------------------------------------------------------------------
@@ -96,11 +96,11 @@ class OpenWrite:
 
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
-        self.make_room(file)
+        self.expect_file(file)
         return put_log(self.session.store, file.path, data, file)
 
-    def make_room(self, file: DataFile) -> None:
-        """Be ready to give a file its final name, and note that it has to go if the write is given up."""
+    def expect_file(self, file: DataFile) -> None:
+        """Called before a file gets its final name: makes its partition, and notes what a roll-back has to remove."""
         self.require_pending()
         ensure_partition(self.session.store, file.partition, self.begun.requested)
         self._staged.append(file.path)
@@ -110,16 +110,16 @@ class OpenWrite:
     def commit(
         self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
     ) -> events.Committed:
-        """Stage everything, or do what `stage` says, and make it visible; on any failure nothing is left."""
+        """Stage the statements, or call `stage`, and make the files visible; on any failure nothing is left."""
         try:
             self.publish_growth()
             files = stage() if stage is not None else self.stage(self.statements.collected, self.put)
-            done = operation or self.statements.operation
+            name = operation or self.statements.operation
             committed = self.session.run(
-                events.complete(self.session.publisher, self.value, self.begun, done, files, self.token)
+                events.complete(self.session.publisher, self.value, self.begun, name, files, self.token)
             )
         except CommitUnknownError as error:
-            committed = self._find_out(error)
+            committed = self._roll_back_or_find(error)
         except BaseException:
             self.abandon()
             raise
@@ -140,33 +140,37 @@ class OpenWrite:
         with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             self.roll_back()
 
-    def _find_out(self, unknown: CommitUnknownError) -> events.Committed:
-        """Whether a commit landed: rolling it back either works, and then it never will, or finds it there."""
+    def _roll_back_or_find(self, unknown: CommitUnknownError) -> events.Committed:
+        """Decide a commit whose outcome is not known: after a roll-back it never lands, else it is there by now."""
         try:
             value = self.roll_back()
-            done = self.session.run(find_completion(self.begun.requested, value))
+            completion = self.session.run(find_completion(self.begun.requested, value))
         except (StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             raise unknown from None
-        if done is None and value.find_pending(self.begun.requested) is not None:
+        if completion is None and value.find_pending(self.begun.requested) is not None:
             raise unknown  # another driver has taken the write over
-        if done is None:
+        if completion is None:
             raise StorageUnavailableError(
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
                 f"again. requested={self.begun.requested}"
             ) from unknown
-        return events.Committed(done, value, repeated=done.driver != self.begun.driver)
+        return events.Committed(completion, value, repeated=completion.driver != self.begun.driver)
 
     def take_over(self) -> int:
-        """From here on this driver alone may complete a distributed write; how many have taken it over by now.
+        """Let this driver alone complete a distributed write from here on; returns how many drivers it has had.
 
-        Its files get names that no other driver gives: what the commit says of a file is true of whatever has its name.
+        The names of its files are those of no other driver, so that what the commit says of a file is true of the bytes
+        under that name.
         """
         self.begun = self.session.run(jobs.take_over(self.session.publisher, self.value, self.begun))
         self.write_token = driver_token(self.begun.drivers)
         return self.begun.drivers
 
     def require_pending(self) -> Timeline:
-        """The tail. A writer that was given up or overtaken must not leave files behind whoever swept."""
+        """The newest version of the timeline, in which this write is pending; raises where it is not, or not ours.
+
+        A write that was given up or taken over must not leave files that come later than the sweep that cleared it.
+        """
         requested, driver = self.begun.requested, self.begun.driver
         tail = self.session.tail()
         pending = tail.find_pending(requested)
@@ -188,14 +192,15 @@ def begin(session: Session) -> tuple[Timeline, Pending]:
 def join(session: Session, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
-        found = session.join(job, planned)
-    if not isinstance(found, events.Committed):
-        _refuse_foreign_groups(session, *found)
-    return found
+        joined = session.join(job, planned)
+    if not isinstance(joined, events.Committed):
+        _refuse_foreign_groups(session, *joined)
+    return joined
 
 
 @contextmanager
 def _nothing_published() -> Iterator[None]:
+    """An unknown outcome of a begin is a failure of the store: at most an empty write is pending, which expires."""
     try:
         yield
     except CommitUnknownError as error:
@@ -205,6 +210,7 @@ def _nothing_published() -> Iterator[None]:
 
 
 def _refuse_foreign_groups(session: Session, value: Timeline, begun: Pending) -> None:
+    """Give the write up where the table has file groups that the bucket index did not make."""
     try:
         require_own_groups(value)
     except InvalidInputError:

@@ -1,4 +1,4 @@
-"""Placing: what the tasks of a distributed write staged gets its final names, one log file per file group.
+"""Placing: the files that tasks of a distributed write staged become one log file per file group, under its final name.
 
 A file that one task alone staged of its group is copied. Where several tasks staged rows of one group, their files are
 read back as the statements that they were made of, and folded in the order of the tasks.
@@ -51,15 +51,15 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
 
 
 def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
-    """A log file that is what one task staged."""
+    """Place what one task alone staged of a file group: a copy of its file."""
     name = replace(staged.file.name, token=write.write_token)
     file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
-    write.make_room(file)
+    write.expect_file(file)
     store = write.session.store
     try:
         store.copy(staged.path, file.path)
     except StorageUnavailableError:
-        write.require_pending()  # given up a moment ago, it has lost what its tasks staged
+        write.require_pending()  # a write that was given up a moment ago has lost what its tasks staged
         raise
     stat = store.stat(file.path)
     if stat is None or stat.size != file.size:
@@ -72,7 +72,7 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
 
 
 def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
-    """One log file of what several tasks staged of one file group."""
+    """Place what several tasks staged of a file group: one log file in which each key is once."""
     crowded = next((r for r, _ in parts if not has_places(r.task, r.rows)), None)
     if crowded is not None and _keeps_states(write):
         raise InvalidInputError(
@@ -93,13 +93,13 @@ def _keeps_states(write: OpenWrite) -> bool:
 
 
 def _reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
-    """What a staged log file says, as the statements that it was made of."""
+    """A staged log file as the statements that it was made of."""
     data = write.session.store.view(staged.path)
     if data is None:
         write.require_pending()
         raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
     assert isinstance(staged.file.name, LogFileName)
-    where = {
+    group = {
         PARTITION_PATH: pl.lit(staged.file.partition),
         BUCKET: pl.lit(bucket_of_file_id(staged.file.name.file_id), pl.Int32),
     }
@@ -107,13 +107,13 @@ def _reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
     statements: list[Statement] = []
     blocks = read_log(data, staged.path)
     for parts in open_blocks(blocks, [False] * len(blocks), write.session.config):
-        for opened in parts:
-            if not isinstance(opened, DataBlock):
-                statements.append(DeleteWrite(opened.keys.drop("time", strict=False).with_columns(**where)))
+        for block in parts:
+            if not isinstance(block, DataBlock):
+                statements.append(DeleteWrite(block.keys.drop("time", strict=False).with_columns(**group)))
                 continue
-            assert not isinstance(opened.rows, pl.DataFrame)
-            rows = pl.read_parquet(io.BytesIO(opened.rows))
+            assert not isinstance(block.rows, pl.DataFrame)
+            rows = pl.read_parquet(io.BytesIO(block.rows))
             states = rule.stored([name for name in rows.columns if name not in META_COLUMNS])
-            given = tuple(states) if write.session.config.merge.custom else None
-            statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**where), given))
+            columns = tuple(states) if write.session.config.merge.custom else None
+            statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
     return statements

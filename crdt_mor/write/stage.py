@@ -2,7 +2,8 @@
 
     statements ─ precombine ─► deletes, tombstones, rows ─ by file group ─► one log file each, put while it is encoded
 
-Whoever stages says where a file goes: under its final name, or where nobody looks until the write's driver places it.
+The caller decides where a file goes: under its final name, or, in a distributed write, where nobody looks until the
+write's driver places it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Placed = TypeVar("Placed")
 class Staging:
     """How one write makes its log files.
 
-    write_token: the one in the names of its log files. task: its part of a distributed write; None: all of it.
+    write_token: the one in the names of the files. task: the part of a distributed write that this is; None: all of it.
     """
 
     config: TableConfig
@@ -47,49 +48,57 @@ class Staging:
     task: int | None = None
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
-        """`put` one log file for each touched file group; what the statements say of a key is folded first."""
+        """Fold what the statements say of each key, and `put` one log file for each file group that they touch."""
         if not statements:
             return []
         rule, schema = self.merging.rule, self.merging.schema
         combined = precombine(statements, rule)
         parts: dict[Group, list[Callable[[], Deletes | Rows]]] = {}
         for keys, ordering in ((combined.deletes, None), (combined.tombstones, self.config.merge.ordering)):
-            for group, found in by_group(keys):
-                parts.setdefault(group, []).append(partial(self._deletes, keys, found, ordering))
+            for group, positions in by_group(keys):
+                parts.setdefault(group, []).append(partial(self._deletes, keys, positions, ordering))
         first = 0
-        for given, states in combined.rows:
+        for columns, states in combined.rows:
             rows = rule.show(states)
-            some = given is not None and not set(schema.declared.names) <= set(rows.columns)
+            is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
             repeating = repeating_columns(rows)
-            for group, found in by_group(rows):
-                parts.setdefault(group, []).append(partial(self._rows, rows, found, group, first, some, repeating))
-                first += len(found)
-        return list(in_threads(partial(self._stage, put), sorted(parts.items(), key=itemgetter(0))))
+            for group, positions in by_group(rows):
+                part = partial(self._rows, rows, positions, group, first, is_partial, repeating)
+                parts.setdefault(group, []).append(part)
+                first += len(positions)
+        return list(in_threads(partial(self._put_log_file, put), sorted(parts.items(), key=itemgetter(0))))
 
-    def _deletes(self, keys: pl.DataFrame, found: pl.Series, ordering: str | None) -> Deletes:
-        instant = self.requested
-        mine = keys[sorted_keys(keys, found)]
-        texts = stored_array(mine[RECORD_KEY], pa.string())
+    def _deletes(self, keys: pl.DataFrame, positions: pl.Series, ordering: str | None) -> Deletes:
+        """The deletes of one file group, at these positions of `keys`."""
+        deleted = keys[sorted_keys(keys, positions)]
+        texts = stored_array(deleted[RECORD_KEY], pa.string())
         if ordering is not None:
             kind = self.merging.schema.stored.field(ordering).type
-            return Deletes(instant, texts, stored_array(mine["ordering"], kind))
-        # In the default table Hudi compares by requested time, so a tombstone says its own.
+            return Deletes(self.requested, texts, stored_array(deleted["ordering"], kind))
+        # Where the latest commit wins, Hudi compares by requested time, so that a tombstone carries that of its commit.
         latest = self.config.merge.kind == "latest"
-        return Deletes(instant, texts, pa.repeat(pa.scalar(instant), len(texts)) if latest else None)
+        return Deletes(self.requested, texts, pa.repeat(pa.scalar(self.requested), len(texts)) if latest else None)
 
     def _rows(
-        self, rows: pl.DataFrame, found: pl.Series, group: Group, first: int, some: bool, repeating: tuple[str, ...]
+        self,
+        rows: pl.DataFrame,
+        positions: pl.Series,
+        group: Group,
+        first: int,
+        is_partial: bool,
+        repeating: tuple[str, ...],
     ) -> Rows:
-        instant, schema = self.requested, self.merging.schema
-        order = sorted_keys(rows, found)
+        """The rows of one file group, at these positions of `rows`, numbered from `first`."""
+        requested, schema = self.requested, self.merging.schema
+        order = sorted_keys(rows, positions)
         writer = 0 if self.task is None else self.task + 1
 
         def cut(start: int, count: int) -> pa.Table:
-            return group_rows(rows, order.slice(start, count), group, instant, first + start, schema, writer)
+            return group_rows(rows, order.slice(start, count), group, requested, first + start, schema, writer)
 
-        return Rows(instant, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), some)
+        return Rows(requested, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), is_partial)
 
-    def _stage(
+    def _put_log_file(
         self, put: Callable[[DataFile, Chunks], Placed], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
     ) -> Placed:
         (partition, bucket), parts = item

@@ -34,11 +34,12 @@ _PLACES: Final = 1 << 30
 
 
 class Statements:
-    """What one write says of its table, in the order in which it was said.
+    """The statements of one write, in their order.
 
     value: the timeline at the write's begin. requested: the write's place in the table's order, which payloads see.
     task: which part of a distributed write this is; None: all of it.
-    collected: the statements. schema, merging: the table's columns and how they merge, with what the statements bring.
+    collected: the statements. schema, merging: the table's columns and how they merge, with those that the statements
+        bring.
     """
 
     def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime, task: int | None = None) -> None:
@@ -59,27 +60,27 @@ class Statements:
 
     def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode) -> None:
         """Add rows. What `mode="merge"` adds to the schema is published later, if nothing is refused."""
-        schema, how = self.schema, self.merging
+        schema, merging = self.schema, self.merging
         if mode == "merge":
             schema = self._grown(data.schema)
-            how = merging_of(self._config, schema.to_json())
-        rows = self._filled(schema.normalise(data, how.accepts), schema)
-        self._check_columns(rows, how)
+            merging = merging_of(self._config, schema.to_json())
+        rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
+        self._check_columns(rows, merging)
         keys = keyed(self._config, rows)
         if operation == "INSERT":
             refuse_repeats(keys)
         frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
-        given = None
+        columns = None
         if self._config.merge.custom:
-            lifted = lift(frame.select(rows.column_names), how, self._dot(rows.num_rows))
-            given, frame = tuple(lifted.columns), lifted.with_columns(keys)
+            lifted = lift(frame.select(rows.column_names), merging, self._dot(rows.num_rows))
+            columns, frame = tuple(lifted.columns), lifted.with_columns(keys)
         if schema != self.schema:
             self.move_to(schema)
         self._operations.add(operation)
-        self.collected.append(RowsWrite(frame, given))
+        self.collected.append(RowsWrite(frame, columns))
 
     def delete(self, data: pa.Table, plain: bool) -> None:
-        """Delete by key. Where a column orders, tombstones carry its value, unless they are `plain`."""
+        """Delete by key. In a table with an ordering column tombstones carry its value, unless they are `plain`."""
         config = self._config
         ordering = config.merge.ordering if config.merge.kind == "ordering" and not plain else None
         needed = [*dict.fromkeys([*config.key.fields, *config.key.partition_fields, *([ordering] if ordering else [])])]
@@ -97,11 +98,11 @@ class Statements:
         self.collected.append(DeleteWrite(frame))
 
     def _dot(self, rows: int) -> Dot:
-        """The places of `rows` rows in this transaction, after those of earlier statements."""
+        """What payloads see of the next `rows` rows: the write's time, their places in it, the writes then pending."""
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)
         place = pl.int_range(first, first + rows, dtype=pl.Int32)
-        unseen = ",".join(p.requested for p in self._value.pending if p.requested < self._requested)
-        return Dot(pl.lit(int(self._requested), pl.Int64), place, pl.lit(unseen))
+        pending = ",".join(p.requested for p in self._value.pending if p.requested < self._requested)
+        return Dot(pl.lit(int(self._requested), pl.Int64), place, pl.lit(pending))
 
     # --- columns ------------------------------------------------------------------------------------------------
 
@@ -119,8 +120,8 @@ class Statements:
             self.merging.rule.show(states)
 
     def _grown(self, written: pa.Schema) -> TableSchema:
-        """The schema with what `written` brings."""
-        # What a payload takes in another type than its column's says nothing about the column.
+        """The table's schema, grown by the columns and types of `written`."""
+        # A payload may take values of another type than its column's; then the column does not become of that type.
         grown = self.schema.grow(pa.schema([column for column in written if not self.merging.takes(column)]))
         if grown != self.schema:
             self.check_growth(grown)
@@ -137,16 +138,16 @@ class Statements:
             )
 
     def move_to(self, schema: TableSchema) -> None:
-        """The columns and types are those of `schema` from now on, also those of earlier statements."""
+        """Take `schema` for the table's from now on, and cast earlier statements to it."""
         self.schema = schema
         self.merging = merging_of(self._config, schema.to_json())
         types = self.merging.columns.stored
         self.collected = [_widened(statement, types, self._config.merge.ordering) for statement in self.collected]
 
-    def _filled(self, rows: pa.Table, schema: TableSchema) -> pa.Table:
-        """The rows with all columns of the table: null in those that came after its creation and were left out.
+    def _with_all_columns(self, rows: pa.Table, schema: TableSchema) -> pa.Table:
+        """The rows with all columns of the table. Those that it has gained since its creation may be absent: null.
 
-        Raises for a column of creation that was left out. A partial update is left as it is.
+        Raises where a column that the table was created with is absent. In a table of partial updates nothing is added.
         """
         absent = [name for name in schema.declared.names if name not in rows.column_names]
         if not absent or self._config.merge.partial:
@@ -164,13 +165,13 @@ class Statements:
             rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.stored.field(name).type))
         return rows.select(schema.declared.names)
 
-    def _check_columns(self, rows: pa.Table, how: Merging) -> None:
+    def _check_columns(self, rows: pa.Table, merging: Merging) -> None:
         key = self._config.key
         ordering = self._config.merge.ordering if self._config.merge.kind == "ordering" else None
         absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
         if absent:
             raise SchemaMismatchError(f"a partial update still needs the key and partition columns. missing={absent}")
-        for member in how.rule.members:
+        for member in merging.rule.members:
             missing = [name for name in member.columns if name not in rows.column_names]
             if missing and len(missing) < len(member.columns):
                 raise SchemaMismatchError(
@@ -182,19 +183,20 @@ class Statements:
 
 
 def first_place(task: int | None, rows: int) -> int:
-    """Where the places of a task's rows begin: after those of the tasks before it, as far as 32 bits go."""
+    """The place of a task's first row: after the places of all tasks before it, if 32 bits have room for them."""
     return task * PLACES_PER_TASK if task is not None and has_places(task, rows) else 0
 
 
 def has_places(task: int, rows: int) -> bool:
-    """Whether the rows of a task have places that no other task's have."""
+    """Whether each row of a task has a place of its own among the rows of all tasks."""
     return rows <= PLACES_PER_TASK and (task + 1) * PLACES_PER_TASK <= _PLACES
 
 
 def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
-    """The columns that every row must be given; those that came later may be left out, so growth stops nobody.
+    """The columns that the table was created with, which every row must have.
 
-    Where the properties do not say, as in some tables of Hudi's, they are the columns at the time of adoption.
+    Columns that were added later may be left out, so that growth stops no writer. Some tables that Hudi made do not say
+    which columns they began with: those that they had when we adopted them count.
     """
     created = config.created_schema()
     if created is not None:
@@ -203,12 +205,11 @@ def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
 
 
 def _lacks(schema: pa.Schema, column: pa.Field) -> bool:
+    """Whether a schema has no such column, or has it in another type."""
     return schema.get_field_index(column.name) < 0 or str(schema.field(column.name)) != str(column)
 
 
-def _widened(
-    statement: RowsWrite | DeleteWrite, types: Mapping[str, pl.DataType], ordering: str | None
-) -> RowsWrite | DeleteWrite:
+def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: str | None) -> Statement:
     """A statement that was made before this write grew the schema, in the types that the columns have now."""
     if isinstance(statement, RowsWrite):
         wider = [pl.col(name).cast(types[name]) for name in statement.rows.columns if name in types]
@@ -232,6 +233,7 @@ def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
 
 
 def refuse_repeats(keys: pl.DataFrame) -> None:
+    """Raise where a key of an append stands twice in one partition."""
     repeated = keys.filter(pl.struct(PARTITION_PATH, RECORD_KEY).is_duplicated())
     if repeated.height:
         raise InvalidInputError(

@@ -208,13 +208,13 @@ def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
     plan = table.maintenance.plan_compaction()
     assert plan is not None
     logs = data_files(path)
-    put_pieces = compact.put_pieces
+    put_chunks = compact.put_chunks
 
     def put_after_the_cancel(*args: Any) -> Any:
         Table.open(path).maintenance.cancel(plan.barrier)
-        return put_pieces(*args)
+        return put_chunks(*args)
 
-    monkeypatch.setattr(compact, "put_pieces", put_after_the_cancel)
+    monkeypatch.setattr(compact, "put_chunks", put_after_the_cancel)
     assert table.maintenance.execute(plan) == []
     assert table.maintenance.execute(plan) == [], "a late executor does not even begin"
     monkeypatch.undo()

@@ -236,7 +236,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
     def takes_over_and_dies(world: World, receipts: list[Receipt]) -> None:
         other, store = world.driver()
         receipts = staged(world.job, TWO)
-        place, placed = OpenWrite.make_room, list[DataFile]()
+        place, placed = OpenWrite.expect_file, list[DataFile]()
 
         def dying(self: OpenWrite, file: DataFile) -> None:
             place(self, file)
@@ -245,7 +245,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
             placed.append(file)
 
         with pytest.MonkeyPatch.context() as patch, suppress(ProcessDied):
-            patch.setattr(OpenWrite, "make_room", dying)
+            patch.setattr(OpenWrite, "expect_file", dying)
             other.complete_write(world.job, receipts)
 
     outcomes = set()
