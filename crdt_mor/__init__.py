@@ -43,7 +43,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.points import Point, parse_point
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import DataFile, FileGroup
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.scan import Scan

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.timeline import DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
 from crdt_mor.services.compact import compaction
 from crdt_mor.timeline.actions import COMPACT

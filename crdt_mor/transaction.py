@@ -13,7 +13,8 @@ import pyarrow as pa
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema, read_arrow
-from crdt_mor.model.timeline import Completion, Timeline, Token
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.scan import Scan
 from crdt_mor.timeline import events

@@ -20,19 +20,9 @@ from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, bucket_file_id
-from crdt_mor.model.timeline import (
-    FORMAT,
-    FORMATS_READ,
-    Completion,
-    DataFile,
-    Pending,
-    Plan,
-    RolledBack,
-    Segment,
-    Timeline,
-    Token,
-    encode_segment,
-)
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack, Segment, Token
 from crdt_mor.timeline.session import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 

@@ -18,7 +18,8 @@ from typing import Literal, Self
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, parse
-from crdt_mor.model.timeline import Completion, Segment, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Segment
 
 By = Literal["completed", "requested"]
 

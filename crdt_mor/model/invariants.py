@@ -15,7 +15,8 @@ import json
 from collections.abc import Callable
 
 from crdt_mor.model.instant import InstantTime, to_ms
-from crdt_mor.model.timeline import Completion, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
 
 Invariant = Callable[[Timeline, Timeline], bool]
 

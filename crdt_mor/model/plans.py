@@ -21,7 +21,9 @@ from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.model.timeline import WRONG_SHAPE, DataFile, FileGroup, Timeline, require_types
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 
 FORMAT = 1
 """Version of the JSON of a compaction's plan."""

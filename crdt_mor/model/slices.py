@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
 S = TypeVar("S")
 

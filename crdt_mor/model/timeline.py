@@ -17,26 +17,27 @@ only names; segments are rolled up sixteen to one, so even their names grow with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from types import MappingProxyType, NoneType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
-from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, bucket_of_file_id
-
-FORMAT = 2
-"""Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
-
-In format 1 an open plan named its file groups; they are in the plan's own object, too.
-
-In formats 1 and 2 every plan is a compaction: an entry says nothing of its action. A release that gives a plan another
-action writes the next format, since the releases before it would take that plan for a compaction.
-"""
-
-FORMATS_READ = (1, FORMAT)
+from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
+from crdt_mor.model.timeline_json import (
+    FORMAT,
+    FORMATS_READ,
+    WRONG_SHAPE,
+    completion_json,
+    completion_of,
+    pending_json,
+    plan_json,
+    plan_of,
+    require_types,
+    rolled_back_json,
+    rolled_back_of,
+)
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack, Segment, Token
 
 COMPLETIONS_MAX = 16
 """Completions that a value carries itself; from there on the older ones are sealed into a segment."""
@@ -46,139 +47,6 @@ COMPLETIONS_BYTES_MAX = 1 << 16
 
 SEGMENTS_MAX = 16
 """Segments of one level that a value names; from there on they are rolled up into the next level."""
-
-FileGroup = tuple[str, str]
-"""A file group: (partition path, file id)."""
-
-
-@dataclass(frozen=True)
-class DataFile:
-    """A base or log file that a commit added. `path` is relative to the table; `deletes` counts delete records."""
-
-    path: str
-    size: int
-    rows: int
-    deletes: int = 0
-
-    @cached_property
-    def partition(self) -> str:
-        return self.path.rpartition("/")[0]
-
-    @cached_property
-    def name(self) -> BaseFileName | LogFileName:
-        text = self.path.rpartition("/")[2]
-        parsed = LogFileName.parse(text) if text.startswith(".") else BaseFileName.parse(text)
-        if parsed is None:
-            raise FormatError(f"the timeline names a data file whose name is not one of Hudi's. file={self.path}")
-        return parsed
-
-    @property
-    def is_base(self) -> bool:
-        return isinstance(self.name, BaseFileName)
-
-    @property
-    def group(self) -> FileGroup:
-        return self.partition, self.name.file_id
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """The last write of an application that carried a token, and the commit it became."""
-
-    application: str
-    number: int
-    requested: InstantTime
-    completed: InstantTime
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A write that has begun. `version` is the one that published its begin.
-
-    `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
-    `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
-    """
-
-    requested: InstantTime
-    nonce: str
-    version: int
-    begun_ms: int | None = None
-    driver: str = ""
-    drivers: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A plan of a service that is open. The frozen plan itself, its file groups with it, is the object at `path`.
-
-    `action`: which service it is of, in the words of `timeline.actions`.
-    """
-
-    barrier: InstantTime
-    nonce: str
-    version: int
-    path: str
-    action: str = COMPACTION
-
-
-@dataclass(frozen=True, slots=True)
-class RolledBack:
-    """An instant that was given up, and whose files may still lie about: a write, or the plan of another action."""
-
-    requested: InstantTime
-    nonce: str
-    version: int
-    action: str = DELTA_COMMIT
-
-    @property
-    def is_plan(self) -> bool:
-        """Whether it is a plan that was cancelled, not a write that was rolled back."""
-        return self.action != DELTA_COMMIT
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A commit: requested at T, completed at C, published by `version`.
-
-    `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
-    `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
-    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself.
-    """
-
-    requested: InstantTime
-    completed: InstantTime
-    version: int
-    nonce: str
-    action: str
-    operation: str
-    files: tuple[DataFile, ...] = ()
-    replaced: tuple[FileGroup, ...] = ()
-    adopted: bool = False
-    driver: str = ""
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
-
-    @property
-    def deletes(self) -> int:
-        return sum(file.deletes for file in self.files)
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """An immutable object with a run of older completions.
-
-    No snapshot as of `superseded` or later needs any of them (None: some are still needed by the latest snapshot).
-    """
-
-    name: str
-    level: int
-    first: InstantTime
-    last: InstantTime
-    count: int
-    superseded: InstantTime | None = None
 
 
 @dataclass(frozen=True)
@@ -416,10 +284,10 @@ class Timeline:
                 "clock": self.clock,
                 "swept": self.swept,
                 "schema": self.schema,
-                "pending": [_pending_json(p) for p in self.pending],
-                "plans": [_plan_json(p) for p in self.plans],
-                "rolled_back": [_rolled_back_json(r) for r in self.rolled_back],
-                "completions": [_completion_json(c) for c in self.completions],
+                "pending": [pending_json(p) for p in self.pending],
+                "plans": [plan_json(p) for p in self.plans],
+                "rolled_back": [rolled_back_json(r) for r in self.rolled_back],
+                "completions": [completion_json(c) for c in self.completions],
                 "segments": [[s.name, s.level, s.first, s.last, s.count, s.superseded] for s in self.segments],
                 "foreign_group": self.foreign_group,
                 "added": self.added,
@@ -450,9 +318,9 @@ class Timeline:
                 schema=found["schema"],
                 swept=found["swept"],
                 pending=tuple(Pending(*p) for p in found["pending"]),
-                plans=tuple(_plan(p, found["format"]) for p in found["plans"]),
-                rolled_back=tuple(_rolled_back(r) for r in found["rolled_back"]),
-                completions=tuple(_completion(c) for c in found["completions"]),
+                plans=tuple(plan_of(p, found["format"]) for p in found["plans"]),
+                rolled_back=tuple(rolled_back_of(r) for r in found["rolled_back"]),
+                completions=tuple(completion_of(c) for c in found["completions"]),
                 segments=tuple(Segment(*s) for s in found["segments"]),
                 tokens=tuple(Token(*t) for t in found["tokens"]),
                 foreign_group=found["foreign_group"],
@@ -467,129 +335,9 @@ class Timeline:
         return value
 
 
-def encode_segment(completions: Sequence[Completion]) -> bytes:
-    """The bytes of a segment."""
-    found = {"format": FORMAT, "completions": [_completion_json(c) for c in completions]}
-    return json.dumps(found, separators=(",", ":")).encode()
-
-
-def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
-    """The completions in a segment, in completion order; raises `FormatError` naming `path`."""
-    try:
-        found = tuple(_completion(c) for c in json.loads(data)["completions"])
-        require_types(found)
-        return found
-    except WRONG_SHAPE as error:
-        raise FormatError(f"not a timeline segment: {error!r}. file={path}") from error
-
-
-WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What a text that is JSON, but not ours, can lead to; the last one if it is nested a thousand deep."""
-
-_INT_BITS = 63
-
-_KINDS: Mapping[str, Any] = MappingProxyType({
-    "InstantTime": str, "str": str, "int": int, "bool": int, "tuple[str, ...]": tuple,
-    "InstantTime | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
-})  # fmt: skip
-
-
-_FIELDS: Mapping[type, Sequence[tuple[str, Any]]] = {
-    cls: tuple((found.name, _KINDS[str(found.type)]) for found in fields(cls) if found.type in _KINDS)
-    for cls in (Timeline, Pending, Plan, RolledBack, Completion, DataFile, Segment, Token)
-}
-
-
-def require_types(found: Iterable[object]) -> None:
-    """Raise TypeError where a value has a field of another type than it says."""
-    for one in found:
-        if isinstance(one, Completion):
-            require_types(file for file in one.files if not _is_plain(file))
-        for name, kind in _FIELDS[type(one)]:
-            value: Any = getattr(one, name)
-            if not isinstance(value, kind) or (kind is int and value.bit_length() > _INT_BITS):
-                raise TypeError(f"{type(one).__name__}.{name}={value!r}")
-
-
-def _is_plain(file: DataFile) -> bool:
-    """Whether a file is what it says, asked quickly: there are many of them."""
-    kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes)
-    return kinds == (str, int, int, int) and (file.size | file.rows | file.deletes).bit_length() <= _INT_BITS
-
-
 def _require_shape(value: Timeline) -> None:
     """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
     require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
     require_types((*value.segments, *value.tokens))
     for instant in (value.clock, value.swept, *(p.requested for p in value.pending)):
         to_ms(instant)
-
-
-def _pending_json(p: Pending) -> list[object]:
-    return [p.requested, p.nonce, p.version, p.begun_ms, *([p.driver, p.drivers] if p.driver else [])]
-
-
-def _plan_json(p: Plan) -> list[object]:
-    return [p.barrier, p.nonce, p.version, p.path, *([p.action] if p.action != COMPACTION else [])]
-
-
-def _plan(fields: list[Any], written_in: int) -> Plan:
-    return Plan(*fields[:4]) if written_in == 1 else Plan(*fields)
-
-
-_ROLLED_BACK_AS = {DELTA_COMMIT: False, COMPACTION: True}
-"""How formats 1 and 2 tell the two actions that they know: by whether it was a plan."""
-
-
-def _rolled_back_json(r: RolledBack) -> list[object]:
-    return [r.requested, r.nonce, r.version, _ROLLED_BACK_AS.get(r.action, r.action)]
-
-
-def _rolled_back(fields: list[Any]) -> RolledBack:
-    was_plan = {plan: action for action, plan in _ROLLED_BACK_AS.items()}
-    return RolledBack(*fields[:3], *(was_plan[a] if isinstance(a, bool) else a for a in fields[3:]))
-
-
-def _completion_json(c: Completion) -> list[object]:
-    files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
-    plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
-    return [*plain, *([c.driver] if c.driver else [])]
-
-
-def _completion(found: list[Any]) -> Completion:
-    head, (files, replaced, adopted, *driver) = found[:6], found[6:]
-    groups = tuple((a, b) for a, b in replaced)
-    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), *driver]
-    return Completion(*plain)
-
-
-def bytes_of(completions: Iterable[Completion]) -> int:
-    """About as many as the completions take in a value."""
-    files = sum(len(file.path) + 20 for c in completions for file in c.files)
-    groups = sum(len(partition) + len(file_id) + 8 for c in completions for partition, file_id in c.replaced)
-    return files + groups
-
-
-def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:
-    """For each requested time: the completion time from which on no snapshot needs the commit's files.
-
-    A file is needed until a compaction of its group with a later barrier completes; None where `completions` hold no
-    such compaction. A commit without files is needed by no snapshot at all; one that replaced file groups always is.
-    """
-    compactions: dict[FileGroup, list[tuple[InstantTime, InstantTime]]] = {}
-    for c in completions:
-        for file in c.files:
-            if file.is_base:
-                compactions.setdefault(file.group, []).append((file.name.instant, c.completed))
-    result: dict[InstantTime, InstantTime | None] = {}
-    for c in completions:
-        until: InstantTime | None = None if c.replaced else EPOCH
-        for file in () if c.replaced else c.files:
-            since = file.name.instant if file.is_base or c.action == COMMIT else c.completed
-            ends = [done for barrier, done in compactions.get(file.group, ()) if barrier > since]
-            if not ends:
-                until = None
-                break
-            until = max(until or EPOCH, min(ends))
-        result[c.requested] = until
-    return result

@@ -25,7 +25,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.model.timeline import DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.damage import check_length, is_ours
 from crdt_mor.read.hudi_rows import split_deletes, with_key

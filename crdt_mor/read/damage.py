@@ -17,7 +17,7 @@ from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.model.timeline import DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Store
 

@@ -21,7 +21,8 @@ from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.read.images import DELETE, UPSERT, images_of, with_change, with_commit
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.states import Scope, States, TouchedGroups

@@ -29,7 +29,8 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_pa
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
-from crdt_mor.model.timeline import DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.blocks import base_source, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.services.service import Service

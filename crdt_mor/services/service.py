@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Generic
 
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
 from crdt_mor.timeline.actions import P, PlannedAction

@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, OWN_KEY, TimelineFileName, TimelineState
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
-from crdt_mor.model.timeline import Completion
+from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline.records import (
     commit_extra,
     encode_completed_compaction,

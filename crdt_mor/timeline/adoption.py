@@ -30,7 +30,8 @@ from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Plan
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path

@@ -15,7 +15,8 @@ import pyarrow as pa
 from crdt_mor.errors import CommitUnknownError, TokenOrderError, WriterExpiredError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline, Token
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher

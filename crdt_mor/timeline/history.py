@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.timeline import Completion, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Steps
 from crdt_mor.timeline.tail import find_tail

@@ -5,7 +5,8 @@ from __future__ import annotations
 from crdt_mor.errors import StorageUnavailableError, WriterExpiredError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name, driver_of_token
-from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.timeline.events import Committed, expired, over
 from crdt_mor.timeline.history import find_ending
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path

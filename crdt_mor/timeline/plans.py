@@ -21,7 +21,8 @@ from typing import cast
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import FrozenPlan
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, RolledBack, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Plan, RolledBack
 from crdt_mor.timeline.actions import P, PlannedAction, planned_action
 from crdt_mor.timeline.history import find_completion, is_given_up
 from crdt_mor.timeline.paths import OWN_FOLDER

@@ -19,7 +19,8 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName, TimelineState, data_file_name, join_path
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import WRITE, Action, action_ending_as, action_named, planned_action
 from crdt_mor.timeline.publish import Publisher

@@ -16,7 +16,7 @@ from crdt_mor.format.commit import (
 )
 from crdt_mor.model.names import OWN_KEY
 from crdt_mor.model.plans import CompactionPlan, GroupInput
-from crdt_mor.model.timeline import Completion, DataFile
+from crdt_mor.model.timeline_parts import Completion, DataFile
 
 PENDING_WRITE = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
 """What both files of a pending write hold."""

@@ -8,7 +8,8 @@ from contextlib import suppress
 from crdt_mor.errors import StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import DELTA_COMMIT, data_file_name
-from crdt_mor.model.timeline import RolledBack, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import RolledBack
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.timeline.projection import TablePublisher

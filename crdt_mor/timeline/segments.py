@@ -12,18 +12,9 @@ from collections.abc import Sequence
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.timeline import (
-    COMPLETIONS_BYTES_MAX,
-    COMPLETIONS_MAX,
-    SEGMENTS_MAX,
-    Completion,
-    Segment,
-    Timeline,
-    bytes_of,
-    decode_segment,
-    encode_segment,
-    superseded_at,
-)
+from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
+from crdt_mor.model.timeline_json import decode_segment, encode_segment
+from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
 from crdt_mor.timeline.paths import segment_path
 from crdt_mor.timeline.steps import Put, Read, Steps, put_surely
 

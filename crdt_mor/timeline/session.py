@@ -20,7 +20,8 @@ from crdt_mor.laws.resolve import carried
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms
-from crdt_mor.model.timeline import Completion, Pending, Segment, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline import adoption, events, jobs

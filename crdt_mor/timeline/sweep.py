@@ -25,7 +25,8 @@ from crdt_mor.model.names import (
     driver_of_token,
     is_own_token,
 )
-from crdt_mor.model.timeline import Completion, Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt

@@ -7,7 +7,8 @@ is the value that the write began from, which all processes of the job have to h
 from __future__ import annotations
 
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
-from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.timeline.paths import ticket_path
 from crdt_mor.timeline.steps import Read, Steps
 

@@ -41,7 +41,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import DataFile, Pending
+from crdt_mor.model.timeline_parts import DataFile, Pending
 from crdt_mor.store.base import Chunks
 from crdt_mor.timeline import events, rollback, tickets
 from crdt_mor.timeline.heartbeat import beating

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.timeline import DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.write.statements import Operation
 
 

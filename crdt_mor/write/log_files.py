@@ -26,7 +26,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.model.timeline import DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks, Store
 from crdt_mor.threads import in_threads
 

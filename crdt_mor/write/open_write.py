@@ -24,7 +24,8 @@ from crdt_mor.errors import (
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import DataFile, Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, Pending
 from crdt_mor.store.base import Chunks
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating

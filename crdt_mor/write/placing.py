@@ -18,7 +18,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.model.timeline import DataFile, FileGroup
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.blocks import open_blocks
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events, jobs

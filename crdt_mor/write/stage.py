@@ -25,7 +25,7 @@ from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
-from crdt_mor.model.timeline import DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
 from crdt_mor.write.log_files import Deletes, Group, Rows, StoredRows, by_group, group_rows, log_file, sorted_keys

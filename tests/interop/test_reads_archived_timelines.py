@@ -22,7 +22,8 @@ from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailabl
 from crdt_mor.format.commit import CommitMetadata, decode_commit
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.model.timeline import Completion, DataFile, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.adoption import Foreign, foreign_completions
 from crdt_mor.timeline.projection import Projector

@@ -14,13 +14,8 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import (
-    Completion,
-    DataFile,
-    FileGroup,
-    Pending,
-    Timeline,
-)
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans
 from crdt_mor.timeline.actions import COMPACT

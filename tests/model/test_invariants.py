@@ -12,7 +12,8 @@ from crdt_mor.model import invariants
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
-from crdt_mor.model.timeline import Completion, DataFile, Pending, Plan, RolledBack, Segment, Timeline, Token
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack, Segment, Token
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import VERSIONS
 from tests.model.scene import PUBLISHER, Scene

@@ -29,8 +29,9 @@ from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
-from crdt_mor.model.timeline import (
-    COMPLETIONS_BYTES_MAX,
+from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, Timeline
+from crdt_mor.model.timeline_json import encode_segment
+from crdt_mor.model.timeline_parts import (
     Completion,
     DataFile,
     FileGroup,
@@ -38,7 +39,6 @@ from crdt_mor.model.timeline import (
     Plan,
     RolledBack,
     Segment,
-    Timeline,
     Token,
     bytes_of,
     superseded_at,
@@ -123,6 +123,76 @@ def test_requested_and_completion_times_are_unique_and_barriers_alone_are_odd(se
 def test_json_gives_back_the_very_value(seed: int) -> None:
     for value in small_history(seed, 20):
         assert Timeline.decode(value.encode(), "") == value
+
+
+EVERYTHING = Timeline(
+    version=12,
+    nonce="n12",
+    clock=from_ms(1_700_000_000_200),
+    schema='[["id","string",false]]',
+    swept=from_ms(1_700_000_000_001),
+    pending=(
+        Pending(from_ms(1_700_000_000_100), "n5", 5),
+        Pending(from_ms(1_700_000_000_110), "n6", 6, 1_700_000_000_109),
+        Pending(from_ms(1_700_000_000_120), "job-20231114221320120", 7, 1_700_000_000_119, "driver", 2),
+    ),
+    plans=(
+        Plan(from_ms(1_700_000_000_131), "n8", 8, ".hoodie/.crdt_mor/plans/b-n8.json"),
+        Plan(from_ms(1_700_000_000_133), "n8", 8, ".hoodie/.crdt_mor/plans/c-n8.json", "clean"),
+    ),
+    rolled_back=(
+        RolledBack(from_ms(1_700_000_000_020), "n2", 3),
+        RolledBack(from_ms(1_700_000_000_031), "n4", 4, COMPACTION),
+        RolledBack(from_ms(1_700_000_000_033), "n4", 4, "clean"),
+    ),
+    completions=(
+        Completion(
+            *(from_ms(1_700_000_000_140), from_ms(1_700_000_000_150), 9, "n9", "deltacommit", "UPSERT"),
+            (DataFile(f"eu/{log(from_ms(1_700_000_000_140)).name}", 904, 3, 1),),
+            driver="driver",
+        ),
+        Completion(
+            *(from_ms(1_700_000_000_160), from_ms(1_700_000_000_170), 10, "", "replacecommit", "INSERT_OVERWRITE"),
+            replaced=(("eu", "g"),),
+            adopted=True,
+        ),
+    ),
+    segments=(
+        Segment("s-0-live", 1, from_ms(1), from_ms(3), 2),
+        Segment("s-0-past", 1, from_ms(5), from_ms(7), 4, from_ms(9)),
+    ),
+    tokens=(Token("app", 7, from_ms(1_700_000_000_140), from_ms(1_700_000_000_150), 9),),
+    foreign_group="f",
+    table_id="t",
+    added=("n",),
+)
+"""A value with every kind of entry, and each of them with and without what may be left out."""
+
+EVERYTHING_JSON = (
+    rb'{"format":2,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
+    rb'"swept":"20231114221320001","schema":"[[\"id\",\"string\",false]]",'
+    rb'"pending":[["20231114221320100","n5",5,null],["20231114221320110","n6",6,1700000000109],'
+    rb'["20231114221320120","job-20231114221320120",7,1700000000119,"driver",2]],'
+    rb'"plans":[["20231114221320131","n8",8,".hoodie/.crdt_mor/plans/b-n8.json"],'
+    rb'["20231114221320133","n8",8,".hoodie/.crdt_mor/plans/c-n8.json","clean"]],'
+    rb'"rolled_back":[["20231114221320020","n2",3,false],["20231114221320031","n4",4,true],'
+    rb'["20231114221320033","n4",4,"clean"]],'
+    rb'"completions":[["20231114221320140","20231114221320150",9,"n9","deltacommit","UPSERT",'
+    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,"driver"],'
+    rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1]],'
+    rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
+    rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
+    rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]]}'
+)
+
+
+def test_a_value_with_everything_in_it_has_these_very_bytes() -> None:
+    """What is on disk stays byte for byte. Other bytes need the next `FORMAT`."""
+    assert EVERYTHING.encode() == EVERYTHING_JSON
+    assert Timeline.decode(EVERYTHING_JSON, "") == EVERYTHING
+    assert encode_segment(EVERYTHING.completions) == (
+        rb'{"format":2,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b'{"format":1}', b"\xff", b'{"format":1,"version":0}'])

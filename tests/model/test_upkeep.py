@@ -16,7 +16,8 @@ import pytest
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import ClockError, StorageUnavailableError
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
-from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.timeline import events, publish, rollback, sweep

@@ -9,7 +9,8 @@ from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan, GroupInput
-from crdt_mor.model.timeline import DataFile, FileGroup, Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
 from crdt_mor.timeline import events, plans, rollback, sweep
 from crdt_mor.timeline.actions import COMPACT, PlannedAction
 from crdt_mor.timeline.paths import version_path

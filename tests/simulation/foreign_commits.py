@@ -24,7 +24,7 @@ from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import join_path
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.timeline import DataFile, Pending
+from crdt_mor.model.timeline_parts import DataFile, Pending
 from crdt_mor.store.base import Chunks
 from crdt_mor.write.log_files import put_log
 from crdt_mor.write.open_write import OpenWrite

@@ -46,7 +46,8 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
-from crdt_mor.model.timeline import Completion, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, COMPACT, Action, PlannedAction, action_ending_as, planned_action
 from crdt_mor.timeline.paths import VERSIONS, version_path

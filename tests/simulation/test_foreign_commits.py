@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.timeline import Completion, Plan, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Plan
 from crdt_mor.timeline import adoption
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps

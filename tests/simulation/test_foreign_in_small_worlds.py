@@ -25,7 +25,8 @@ from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import COMPACTION, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.model.timeline import Completion, DataFile, FileGroup, Plan, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Plan
 from crdt_mor.timeline import adoption, events, plans
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path

@@ -22,7 +22,9 @@ from crdt_mor.errors import InvalidInputError, UnsupportedVersionError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import OWN_KEY
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.model.timeline import FORMAT, Completion, DataFile, FileGroup, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.services import service
 from crdt_mor.services.service import Service
 from crdt_mor.timeline import sweep, tail

@@ -16,7 +16,8 @@ import pytest
 
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.timeline import FileGroup, Plan, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import FileGroup, Plan
 from crdt_mor.timeline import plans, publish
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector

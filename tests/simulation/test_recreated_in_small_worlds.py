@@ -29,7 +29,8 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline import Completion, Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans, publish, rollback, session, sweep
 from crdt_mor.timeline.actions import COMPACT

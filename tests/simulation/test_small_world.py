@@ -15,7 +15,8 @@ import pytest
 
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.invariants import BrokenInvariantError
-from crdt_mor.model.timeline import Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import version_path

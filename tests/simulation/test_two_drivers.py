@@ -19,7 +19,8 @@ import pytest
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, driver_of_token, driver_token
-from crdt_mor.model.timeline import Completion, DataFile, Pending, Timeline
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import VERSIONS, version_path

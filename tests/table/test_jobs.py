@@ -26,7 +26,7 @@ from crdt_mor import (
 )
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.log import read_log
-from crdt_mor.model.timeline import Completion, DataFile
+from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied

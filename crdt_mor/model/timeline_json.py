@@ -1,0 +1,114 @@
+"""The JSON of a timeline value's parts: short lists for the many small records, and the check of what others wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import Any
+
+from crdt_mor.errors import FormatError
+from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack
+
+FORMAT = 2
+"""Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
+
+In format 1 an open plan named its file groups; they are in the plan's own object, too.
+
+In formats 1 and 2 every plan is a compaction: an entry says nothing of its action. A release that gives a plan another
+action writes the next format, since the releases before it would take that plan for a compaction.
+"""
+
+FORMATS_READ = (1, FORMAT)
+
+
+def encode_segment(completions: Sequence[Completion]) -> bytes:
+    """The bytes of a segment."""
+    document = {"format": FORMAT, "completions": [completion_json(c) for c in completions]}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
+    """The completions in a segment, in completion order; raises `FormatError` naming `path`."""
+    try:
+        completions = tuple(completion_of(c) for c in json.loads(data)["completions"])
+        require_types(completions)
+        return completions
+    except WRONG_SHAPE as error:
+        raise FormatError(f"not a timeline segment: {error!r}. file={path}") from error
+
+
+WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What a text that is JSON, but not ours, can lead to; the last one if it is nested a thousand deep."""
+
+_INT_BITS = 63
+
+_KINDS: Mapping[str, Any] = MappingProxyType({
+    "InstantTime": str, "str": str, "int": int, "bool": int, "tuple[str, ...]": tuple,
+    "InstantTime | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
+})  # fmt: skip
+
+
+@cache
+def _kinds_of(cls: type) -> Sequence[tuple[str, Any]]:
+    """The fields of a dataclass whose types are checked, and what a value of each has to be."""
+    return tuple((field.name, _KINDS[str(field.type)]) for field in fields(cls) if field.type in _KINDS)
+
+
+def require_types(values: Iterable[object]) -> None:
+    """Raise TypeError where a value has a field of another type than it says."""
+    for value in values:
+        if isinstance(value, Completion):
+            require_types(file for file in value.files if not _is_plain(file))
+        cls: Any = type(value)
+        for name, kind in _kinds_of(cls):
+            content: Any = getattr(value, name)
+            if not isinstance(content, kind) or (kind is int and content.bit_length() > _INT_BITS):
+                raise TypeError(f"{cls.__name__}.{name}={content!r}")
+
+
+def _is_plain(file: DataFile) -> bool:
+    """Whether a file is what it says, asked quickly: there are many of them."""
+    kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes)
+    return kinds == (str, int, int, int) and (file.size | file.rows | file.deletes).bit_length() <= _INT_BITS
+
+
+def pending_json(p: Pending) -> list[object]:
+    return [p.requested, p.nonce, p.version, p.begun_ms, *([p.driver, p.drivers] if p.driver else [])]
+
+
+def plan_json(p: Plan) -> list[object]:
+    return [p.barrier, p.nonce, p.version, p.path, *([p.action] if p.action != COMPACTION else [])]
+
+
+def plan_of(entry: list[Any], written_in: int) -> Plan:
+    return Plan(*entry[:4]) if written_in == 1 else Plan(*entry)
+
+
+_ROLLED_BACK_AS = {DELTA_COMMIT: False, COMPACTION: True}
+"""How formats 1 and 2 tell the two actions that they know: by whether it was a plan."""
+
+
+def rolled_back_json(r: RolledBack) -> list[object]:
+    return [r.requested, r.nonce, r.version, _ROLLED_BACK_AS.get(r.action, r.action)]
+
+
+def rolled_back_of(entry: list[Any]) -> RolledBack:
+    was_plan = {plan: action for action, plan in _ROLLED_BACK_AS.items()}
+    return RolledBack(*entry[:3], *(was_plan[a] if isinstance(a, bool) else a for a in entry[3:]))
+
+
+def completion_json(c: Completion) -> list[object]:
+    files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
+    plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
+    return [*plain, *([c.driver] if c.driver else [])]
+
+
+def completion_of(entry: list[Any]) -> Completion:
+    head, (files, replaced, adopted, *driver) = entry[:6], entry[6:]
+    groups = tuple((a, b) for a, b in replaced)
+    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), *driver]
+    return Completion(*plain)

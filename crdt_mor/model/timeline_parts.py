@@ -1,0 +1,176 @@
+"""What a timeline value is made of: what is pending, planned, given up and completed, its segments and its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from crdt_mor.errors import FormatError
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName
+
+FileGroup = tuple[str, str]
+"""A file group: (partition path, file id)."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A base or log file that a commit added. `path` is relative to the table; `deletes` counts delete records."""
+
+    path: str
+    size: int
+    rows: int
+    deletes: int = 0
+
+    @cached_property
+    def partition(self) -> str:
+        return self.path.rpartition("/")[0]
+
+    @cached_property
+    def name(self) -> BaseFileName | LogFileName:
+        text = self.path.rpartition("/")[2]
+        parsed = LogFileName.parse(text) if text.startswith(".") else BaseFileName.parse(text)
+        if parsed is None:
+            raise FormatError(f"the timeline names a data file whose name is not one of Hudi's. file={self.path}")
+        return parsed
+
+    @property
+    def is_base(self) -> bool:
+        return isinstance(self.name, BaseFileName)
+
+    @property
+    def group(self) -> FileGroup:
+        return self.partition, self.name.file_id
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The last write of an application that carried a token, and the commit it became."""
+
+    application: str
+    number: int
+    requested: InstantTime
+    completed: InstantTime
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A write that has begun. `version` is the one that published its begin.
+
+    `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
+    `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
+    """
+
+    requested: InstantTime
+    nonce: str
+    version: int
+    begun_ms: int | None = None
+    driver: str = ""
+    drivers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan of a service that is open. The frozen plan itself, its file groups with it, is the object at `path`.
+
+    `action`: which service it is of, in the words of `timeline.actions`.
+    """
+
+    barrier: InstantTime
+    nonce: str
+    version: int
+    path: str
+    action: str = COMPACTION
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """An instant that was given up, and whose files may still lie about: a write, or the plan of another action."""
+
+    requested: InstantTime
+    nonce: str
+    version: int
+    action: str = DELTA_COMMIT
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether it is a plan that was cancelled, not a write that was rolled back."""
+        return self.action != DELTA_COMMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A commit: requested at T, completed at C, published by `version`.
+
+    `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
+    `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
+    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself.
+    """
+
+    requested: InstantTime
+    completed: InstantTime
+    version: int
+    nonce: str
+    action: str
+    operation: str
+    files: tuple[DataFile, ...] = ()
+    replaced: tuple[FileGroup, ...] = ()
+    adopted: bool = False
+    driver: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def deletes(self) -> int:
+        return sum(file.deletes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """An immutable object with a run of older completions.
+
+    No snapshot as of `superseded` or later needs any of them (None: some are still needed by the latest snapshot).
+    """
+
+    name: str
+    level: int
+    first: InstantTime
+    last: InstantTime
+    count: int
+    superseded: InstantTime | None = None
+
+
+def bytes_of(completions: Iterable[Completion]) -> int:
+    """About as many as the completions take in a value."""
+    files = sum(len(file.path) + 20 for c in completions for file in c.files)
+    groups = sum(len(partition) + len(file_id) + 8 for c in completions for partition, file_id in c.replaced)
+    return files + groups
+
+
+def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:
+    """For each requested time: the completion time from which on no snapshot needs the commit's files.
+
+    A file is needed until a compaction of its group with a later barrier completes; None where `completions` hold no
+    such compaction. A commit without files is needed by no snapshot at all; one that replaced file groups always is.
+    """
+    compactions: dict[FileGroup, list[tuple[InstantTime, InstantTime]]] = {}
+    for c in completions:
+        for file in c.files:
+            if file.is_base:
+                compactions.setdefault(file.group, []).append((file.name.instant, c.completed))
+    result: dict[InstantTime, InstantTime | None] = {}
+    for c in completions:
+        until: InstantTime | None = None if c.replaced else EPOCH
+        for file in () if c.replaced else c.files:
+            since = file.name.instant if file.is_base or c.action == COMMIT else c.completed
+            ends = [done for barrier, done in compactions.get(file.group, ()) if barrier > since]
+            if not ends:
+                until = None
+                break
+            until = max(until or EPOCH, min(ends))
+        result[c.requested] = until
+    return result
