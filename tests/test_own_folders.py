@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
+from tests.tiers import slow
 
 PROGRAM = """
 import crdt_mor as mor, pyarrow as pa
@@ -50,6 +51,6 @@ def test_a_program_beside_packages_of_these_names_finds_ours(project: Path) -> N
     assert run(project, "-c", PROGRAM) == "[('a', 3)]\n"
 
 
-@pytest.mark.parametrize("command", [["cat", "t", "--format", "jsonl"], ["laws", "crdt_mor.payloads:Counter"]])
+@pytest.mark.parametrize("command", [["cat", "t", "--format", "jsonl"], slow(["laws", "crdt_mor.payloads:Counter"])])
 def test_the_command_line_beside_packages_of_these_names_finds_ours(project: Path, command: list[str]) -> None:
     assert run(project, "-m", "crdt_mor.cli.main", *command)

@@ -23,10 +23,13 @@ from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import Scene
 from tests.interop.readers import hudi_rs, ours
+from tests.tiers import slow
 
 EXPIRY_MS = 3_000
 NAMES = ["w0", "w1", "w2"]
 MOMENTS_MAX = 200
+EVERY = [3, slow(1)]
+"""The fast tier has a death at every third moment, the slow one at each."""
 PATIENCE_LINES = 12
 Done = set[tuple[str, int]]
 
@@ -169,10 +172,13 @@ def count(table: Table, number: int) -> Commit:
     return table.upsert(pa.Table.from_pylist(rows("w", number), WRITTEN), token=("w", number))
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
-def test_a_commit_that_is_repeated_after_a_death_at_any_moment_counts_once(fast_path: Path, after: bool) -> None:
+def test_a_commit_that_is_repeated_after_a_death_at_any_moment_counts_once(
+    fast_path: Path, after: bool, every: int
+) -> None:
     died, repeated = True, set()
-    for at in range(1, MOMENTS_MAX):
+    for at in range(1, MOMENTS_MAX, every):
         table, other, store = interrupted(fast_path / str(at))
         store.arm(at, store.die, after=after)
         try:
@@ -189,9 +195,10 @@ def test_a_commit_that_is_repeated_after_a_death_at_any_moment_counts_once(fast_
     assert repeated == {False, True}, "some deaths come before the commit, some after"
 
 
-def test_a_compaction_may_die_at_any_moment_and_nothing_counts_twice(fast_path: Path) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_a_compaction_may_die_at_any_moment_and_nothing_counts_twice(fast_path: Path, every: int) -> None:
     died = True
-    for at in range(1, MOMENTS_MAX):
+    for at in range(1, MOMENTS_MAX, every):
         table, other, store = interrupted(fast_path / str(at))
         with table.transaction():  # so that what comes after it is carried
             count(table, 2)

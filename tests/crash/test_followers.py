@@ -61,7 +61,14 @@ def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene, writers: i
     for name in names:
         scene.start("write", name, str(commits))
     scene.start("compact", "compactor")
+    seen = 0
+
+    def news() -> bool:
+        return scene.table.version > seen or all(scene.workers[name].poll() is not None for name in names)
+
     while any(scene.workers[name].poll() is None for name in names):
+        scene.wait_for("news", news)
+        seen = scene.table.version
         for copy in copies:
             copy.go_on(scene.table)
     scene.kill("compactor")

@@ -29,6 +29,7 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
+from tests.tiers import slow
 
 STAGED = f"{paths.STAGED}/"
 
@@ -305,7 +306,8 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(
     assert number > 2
 
 
-def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: Path) -> None:
+@pytest.mark.parametrize("every", [3, slow(1)])
+def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: Path, every: int) -> None:
     def run(number: int, interrupt: Callable[[InterruptedStore, Table], None] | None) -> bool:
         """Whether the interruption came; the table then has all rows or none, and after a sweep no other file."""
         path = fast_path / f"{interrupt.__name__ if interrupt else ''}{number}"
@@ -345,7 +347,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
     for interrupt in (die, lose):
         number = 1
         while run(number, interrupt):
-            number += 1
+            number += every
         assert number > 10
 
 
