@@ -67,8 +67,8 @@ class Changes(ArrowRows):
 
         files, bytes: of the files that the commits wrote. The rest is what comes after the `checkpoint` of these.
         """
-        given = {"commits": commits, "files": files, "bytes": bytes}
-        limits = {name: _limit(name, limit) for name, limit in given.items() if limit is not None}
+        options = {"commits": commits, "files": files, "bytes": bytes}
+        limits = {name: _limit(name, limit) for name, limit in options.items() if limit is not None}
         end, spent = None, {"commits": 0, "files": 0, "bytes": 0}
         for commit in self._window.commits:
             spent["commits"] += 1

@@ -4,8 +4,8 @@
     receipt = job.stage(rows, task=3)                     # anywhere, in any order, as often as it takes
     commit = table.complete_write(job, receipts)          # the driver: one receipt of each task
 
-Jobs and receipts can be pickled. The driver may be several processes, one after the other or at once. A job is one
-commit at most: whatever is staged or completed after that is given the commit, and a job that was given up stays so.
+Jobs and receipts can be pickled. The driver may be several processes, one after the other or at once. A job becomes one
+commit at most: later calls return that commit, and a job that was given up stays so.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class WriteJob:
         """Stage rows as files that nobody sees; call it where the rows are, and bring the receipt to the driver.
 
         data: whatever `Table.upsert` takes. A `RecordBatchReader` is read while the write is kept alive.
-        task: the number of this part. Of rows with one key that of the greatest task counts as the last; of several
-            attempts at one part, all with its number, the driver passes on one receipt, and the others leave nothing.
+        task: the number of this part. Of several rows with one key, the row of the greatest task counts as the last.
+            All attempts at one part have its number; the driver passes on the receipt of one, and the others leave
+            nothing.
 
-        When the job is done, nothing is read or staged: the receipt says of which commit. `WriterExpiredError` if the
-        job was given up, or came to its end while these rows were read.
+        When the job is complete, nothing is read or staged, and the receipt names its commit. `WriterExpiredError` if
+        the job was given up, or ended while these rows were read.
         """
         session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms)
         return distributed.stage(session, self.job, lambda: read_arrow(data), task)

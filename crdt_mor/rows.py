@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART_SIZE: Final = 32 << 20
-"""Bytes of files that one process reads in about half a second."""
+"""The bytes of files that one process reads in about half a second."""
 
 
 class ArrowRows(ABC):
@@ -59,7 +59,7 @@ def part_size(size: object) -> int:
 
 
 def chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The columns that are asked for, one by its bare name, by default all; refuses those that are not there."""
+    """The selected columns: a list of names, or one name by itself, or all; raises for those that are not there."""
     names = [columns] if isinstance(columns, str) else list(known if columns is None else columns)
     unknown = [name for name in names if name not in known]
     if unknown:

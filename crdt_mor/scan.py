@@ -115,8 +115,8 @@ class Scan(ArrowRows):
             raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
         bare = replace(snapshot, value=snapshot.value.bare, part=True)
-        found = balanced_parts([(one, one.weight) for one in self._pruning.kept], part_size(size))
-        return [Scan(replace(bare, slices=tuple(some)), self._columns, self._filter, meta) for some in found]
+        parts = balanced_parts([(slice_, slice_.weight) for slice_ in self._pruning.kept], part_size(size))
+        return [Scan(replace(bare, slices=tuple(slices)), self._columns, self._filter, meta) for slices in parts]
 
     def explain(self) -> Explanation:
         """What this scan reads, and what it need not: files that are ruled out, columns, what goes down to Parquet.
@@ -124,16 +124,17 @@ class Scan(ArrowRows):
         Reads footers of base files, and no rows.
         """
         snapshot = self._snapshot
-        session, how = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
+        session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
-        return explain(self._pruning, how, self._needed(self._columns), down, late, self._limit, session.store.parquet)
+        columns = self._needed(self._columns)
+        return explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet)
 
     def count(self) -> int:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
         if self._filter is None:
-            found = self._snapshot.count()
-            return found if self._limit is None else min(found, self._limit)
-        # A frame of no columns has no height, so one that is read anyway counts for all.
+            rows = self._snapshot.count()
+            return rows if self._limit is None else min(rows, self._limit)
+        # A frame of no columns has no height, so a column is read: one that the filter reads anyway.
         named = self._filter.meta.root_names() or self._snapshot.schema.declared.names
         return sum(frame.height for frame in self._frames(named[:1]))
 
@@ -180,12 +181,12 @@ class Scan(ArrowRows):
     def _frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Merged rows in stored types, no more than the limit."""
         down, late = self._conditions
-        reading = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
+        snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
         if late is None:
-            found = reading.frames(columns, down, self._limit)
+            frames = snapshot.frames(columns, down, self._limit)
         else:
-            found = reading.frames(self._needed(columns), down, finish=lambda frame: self._late(frame, late, columns))
-        return found if self._limit is None else _first(found, self._limit)
+            frames = snapshot.frames(self._needed(columns), down, finish=lambda frame: self._late(frame, late, columns))
+        return frames if self._limit is None else _first(frames, self._limit)
 
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
         """`columns` of the rows of which a condition on restored columns is true."""
@@ -202,8 +203,8 @@ class Scan(ArrowRows):
         return polars_frame(self._snapshot.schema.restore(to_arrow(frame)))
 
     def _restore_polars(self, frame: pl.DataFrame) -> pl.DataFrame:
-        same = same_in_polars(self._snapshot.schema)
-        changed = [name for name in frame.columns if name not in same]
+        unchanged = same_in_polars(self._snapshot.schema)
+        changed = [name for name in frame.columns if name not in unchanged]
         return frame.with_columns(self._restored(frame.select(changed))) if changed else frame
 
 

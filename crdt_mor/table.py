@@ -1,7 +1,8 @@
 """A table: create or open it, write to it from any number of processes, read it.
 
-`Table` delegates: the protocol is in `ops`, rows are merged in `merge`. There is no lock, no coordinator and no retry
-loop to write: two writers of one key both succeed, and the table's merge decides what readers see.
+`Table` delegates: commits are made in `write` and `timeline`, rows are read in `read` and merged in `merge`. There is
+no lock, no coordinator and no retry loop to write: two writers of one key both succeed, and the table's merge decides
+what readers see.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from crdt_mor.read.window import Window
 from crdt_mor.scan import Scan
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
-from crdt_mor.transaction import Commit, Transaction, check_mode, check_token, commit_of
+from crdt_mor.transaction import Commit, Transaction, check_mode, check_token_form, commit_of
 from crdt_mor.write import distributed
 from crdt_mor.write.statements import Operation, SchemaMode
 
@@ -103,19 +104,19 @@ class Table:
         environment = environment or SystemEnvironment()
         store = open_store(uri, environment)
         key_spec = KeySpec(_names(key), _names(partition_by), hive_style and bool(partition_by))
-        asked = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
+        requested = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
         columns = TableSchema.of(schema)
-        wanted = asked.to_properties(columns, environment.nonce())
-        check_columns(asked, columns)
-        config = TableConfig.from_properties(wanted, str(uri))
+        table_properties = requested.to_properties(columns, environment.nonce())
+        check_columns(requested, columns)
+        config = TableConfig.from_properties(table_properties, str(uri))
         comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
-        if not store.put(PROPERTIES, properties.encode_table(wanted, comments)):
-            found = read_config(store, str(uri))
+        if not store.put(PROPERTIES, properties.encode_table(table_properties, comments)):
+            existing = read_config(store, str(uri))
             if not exist_ok:
                 raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
-            _require_same(config, found, str(uri))
+            _require_equal(config, existing, str(uri))
             store.make_durable(PROPERTIES)
-            config = found
+            config = existing
         session = Session(store, environment, config, _ms(writer_expiry))
         session.start()
         return cls(session, str(uri))
@@ -233,7 +234,7 @@ class Table:
 
         schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
         """
-        check_token(token)
+        check_token_form(token)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session = self._session
@@ -251,14 +252,14 @@ class Table:
 
         token: as in `upsert`, where it was not known when the write was planned.
         """
-        check_token(token)
+        check_token_form(token)
         try:
-            done = distributed.complete(self._session, job.job, receipts, token)
+            committed = distributed.complete(self._session, job.job, receipts, token)
         except BaseException:
             distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
             raise
-        self._session.remember(done.value)
-        return commit_of(self._session, done.completion, done.value, done.repeated)
+        self._session.remember(committed.value)
+        return commit_of(self._session, committed.completion, committed.value, committed.repeated)
 
     def abandon_write(self, job: WriteJob) -> None:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
@@ -271,8 +272,8 @@ class Table:
         and the partition are needed.
         """
         value = self._session.known()
-        found = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
-        return pa.table(found)
+        groups = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
+        return pa.table(groups)
 
     def _once(self, token: tuple[str, int] | None, statement: Callable[[Transaction], None]) -> Commit:
         """One statement as a transaction of its own; nothing is done where the token was used before."""
@@ -301,7 +302,7 @@ class Table:
         consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
             "read_optimized" reads base files alone: fast, and as old as the last compaction.
         meta: Hudi's five columns in front.
-        limit: at most so many rows, whichever come first; no more file slices are read than that takes.
+        limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
         """
         value = self._session.sealed(decided=as_of is not None)  # the answer for a moment never changes
         if _consistency(consistency) == "stable":
@@ -368,9 +369,9 @@ def _names(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _payloads(given: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
-    """One alone will do."""
-    return (given,) if isinstance(given, str | type) else given
+def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
+    """The payloads as a sequence, also where one is passed by itself."""
+    return (payloads,) if isinstance(payloads, str | type) else payloads
 
 
 def _ms(duration: timedelta) -> int:
@@ -382,11 +383,11 @@ def _point(as_of: AsOf) -> Point:
     return as_of.completed_at if isinstance(as_of, Commit) else as_of
 
 
-def _consistency(asked: str, *known: str) -> str:
+def _consistency(consistency: str, *known: str) -> str:
     known = known or ("latest", "stable", "read_optimized")
-    if asked not in known:
-        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={asked!r}")
-    return asked
+    if consistency not in known:
+        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={consistency!r}")
+    return consistency
 
 
 def _default_name(uri: str | os.PathLike[str]) -> str:
@@ -417,24 +418,25 @@ def _merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
 
 def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
     """What the table will store of its payloads; each keeps its laws, or is refused here."""
-    members = [ColumnMerge(_names(n), reference(payload_of(given))) for n, given in columns.items()]
+    members = [ColumnMerge(_names(n), reference(payload_of(payload))) for n, payload in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))
 
 
-def _require_same(asked: TableConfig, found: TableConfig, uri: str) -> None:
+def _require_equal(requested: TableConfig, existing: TableConfig, uri: str) -> None:
+    """Raise where a table that exists is not the one that was to be created."""
     pairs = {
-        "key": (asked.key, found.key),
-        "merge": (asked.merge, found.merge),
-        "buckets": (asked.buckets, found.buckets),
+        "key": (requested.key, existing.key),
+        "merge": (requested.merge, existing.merge),
+        "buckets": (requested.buckets, existing.buckets),
     }
-    for what, (mine, theirs) in pairs.items():
-        if mine != theirs:
+    for name, values in pairs.items():
+        if values[0] != values[1]:
             raise TableExistsError(
-                f"there is a table already, with another {what}. path={uri} asked={mine} found={theirs}"
+                f"there is a table already, with another {name}. path={uri} asked={values[0]} found={values[1]}"
             )
-    mine, theirs = asked.created_schema(), found.created_schema()
-    if mine != theirs:
+    schemas = requested.created_schema(), existing.created_schema()
+    if schemas[0] != schemas[1]:
         raise SchemaMismatchError(
             'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
-            f"path={uri} asked={mine and mine.to_json()} found={theirs and theirs.to_json()}"
+            f"path={uri} asked={schemas[0] and schemas[0].to_json()} found={schemas[1] and schemas[1].to_json()}"
         )

@@ -27,10 +27,10 @@ from crdt_mor.write.statements import SchemaMode
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A write that is done: what, when, and the version of the timeline that shows it first.
+    """A write that is completed, and the version of the timeline that shows it first.
 
-    `requested_at` orders it among other writes of the same keys; `completed_at` is when readers began to see it.
-    `repeated`: the token had been used, and this is the commit that it became then.
+    requested_at: its place among the writes of a key. completed_at: when readers began to see it.
+    repeated: the write's token had been used before, and this is the commit of that time; nothing was written now.
     """
 
     version: int
@@ -44,12 +44,12 @@ class Commit:
 class Transaction:
     """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
 
-    Left normally the block commits, left by an exception it rolls back. After the block, `commit` is the commit; with a
-    token that was used before it is set from the start, and the statements do nothing.
+    A block that ends normally commits, one that is left by an exception rolls back. After the block, `commit` is the
+    commit. With a token that was used before, `commit` is set from the start, and the statements do nothing.
     """
 
     def __init__(self, session: Session, token: tuple[str, int] | None) -> None:
-        check_token(token)
+        check_token_form(token)
         self._session = session
         self._token = token
         self._value: Timeline | None = None
@@ -82,8 +82,8 @@ class Transaction:
         if kind is not None:
             write.abandon()
             return
-        done = write.commit()
-        self.commit = commit_of(self._session, done.completion, done.value, done.repeated)
+        committed = write.commit()
+        self.commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
 
     def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
@@ -106,7 +106,7 @@ class Transaction:
         """As `Table.delete`, in this commit."""
         if (write := self._open()) is None:
             return
-        if sum(given is not None for given in (data, keys, filter)) != 1:
+        if sum(rows is not None for rows in (data, keys, filter)) != 1:
             raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
         if data is not None:
             write.statements.delete(read_arrow(data), plain)
@@ -126,18 +126,20 @@ class Transaction:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> OpenWrite | None:
+        """The write under way; None where the token was used before. Raises outside of the block."""
         if self._state != "open":
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         return self._write
 
     def _keys_table(self, keys: object) -> pa.Table:
+        """Values of keys as the rows of a delete."""
         key = self._session.config.key
         if not set(key.partition_fields) <= set(key.fields):
             raise InvalidInputError(
                 "a bare key does not say which partition it is in; delete by a frame with the key and partition "
                 f"columns. partition_by={list(key.partition_fields)}"
             )
-        rows = [k if isinstance(k, tuple) else (k,) for k in _several(keys)]
+        rows = [k if isinstance(k, tuple) else (k,) for k in _key_values(keys)]
         wrong = [row for row in rows if len(row) != len(key.fields)]
         if wrong:
             raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
@@ -155,6 +157,7 @@ class Transaction:
         return pa.table(columns)
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
+        """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
         config = self._session.config
         needed = [*config.key.fields, *config.key.partition_fields]
         if config.merge.kind == "ordering" and config.merge.ordering:
@@ -162,25 +165,21 @@ class Transaction:
         return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
 
 
-def _several(keys: object) -> Iterable[object]:
-    """Keys; what is no collection is one key, and so is a text, whose letters are none."""
+def _key_values(keys: object) -> Iterable[object]:
+    """The keys of a collection. A value that is no collection is one key, and so is a text or bytes."""
     if isinstance(keys, Mapping) or hasattr(keys, "columns"):
         raise InvalidInputError(
             "keys are values, and this has names of columns: give a frame as the first argument, delete(frame). "
             f"keys={type(keys).__name__}"
         )
-    one = isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Iterable)
-    return [keys] if one else cast(Iterable[object], keys)
+    is_one_key = isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Iterable)
+    return [keys] if is_one_key else cast(Iterable[object], keys)
 
 
-def commit_of(session: Session, done: Completion | Token, value: Timeline, repeated: bool) -> Commit:
-    """What a write became. `done`: its completion, or the token that says it was done before."""
-    completion = done
-    if isinstance(done, Token):
-        found = session.run(find_completion(done.requested, value))
-        assert found is not None, "a token names a commit"
-        completion = found
-    assert isinstance(completion, Completion)
+def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
+    """The commit of a completion, or of the one that a used token names."""
+    completion = session.run(find_completion(source.requested, value)) if isinstance(source, Token) else source
+    assert completion is not None, "a token names a commit"
     return Commit(
         completion.version,
         completion.requested,
@@ -191,8 +190,8 @@ def commit_of(session: Session, done: Completion | Token, value: Timeline, repea
     )
 
 
-def check_token(token: object) -> None:
-    """Raise `InvalidInputError` for what is no token."""
+def check_token_form(token: object) -> None:
+    """Raise `InvalidInputError` for what is not of the form of a token; whether it was used, the timeline says."""
     match token:
         case (str(), bool()):
             pass
@@ -202,7 +201,7 @@ def check_token(token: object) -> None:
 
 
 def check_mode(mode: SchemaMode) -> SchemaMode:
-    """The mode; raise `InvalidInputError` for another word."""
+    """Return the mode; raise `InvalidInputError` for any other word."""
     if mode not in ("strict", "merge"):
         raise InvalidInputError(f'schema_mode is "strict" or "merge". got={mode!r}')
     return mode

@@ -1,4 +1,4 @@
-"""How the rows of a table are merged: what it says of itself, resolved to what the kernel works with."""
+"""How the rows of a table are merged: its settings, resolved to the rule and the columns that the kernel works with."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ HIDDEN = "_crdt_"
 class Merging:
     """A merge rule for one schema.
 
-    `columns`: the types of all that files hold; `schema`: the same, states included, as a schema of Arrow types.
-    `accepts`: the stored types in which a column may be written, where they are not its own alone.
+    columns: the columns that files hold, states of payloads included, in the types of polars.
+    schema: these columns in the types of Arrow.
+    accepts: for columns that may be written in other stored types than their own, all types that they accept.
     """
 
     rule: MergeRule
@@ -45,11 +46,11 @@ class Merging:
         return any(meets(aligned_type(column.type, kind), kind) for kind in self.accepts.get(column.name, ()))
 
 
-def lift(rows: pl.DataFrame, how: Merging, dot: Dot) -> pl.DataFrame:
+def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
     """Written rows with states instead of the columns that have payloads; see `MergeRule.show` for the way back."""
     rows = rows.with_columns(dot.place.alias(_PLACE))
     placed = Dot(dot.time, pl.col(_PLACE), dot.pending)
-    for member in how.rule.members:
+    for member in merging.rule.members:
         if not set(member.columns) <= set(rows.columns):
             continue
         written = rows.select(member.written(rows).alias(_WRITTEN), _PLACE)
@@ -58,16 +59,16 @@ def lift(rows: pl.DataFrame, how: Merging, dot: Dot) -> pl.DataFrame:
             if member.payload.nulls == "skip":
                 state = pl.when(pl.col(_WRITTEN).is_not_null()).then(state)
             states = written.select(state).to_series()
-            types = how.columns.stored
-            found = [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
-        rows = rows.drop(member.columns).with_columns(found)
+            types = merging.columns.stored
+            columns = [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
+        rows = rows.drop(member.columns).with_columns(columns)
     return rows.drop(_PLACE)
 
 
 def require_payloads(config: TableConfig) -> None:
-    """Raise `UnknownPayloadError` now, instead of in the middle, where a payload of the table cannot be found."""
-    for said in config.merge.columns:
-        resolve(said.payload)
+    """Raise `UnknownPayloadError` before anything begins where a payload of the table cannot be found."""
+    for column_merge in config.merge.columns:
+        resolve(column_merge.payload)
 
 
 def merging_of(config: TableConfig, schema: str) -> Merging:
@@ -87,15 +88,15 @@ def _merging(spec: MergeSpec, key_column: str | None, text: str) -> Merging:
     hidden: list[pa.Field] = []
     members: list[Member] = []
     accepts: dict[str, Sequence[pa.DataType]] = {}
-    for said in spec.columns:
-        payload = resolve(said.payload)
-        kind = _column_type(schema.stored, said.columns, payload)
-        name = f"{HIDDEN}{said.columns[0]}" if payload.stateful else None
+    for column_merge in spec.columns:
+        payload = resolve(column_merge.payload)
+        kind = _column_type(schema.stored, column_merge.columns, payload)
+        name = f"{HIDDEN}{column_merge.columns[0]}" if payload.stateful else None
         if name is not None:
             hidden.append(pa.field(name, payload.state(kind)))
         if tuple(taken := payload.accepts(kind)) != (kind,):
-            accepts[said.columns[0]] = taken
-        members.append(Member(said.columns, payload, polars_type(kind), name))
+            accepts[column_merge.columns[0]] = taken
+        members.append(Member(column_merge.columns, payload, polars_type(kind), name))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
     return Merging(rule, Columns.of(physical.stored, key_column), physical, MappingProxyType(accepts))
@@ -109,15 +110,15 @@ def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
 
 def check_columns(config: TableConfig, schema: TableSchema) -> None:
     """Raise `InvalidInputError` where a payload does not serve its columns, before `schema` becomes the table's."""
-    for said in config.merge.columns:
-        payload = resolve(said.payload)
+    for column_merge in config.merge.columns:
+        payload = resolve(column_merge.payload)
         if config.merge.partial and payload.nulls == "value":
             raise InvalidInputError(
                 f"{payload.name} takes null for a value, and in a table of partial updates null also stands for what "
-                f"nobody has given yet: use a payload that skips nulls. columns={list(said.columns)}"
+                f"nobody has given yet: use a payload that skips nulls. columns={list(column_merge.columns)}"
             )
-        _check_column(payload, said.columns, _column_type(schema.stored, said.columns, payload))
-        _require_room(payload, said.columns, schema)
+        _check_column(payload, column_merge.columns, _column_type(schema.stored, column_merge.columns, payload))
+        _require_room(payload, column_merge.columns, schema)
 
 
 def _column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> pa.DataType:
