@@ -14,13 +14,14 @@ from crdt_mor.payloads.flat import first_of, last_of
 
 TIME = pl.col("time")
 FIRST = 10**16
-"""A requested time, of 17 digits as all of them, before that of any commit."""
+"""A requested time of 17 digits, like all, that is before the requested time of any commit."""
 
 
 def unseen(entries: pl.DataFrame, *group: str, by: tuple[str, ...] = ("time", "place")) -> pl.DataFrame:
-    """Per group the entries that no other one has seen, each once, in the order of `by`, which tells them apart.
+    """The entries of each group that no other entry has seen, each once, in the order of `by`, which tells them apart.
 
-    The entries of a group stand together; they are in order already, unless states are merged out of the table's.
+    The entries of a group are neighbours. They are in order already, unless states are merged in another order than the
+    table's.
     """
     lines = entries.with_columns(group=first_of(*group).cum_sum())
     if not lines.select((first_of("group") | _greater(*by)).all()).item():
@@ -36,9 +37,10 @@ def unseen(entries: pl.DataFrame, *group: str, by: tuple[str, ...] = ("time", "p
 
 
 def settled(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
-    """Stable entries that `unseen` gave: of what was pending, only the other entries of the group matter.
+    """Causally stable entries, as `unseen` gives them, with no more causal context than later entries need.
 
-    Nothing else will come before them, nor anything more of their commits, so that their places are 0.
+    Nothing will be joined before them any more. So of the pending commits only those of other entries of the group
+    matter, and as no more entries of their commits can come, their places are 0.
     """
     lines = entries.with_columns(group=first_of(*group).cum_sum(), place=pl.lit(0, pl.Int32), pending=pl.lit(""))
     others = lines.filter(_of_last("time", "group") != TIME)
@@ -49,7 +51,7 @@ def settled(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
 
 
 def dotted(item: str) -> pl.Expr:
-    """Entries of values that all who come later have seen, as if one commit before all others had written them."""
+    """Entries for values that every later commit has seen, as if one commit before all others had written them."""
     dot = [pl.lit(FIRST, pl.Int64).alias("time"), pl.lit(0, pl.Int32).alias("place"), pl.lit("").alias("pending")]
     return pl.struct(pl.col("item").alias(item), *dot)
 
@@ -60,11 +62,11 @@ def _text(time: pl.Expr) -> pl.Expr:
 
 def _greater(*columns: str) -> pl.Expr:
     """Whether a line is greater than the one before it."""
-    found = pl.lit(False)
+    greater = pl.lit(False)
     for column in reversed(columns):
         value, before = pl.col(column), pl.col(column).shift()
-        found = (value > before) | (value == before) & found
-    return found
+        greater = (value > before) | (value == before) & greater
+    return greater
 
 
 def _of_last(column: str, *group: str) -> pl.Expr:

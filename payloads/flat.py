@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
-"""Takes a frame of `row` and `item`, and gives one of the same columns; both are ordered by `row`."""
+"""Takes a frame with the columns `row` and `item` and gives such a frame; both are ordered by `row`."""
 
 
 def flat(lists: pl.Series) -> pl.DataFrame:
@@ -36,8 +36,8 @@ def each(lists: pl.Expr, change: Change) -> pl.Expr:
     return pl.when(lists.is_not_null()).then(changed)
 
 
-def together(states: pl.Expr, change: Change) -> pl.Expr:
-    """In `group_by(...).agg(...)`: put the lists of a key behind each other, and change their items, not the type."""
+def concatenated(states: pl.Expr, change: Change) -> pl.Expr:
+    """In `group_by(...).agg(...)`: concatenate the lists of a key, and change their items, but not their type."""
     lists = states.list.explode(keep_nulls=False, empty_as_null=False).implode()
     return lists.map_batches(
         lambda series: gathered(change(flat(series)), len(series)), pl.self_dtype(), is_elementwise=True
@@ -45,17 +45,17 @@ def together(states: pl.Expr, change: Change) -> pl.Expr:
 
 
 def first_of(*columns: str) -> pl.Expr:
-    """The first line of each kind, in a frame where the lines of a kind stand together."""
+    """Whether a line is the first of those with its values of `columns`; lines with equal values are neighbours."""
     return pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift()) for c in columns)
 
 
 def last_of(*columns: str) -> pl.Expr:
-    """The last line of each kind, in a frame where the lines of a kind stand together."""
+    """Whether a line is the last of those with its values of `columns`; lines with equal values are neighbours."""
     return pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift(-1)) for c in columns)
 
 
 def by_row(lines: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Lines sorted by `row` and a column; equal ones stay in their order.
+    """Lines sorted by `row` and a column; equal lines stay in their order.
 
     Such a sort finds the runs that are sorted already, as lists of states are, and is twice as fast for it.
     """
@@ -63,5 +63,5 @@ def by_row(lines: pl.DataFrame, column: str) -> pl.DataFrame:
 
 
 def sorted_distinct(items: pl.DataFrame) -> pl.DataFrame:
-    """The items of each list in order, each of them once, without null."""
+    """The items of each list in order, each item once, without null."""
     return by_row(items.drop_nulls("item"), "item").filter(last_of("row", "item"))

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Kind, Payload
-from crdt_mor.payloads.flat import by_row, each, last_of, together
+from crdt_mor.payloads.flat import by_row, concatenated, each, last_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class MapLast(Payload):
         return dict(sorted({**a, **b}.items()))
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        return together(states.map.entries(), _last_entries).list.to_map()
+        return concatenated(states.map.entries(), _last_entries).list.to_map()
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
         return each(written.map.entries(), _last_entries).list.to_map()
@@ -50,7 +50,7 @@ def _last_entries(items: pl.DataFrame) -> pl.DataFrame:
 class EventList(Payload):
     """All lists behind each other, in the table's order; nothing is ever taken away.
 
-    The free monoid over its elements. A commit counts once, so no element needs a name of its own.
+    The free monoid over its elements. A commit counts once, so that no element needs an id of its own.
     """
 
     name: ClassVar[str] = "event_list/1"

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Kind, Nulls, Payload, RecordPayload
 from crdt_mor.payloads.causal import dotted, settled, unseen
-from crdt_mor.payloads.flat import each, flat, gathered, last_of, sorted_distinct, together
+from crdt_mor.payloads.flat import concatenated, each, flat, gathered, last_of, sorted_distinct
 from crdt_mor.payloads.scalars import check_scalar, one_zero, order
 
 
@@ -46,7 +46,7 @@ class Last(Payload):
 
 @dataclass(frozen=True)
 class First(Payload):
-    """The first value that is not null, in the table's order: a last-writer-wins register, looked at from its end."""
+    """The first value that is not null, in the table's order: a last-writer-wins register with the order reversed."""
 
     name: ClassVar[str] = "first/1"
     kind: ClassVar[Kind] = "ordered"
@@ -134,7 +134,7 @@ class MVRegister(Payload):
         ]
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        return together(states, _unseen)
+        return concatenated(states, _unseen)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
         row = pl.struct(written=written, time=dot.time, place=dot.place, pending=dot.pending)

@@ -1,4 +1,4 @@
-"""Values that have an order: the same one in `join` and in polars, null first and NaN last."""
+"""Values with an order, null first and NaN last: `join` compares them as polars does."""
 
 from __future__ import annotations
 

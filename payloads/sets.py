@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, Payload
 from crdt_mor.payloads.causal import dotted, settled, unseen
-from crdt_mor.payloads.flat import by_row, each, flat, gathered, last_of, sorted_distinct, together
+from crdt_mor.payloads.flat import by_row, concatenated, each, flat, gathered, last_of, sorted_distinct
 from crdt_mor.payloads.scalars import check_set
 
 
@@ -33,7 +33,7 @@ class GrowOnlySet(Payload):
         return sorted({*a, *b})
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        return together(states, sorted_distinct)
+        return concatenated(states, sorted_distinct)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
         return each(written, sorted_distinct)
@@ -78,7 +78,7 @@ class ORSet(Payload):
         ]
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        return together(states, _unseen)
+        return concatenated(states, _unseen)
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
         row = pl.struct(written=written, time=dot.time, place=dot.place, pending=dot.pending)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from crdt_mor import Dot, InvalidInputError, Kind, Payload, UnknownPayloadError
 from crdt_mor.payloads import theta
-from crdt_mor.payloads.flat import each, first_of, last_of, together
+from crdt_mor.payloads.flat import concatenated, each, first_of, last_of
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Quantiles(Payload):
         return [{"bucket": bucket, "count": count} for bucket, count in sorted(counts.items())]
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        return together(states, lambda items: _counted(items.unnest("item")))
+        return concatenated(states, lambda items: _counted(items.unnest("item")))
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
         lists = written.pipe_with_dtype(lambda w, kind: w if isinstance(kind, pl.List) else pl.concat_list(w))
@@ -198,18 +198,18 @@ class Quantiles(Payload):
         """The paper's Quantile(S, q): the middle of the first bucket with more than q(n - 1) numbers up to it."""
         bucket, count = pl.col("bucket"), pl.col("count")
         size = ((bucket.abs() - self._one) * self._growth + math.log1p(-self.accuracy)).exp()
-        upto = count.cum_sum()  # of all lists together
+        upto = count.cum_sum()  # across all lists
         start = pl.when(first_of("row")).then(upto - count).forward_fill()
         end = pl.when(last_of("row")).then(upto).backward_fill()
         lines = items.unnest("item").select(
             "row", count, item=bucket.sign() * size, upto=upto - start, most=end - start - 1
         )
         before = pl.col("upto") - count
-        found = [
+        of_probability = [
             lines.filter(before <= p * pl.col("most"), pl.col("upto") > p * pl.col("most"))
             for p in self.probabilities
         ]
-        return pl.concat(found).sort("row", maintain_order=True).select("row", "item")
+        return pl.concat(of_probability).sort("row", maintain_order=True).select("row", "item")
 
 
 def _counted(lines: pl.DataFrame) -> pl.DataFrame:

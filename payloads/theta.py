@@ -29,7 +29,7 @@ def hashes(states: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.diff(ends) - before, before > 2, words[is_hash]
 
 
-def sketches(row: np.ndarray, found: np.ndarray, count: int) -> pl.Series:
+def sketches(row: np.ndarray, hash_values: np.ndarray, count: int) -> pl.Series:
     """`count` sketches of hashes that are sorted by `row`, the place of their sketch, each of them once in it."""
     sizes = np.bincount(row, minlength=count)
     several = sizes > 1
@@ -38,7 +38,7 @@ def sketches(row: np.ndarray, found: np.ndarray, count: int) -> pl.Series:
     words = np.empty(ends[-1], "<u8")
     words[ends[:-1]] = HEADERS[np.minimum(sizes, 2)]
     words[ends[:-1][several] + 1] = sizes[several]
-    words[np.arange(len(found)) + np.cumsum(before)[row]] = found
+    words[np.arange(len(hash_values)) + np.cumsum(before)[row]] = hash_values
     buffers = [None, pa.py_buffer(8 * ends), pa.py_buffer(words)]
     return pl.Series(pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), count, buffers)))
 
@@ -46,9 +46,9 @@ def sketches(row: np.ndarray, found: np.ndarray, count: int) -> pl.Series:
 def unions(lists: pl.Series, most: int) -> tuple[pl.Series, np.ndarray]:
     """The union of the sketches in each list; and the places of those that must estimate, where it is wrong."""
     states = flat(lists)
-    sizes, estimates, found = hashes(states["item"])
+    sizes, estimates, hash_values = hashes(states["item"])
     key = states["row"].to_numpy()
-    lines = pl.DataFrame({"row": np.repeat(key, sizes), "hash": found}).sort("row", "hash", maintain_order=True)
+    lines = pl.DataFrame({"row": np.repeat(key, sizes), "hash": hash_values}).sort("row", "hash", maintain_order=True)
     lines = lines.filter(last_of("row", "hash"))
     row = lines["row"].to_numpy()
     large = np.bincount(row, minlength=len(lists)) > most

@@ -15,7 +15,7 @@ from crdt_mor.laws.resolve import resolve
 from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
-from crdt_mor.merge.rule import Member, MergeRule, blaming
+from crdt_mor.merge.rule import Member, MergeRule, naming_payload
 from crdt_mor.model.casts import aligned_type, meets
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
@@ -54,7 +54,7 @@ def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
         if not set(member.columns) <= set(rows.columns):
             continue
         written = rows.select(member.written(rows).alias(_WRITTEN), _PLACE)
-        with blaming(member.payload, member.columns):
+        with naming_payload(member.payload, member.columns):
             state = member.payload.lift(pl.col(_WRITTEN), placed)
             if member.payload.nulls == "skip":
                 state = pl.when(pl.col(_WRITTEN).is_not_null()).then(state)
@@ -159,7 +159,7 @@ def _try_on_no_rows(payload: Payload, columns: Sequence[str], kind: pa.DataType)
     state, written = polars_type(payload.state(kind)), polars_type(payload.accepts(kind)[0])
     dot = Dot(pl.lit(0, pl.Int64), pl.lit(0, pl.Int32), pl.lit(""))
     none = pl.DataFrame(schema={"code": pl.UInt32(), "state": state, "written": written})
-    with blaming(payload, columns):
+    with naming_payload(payload, columns):
         none.select(payload.lift(pl.col("written"), dot).cast(state))
         shown = payload.value(payload.settle(pl.col("state"))).cast(polars_type(kind))
         none.select(payload.restore(shown).cast(state) if payload.restores else shown)

@@ -37,38 +37,39 @@ from crdt_mor.merge.blocks import (
     Slice,
     is_partial,
 )
-from crdt_mor.merge.contributions import KEY, KIND, ORDER, TIME, TOMBSTONE, gather, raw, scan_contents
+from crdt_mor.merge.contributions import KIND, LINE_KEY, ORDER, TIME, TOMBSTONE, gather, raw, scan_contents
 from crdt_mor.merge.fold import collapse
-from crdt_mor.merge.hudi_patches import settle_patches
+from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import merge, promote, resolve
 
-PART_ROWS: Final = 98_304
-"""The least number of base rows in a part. The smallest row group that a compaction writes is as large (row groups have
-3/4 to 3/2 of 131,072 rows), so that each row group becomes a part of its own."""
+PART_BASE_ROWS_MIN: Final = 98_304
+"""The least number of base rows in a part. No row group that a compaction writes has fewer rows (they have from 3/4 to
+3/2 of 131,072), so that each row group becomes a part of its own."""
 
 Carry = list[DataBlock | DeleteBlock]
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
-    """`parts`: the base rows, sorted by key, in parts that any threads may merge, each once.
-    `carry`: what is carried, in START_COMMIT_TIME order; to be called when all parts are merged.
+class CompactedSlice:
+    """A slice as a compaction leaves it.
 
-    A block's instant is where it belongs in that order: the delete block of a gap at the earliest contribution of the
-    gap, data blocks at their latest row, with `own_times`.
+    parts: the base rows, sorted by key, in parts. Each is called once, by any thread, and merged by the call.
+    carry: the blocks that are carried, in START_COMMIT_TIME order; called when all parts are merged. The instant of a
+        block is its place in that order: a delete block stands at the earliest contribution of its gap, a data block at
+        its latest row, with `own_times`.
     """
 
     parts: Sequence[Callable[[], pl.DataFrame]]
     carry: Callable[[], Carry]
 
 
-def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None) -> Compacted:
-    """Overwrite-latest; what is carried are deletes, in one block, each with its own time.
+def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None) -> CompactedSlice:
+    """The compaction of an overwrite-latest table. It carries deletes alone, in one block, each with a time of its own.
 
-    `stable_before` is S; None: nothing is pending, so that no delete needs to be carried.
+    stable_before: S; None: nothing is pending, so that no delete needs to be carried.
     """
     assert rule.kind == "latest"
     dead: list[pl.DataFrame] = []
@@ -79,14 +80,14 @@ def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: 
         if stable_before is None:
             return []
         lines = pl.concat(dead).filter(pl.col(TIME) >= stable_before)
-        keys = lines.select(pl.col(KEY).alias(RECORD_KEY), TIME).sort(RECORD_KEY)
+        keys = lines.select(pl.col(LINE_KEY).alias(RECORD_KEY), TIME).sort(RECORD_KEY)
         return [DeleteBlock(str(keys[TIME].min()), keys)] if keys.height else []
 
-    return Compacted(parts, carry)
+    return CompactedSlice(parts, carry)
 
 
-def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Compacted:
-    """Every other rule."""
+def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> CompactedSlice:
+    """The compaction under every other rule. `pending`: the requested times of the writes still pending, ascending."""
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
     if rule.kind != "columns" and any(is_partial(block) for block in unstable):
         raise UnsupportedFeatureError(
@@ -97,7 +98,7 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
     dead: list[pl.DataFrame] = []
     columnwise = rule.kind == "columns"
     parts = (
-        [partial(_settled, below, rule, columns, seen=not pending)]
+        [partial(_merge_columns, below, rule, columns, seen=not pending)]
         if columnwise
         else _fold(below, rule, columns, dead, timed=True)
     )
@@ -106,11 +107,11 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
         assert columnwise or len(dead) == len(parts), "all parts are merged first"
         return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
 
-    return Compacted(parts, carry)
+    return CompactedSlice(parts, carry)
 
 
-def _settled(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:
-    """The rows of a slice under the rule `columns`, with no more state than what comes later can ask for."""
+def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:
+    """The rows of a slice under the rule `columns`, with no more state than later commits can ask for."""
     merged = pl.concat(merge(files, rule, columns.by_text(), select=columns.select_own()))
     return rule.settle(merged, seen=seen).sort(RECORD_KEY)
 
@@ -118,38 +119,38 @@ def _settled(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> 
 def _fold(
     files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame], *, timed: bool
 ) -> list[Callable[[], pl.DataFrame]]:
-    """The rows of a slice under the other rules. The lines of deletes that won are added to `dead`."""
+    """The rows of a slice under the other rules, in parts. Each part adds the lines of deletes that won to `dead`."""
     every, columns = columns.select_own(), columns.by_text()
 
     def fold(part: Slice) -> pl.DataFrame:
         base = None if part.base is None else Scanned(part.base, columns, RECORD_KEY, part=part.base_rows)
-        found = resolve(part, rule, columns, RECORD_KEY, every, base, timed=timed)
-        dead.append(found.dead)
-        rows = found.rows.select(every).rechunk()
-        live = rows[found.live.gather(text_order(rows[RECORD_KEY].gather(found.live)))]
-        below = found.base.decode(found.drop, every) if isinstance(found.base, Scanned) else found.base
-        return live if below is None else _merged(below, found.drop, live)
+        resolved = resolve(part, rule, columns, RECORD_KEY, every, base, timed=timed)
+        dead.append(resolved.dead)
+        rows = resolved.rows.select(every).rechunk()
+        live = rows[resolved.live.gather(text_order(rows[RECORD_KEY].gather(resolved.live)))]
+        below = resolved.base.decode(resolved.drop, every) if isinstance(resolved.base, Scanned) else resolved.base
+        return live if below is None else _merged(below, resolved.drop, live)
 
-    files = promote(settle_patches(files, rule, columns), rule, columns, RECORD_KEY, every)
-    return [partial(fold, part) for part in in_parts(files, PART_ROWS, rule, columns, every)]
+    files = promote(with_whole_rows(files, rule, columns), rule, columns, RECORD_KEY, every)
+    return [partial(fold, part) for part in in_parts(files, PART_BASE_ROWS_MIN, rule, columns, every)]
 
 
 def _merged(base: Decoded, drop: pl.Series, live: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `base` but those of the keys in `drop`, and `live`, which is sorted, in the order of their keys."""
+    """The rows of `base` without the keys in `drop`, and the sorted rows `live`, all in the order of their keys."""
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
-    stand = base.standing(drop)
-    keys = base.frame[RECORD_KEY].gather(stand)
-    if not keys.is_sorted():  # not a file of ours
+    standing = base.places_without(drop)
+    keys = base.frame[RECORD_KEY].gather(standing)
+    if not keys.is_sorted():  # as files of ours are
         by_key = text_order(keys)
-        stand, keys = stand[by_key.to_numpy()], keys.gather(by_key)
+        standing, keys = standing[by_key.to_numpy()], keys.gather(by_key)
     between = keys.search_sorted(live[RECORD_KEY]).to_numpy().astype(np.int64)
-    return rows[pl.Series(np.insert(stand, between, np.arange(base.frame.height, rows.height)))]
+    return rows[pl.Series(np.insert(standing, between, np.arange(base.frame.height, rows.height)))]
 
 
 def _split(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, stable_before: str | None
 ) -> tuple[tuple[DataBlock | DeleteBlock, ...], tuple[DataBlock | DeleteBlock, ...]]:
-    """The contributions requested before S, and the others; blocks with times of their own are cut in two."""
+    """The contributions requested before S, and the others. A block with times of its own is cut in two."""
     if stable_before is None:
         return tuple(blocks), ()
     below: Carry = []
@@ -171,7 +172,7 @@ def _split(
 
 
 def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
-    """Only the columns that the block has, so that what it gives stays the same."""
+    """The rows of a block, with no other columns than it has: they are the columns that it gives."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows
     data = raw(block.rows)
@@ -180,16 +181,16 @@ def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
 
 
 def _latest(files: Slice) -> str:
-    """A stable time that is not before any contribution of a stable slice."""
+    """A stable time at or after every contribution of a stable slice."""
     return max([files.base_latest or "", *(block.instant for block in files.blocks)])
 
 
 def _tombstones(dead: Sequence[pl.DataFrame], instant: str) -> Carry:
-    """Winning tombstones. Among stable contributions the tie is decided, so that one stable instant serves them all."""
+    """Winning tombstones, in one block at `instant`: among stable contributions all ties are decided already."""
     lines = [part.filter(pl.col(KIND) == TOMBSTONE) for part in dead]
     if not any(part.height for part in lines):
         return []
-    keys = pl.concat(lines).select(pl.col(KEY).alias(RECORD_KEY), ORDER).sort(RECORD_KEY)
+    keys = pl.concat(lines).select(pl.col(LINE_KEY).alias(RECORD_KEY), ORDER).sort(RECORD_KEY)
     return [DeleteBlock(instant, keys)]
 
 
@@ -198,14 +199,14 @@ def _carry(
 ) -> Carry:
     if not blocks:
         return []
-    found = gather(blocks, rule, columns, RECORD_KEY, rule.stored(columns.select_all()), timed=True)
-    times = found.lines[TIME].unique().sort()
+    contributions = gather(blocks, rule, columns, RECORD_KEY, rule.stored(columns.select_all()), timed=True)
+    times = contributions.lines[TIME].unique().sort()
     gap_of = {time: bisect_right(pending, time) for time in times}
-    gaps = np.array([gap_of[t] for t in found.lines[TIME]], dtype=np.int64)
+    gaps = np.array([gap_of[t] for t in contributions.lines[TIME]], dtype=np.int64)
     result: Carry = []
     for gap in sorted(set(gap_of.values())):
-        lines = found.lines.filter(pl.Series(gaps == gap))
-        folded = collapse(found, lines, rule, RECORD_KEY)
+        lines = contributions.lines.filter(pl.Series(gaps == gap))
+        folded = collapse(contributions, lines, rule, RECORD_KEY)
         times_here = lines[TIME]
         if folded.deletes.height:
             keys = folded.deletes.select(RECORD_KEY).sort(RECORD_KEY)

@@ -30,7 +30,7 @@ from crdt_mor.merge.blocks import (
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.parquet import ParquetSource
 
-KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
+LINE_KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
 PLAIN, TOMBSTONE, ROW = 0, 1, 2
 """Kinds of lines; of two with one requested time the delete comes first."""
 
@@ -45,7 +45,10 @@ _WIDEN = pl.ScanCastOptions(
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """See the module. `given[c]` says of every row whether its block gives column c; for the rule `columns` alone."""
+    """The rows, deletes and lines of some blocks, see the module.
+
+    given: for each column, whether the block of each row gives it; for the rule `columns` alone.
+    """
 
     rows: pl.DataFrame
     deletes: pl.DataFrame
@@ -64,7 +67,7 @@ def scan_contents(contents: Sequence[bytes], columns: Columns) -> pl.LazyFrame:
 
 
 class RowGroup(NamedTuple):
-    """What a Parquet file says of a row group: its rows, and the least and the greatest value of a column."""
+    """A row group of a Parquet file, by its footer: its rows, and the least and the greatest value of a column."""
 
     rows: int
     least: Any
@@ -72,7 +75,7 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(source: ParquetSource, column: str) -> list[RowGroup] | None:
-    """What a file says of a column's values, by row group; None if it does not, as blocks of a log do not."""
+    """The statistics of a column by row group; None if a file lacks them, as blocks of a log do."""
     if not source.is_one_file:
         return None
     try:
@@ -84,10 +87,10 @@ def row_groups(source: ParquetSource, column: str) -> list[RowGroup] | None:
     if number is None:
         return None
     groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
-    found = [group.column(number).statistics for group in groups]
-    if any(s is None or not s.has_min_max for s in found):
+    statistics = [group.column(number).statistics for group in groups]
+    if any(s is None or not s.has_min_max for s in statistics):
         return None
-    return [RowGroup(group.num_rows, s.min, s.max) for group, s in zip(groups, found, strict=True)]
+    return [RowGroup(group.num_rows, s.min, s.max) for group, s in zip(groups, statistics, strict=True)]
 
 
 def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.DataFrame:
@@ -98,7 +101,7 @@ def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.Da
 
 
 def raw(data: bytes | memoryview) -> bytes:
-    """Bytes for polars; a copy only where `data` is a part of something larger."""
+    """Bytes for polars; they are copied if `data` is a view of something larger."""
     return data if isinstance(data, bytes) else data.tobytes()
 
 
@@ -111,23 +114,25 @@ def gather(
     *,
     timed: bool = False,
 ) -> Contributions:
-    """Decode `blocks`, which are in fold order. `timed`: the caller wants the requested time on every line."""
+    """Decode blocks, which are in fold order. `timed`: every line gets its requested time."""
     data = [b for b in blocks if isinstance(b, DataBlock)]
     own = have_own_times(blocks)
     wanted = needed(need, rule, key, own)
     rows = decode(data, columns, wanted)
-    alike = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
-    heights = [rows.height] if alike else [height(b) for b in data]  # where all are alike nobody asks whose a row is
+    # Rows alone, without times, under a rule that does not look at blocks: no line depends on the block of its row, so
+    # that no footer is opened for a number of rows. Of many small blocks of Hudi's, footers cost a tenth of the merge.
+    one_run = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
+    heights = [rows.height] if one_run else [height(b) for b in data]
     lines = _lines(blocks, rows, heights, rule, columns, key, own or timed)
     if own:
-        # Carried contributions: their block stands elsewhere than their requested times say.
+        # Carried contributions stand in a block whose instant is not their requested time.
         lines = lines.sort(TIME, KIND, maintain_order=True)
     given = _given(data, heights, wanted, rule) if rule.kind == "columns" else {}
     return Contributions(rows, _deletes(blocks), lines, given)
 
 
 def needed(need: Sequence[str], rule: MergeRule, key: str, own: bool) -> list[str]:
-    """The columns of blocks that a merge reads to give the columns `need`. `own`: some have times of their own."""
+    """The columns of blocks that a merge reads to give the columns `need`. `own`: see `have_own_times`."""
     return distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
 
 
@@ -177,7 +182,7 @@ def _lines(
     key: str,
     timed: bool,
 ) -> pl.DataFrame:
-    """All rows and all deletes become lines at once; then pieces of both are put in the order of the blocks."""
+    """The lines of all rows and of all deletes, each made at once, and then put in the order of the blocks."""
     data = [block for block in blocks if isinstance(block, DataBlock)]
     deletes = [block for block in blocks if isinstance(block, DeleteBlock)]
     assert sum(heights) == rows.height, "a block has another number of rows than its footer says"
@@ -200,7 +205,7 @@ def _lines(
 
 def _row_lines(rows: pl.DataFrame, rule: MergeRule, key: str, times: pl.Series | None) -> pl.DataFrame:
     return rows.select(
-        pl.col(key).alias(KEY),
+        pl.col(key).alias(LINE_KEY),
         pl.lit(ROW, pl.Int8).alias(KIND),
         pl.int_range(pl.len(), dtype=pl.Int64).alias(AT),
         *([times.alias(TIME)] if times is not None else []),
@@ -229,20 +234,21 @@ def _delete_lines(
         of = columns.stored[rule.ordering]
         lines.append(pl.concat([_given_or(block.keys, ORDER, None, of) for block in blocks]))
         kind = pl.when(pl.col(ORDER).is_null()).then(kind).otherwise(pl.lit(TOMBSTONE, pl.Int8))
-    found = pl.DataFrame(lines)
-    return found.select(KEY, kind.alias(KIND), pl.int_range(pl.len(), dtype=pl.Int64).alias(AT), *found.columns[1:])
+    frame = pl.DataFrame(lines)
+    at = pl.int_range(pl.len(), dtype=pl.Int64).alias(AT)
+    return frame.select(LINE_KEY, kind.alias(KIND), at, *frame.columns[1:])
 
 
 def _given_or(keys: pl.DataFrame, name: str, instead: str | None, kind: pl.DataType) -> pl.Series:
-    """A column of deletes; `instead` in each row where they have no such column."""
-    found = keys[name] if name in keys.columns else pl.repeat(instead, keys.height, dtype=kind, eager=True)
-    return found.cast(kind).alias(name)
+    """A column of deletes; deletes without it have `instead` in each row."""
+    column = keys[name] if name in keys.columns else pl.repeat(instead, keys.height, dtype=kind, eager=True)
+    return column.cast(kind).alias(name)
 
 
 def _delete_keys(keys: pl.DataFrame, key: str, columns: Columns) -> pl.Series:
     """The merge keys of deletes, which name their keys as text."""
-    found = keys[key] if key in keys.columns else keys[RECORD_KEY].cast(columns.stored[key])
-    return found.alias(KEY)
+    merge_keys = keys[key] if key in keys.columns else keys[RECORD_KEY].cast(columns.stored[key])
+    return merge_keys.alias(LINE_KEY)
 
 
 def _deletes(blocks: Sequence[DataBlock | DeleteBlock]) -> pl.DataFrame:

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from crdt_mor.merge.blocks import META_COLUMNS
-from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, PLAIN, ROW, TOMBSTONE, Contributions
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, PLAIN, ROW, TOMBSTONE, Contributions
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -27,7 +27,7 @@ from crdt_mor.merge.states import take
 def cleared(lines: pl.DataFrame) -> pl.DataFrame:
     """Each key's last plain delete."""
     plain = lines.filter(pl.col(KIND) == PLAIN)
-    return plain.filter(plain[KEY].is_last_distinct())
+    return plain.filter(plain[LINE_KEY].is_last_distinct())
 
 
 def alive(lines: pl.DataFrame) -> pl.DataFrame:
@@ -35,22 +35,22 @@ def alive(lines: pl.DataFrame) -> pl.DataFrame:
     if not (lines[KIND] == PLAIN).any():
         return lines
     placed = lines.with_row_index("place")
-    last = cleared(placed).select(KEY, pl.col("place").alias("cut"))
-    joined = placed.join(last, on=KEY, how="left", maintain_order="left")
+    last = cleared(placed).select(LINE_KEY, pl.col("place").alias("cut"))
+    joined = placed.join(last, on=LINE_KEY, how="left", maintain_order="left")
     after = joined.filter((pl.col(KIND) != PLAIN) & (pl.col("cut").is_null() | (pl.col("place") > pl.col("cut"))))
     return after.select(lines.columns)
 
 
 def winners(lines: pl.DataFrame, rule: MergeRule) -> pl.DataFrame:
-    """One line a key: for `latest` maybe a plain delete, for `ordering` maybe a tombstone or no line at all."""
+    """One line per key: under `latest` it may be a plain delete, under `ordering` a tombstone or no line at all."""
     if rule.kind == "ordering":
         # A stable sort keeps the fold order among equal values; null is the least value.
         lines = alive(lines).sort(ORDER, nulls_last=False, maintain_order=True)
-    return lines.filter(lines[KEY].is_last_distinct())
+    return lines.filter(lines[LINE_KEY].is_last_distinct())
 
 
 class GivenRows(NamedTuple):
-    """Rows that give the same columns; None: whole rows. States, not what they show: see `MergeRule.show`."""
+    """Rows that all give the columns `given`; None: whole rows. They hold states, see `MergeRule.show`."""
 
     given: tuple[str, ...] | None
     rows: pl.DataFrame
@@ -58,25 +58,25 @@ class GivenRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Collapsed:
-    """Folded contributions: plain deletes, then tombstones and rows; the rows by the set of columns they give."""
+    """Folded contributions: plain deletes, then tombstones, then rows, in one frame for each set of given columns."""
 
     deletes: pl.DataFrame
     tombstones: pl.DataFrame
     rows: list[GivenRows]
 
 
-def collapse(found: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Collapsed:
-    """Fold `lines` of `found` to at most one plain delete and then one row or tombstone a key."""
+def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Collapsed:
+    """Fold `lines` of `contributions` to at most one plain delete and then one row or tombstone per key."""
     if rule.kind == "columns":
-        rows_by_given = _by_given(patches(found, lines, rule, key))
-        return Collapsed(found.deletes[cleared(lines)[AT]], found.deletes.clear(), rows_by_given)
+        rows_by_given = _by_given(patches(contributions, lines, rule, key))
+        return Collapsed(contributions.deletes[cleared(lines)[AT]], contributions.deletes.clear(), rows_by_given)
     best = winners(lines, rule)
     plain = best.filter(pl.col(KIND) == PLAIN) if rule.kind == "latest" else cleared(lines)
     rows = best.filter(pl.col(KIND) == ROW)
     return Collapsed(
-        found.deletes[plain[AT]],
-        found.deletes[best.filter(pl.col(KIND) == TOMBSTONE)[AT]],
-        [GivenRows(None, found.rows[rows[AT]])],
+        contributions.deletes[plain[AT]],
+        contributions.deletes[best.filter(pl.col(KIND) == TOMBSTONE)[AT]],
+        [GivenRows(None, contributions.rows[rows[AT]])],
     )
 
 
@@ -85,19 +85,19 @@ def _by_given(folded: Patches) -> list[GivenRows]:
     live = np.flatnonzero(folded.newest >= 0)
     if not live.size:
         return []
-    found, rule = folded.found, folded.rule
-    meta = [c for c in found.rows.columns if c in META_COLUMNS]
-    whole = {c: take(found.rows[c], folded.row_of(c)) for c in (*meta, *folded.value)}
+    contributions, rule = folded.contributions, folded.rule
+    meta = [c for c in contributions.rows.columns if c in META_COLUMNS]
+    whole = {c: take(contributions.rows[c], folded.row_of(c)) for c in (*meta, *folded.value)}
     marks = {c: folded.given[c] >= 0 for c in folded.given}
-    for member in rule.members_of(list(found.given)):
+    for member in rule.members_of(list(contributions.given)):
         states = folded.states(member)
-        said = states.is_not_null().to_numpy()
+        present = states.is_not_null().to_numpy()
         whole |= {series.name: series for series in member.unpack(states, member.stored)}
-        marks |= dict.fromkeys(member.stored, said)
+        marks |= dict.fromkeys(member.stored, present)
     rows = pl.DataFrame(list(whole.values()), schema=list(whole))
     if live.size < rows.height:
         rows, marks = rows[live], {c: mark[live] for c, mark in marks.items()}
-    columns = [c for c in found.rows.columns if c in marks]
+    columns = [c for c in contributions.rows.columns if c in marks]
     if rule.whole:
         return [GivenRows(tuple(columns), rows.select(*meta, *columns))]
     sets, number = np.unique(np.stack([marks[c] for c in columns], axis=1), axis=0, return_inverse=True)

@@ -1,12 +1,12 @@
-"""Partial updates in tables of Hudi's: blocks of its MERGE INTO, which give some columns of a row and not even its key.
+"""Partial updates in tables that Hudi writes: its MERGE INTO puts blocks into logs that give some columns of a row.
 
-Hudi folds a key's contributions in the logs first, and what comes out onto the base row. Of two contributions the later
-one, or the one with the greater ordering value, sets the columns that it gives and leaves the others:
+Hudi folds the contributions of a key that are in logs first, and then folds the result onto the base row. Of two
+contributions the later one, or the one with the greater ordering value, sets the columns that it gives:
 
     base  k 10 a b     log  k 20 A -     log  k 15 - B      ->  k 20 A B     ordered by the number, as Hudi's reader
 
-Keys that such blocks touch are settled here, row by row, so that the merge sees whole rows alone. Our own partial
-updates are another rule (`columns`), and never come here.
+Keys that such blocks touch are folded here, row by row, so that the merge sees whole rows alone. Partial updates in our
+own tables are another rule (`columns`) and never come here.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from crdt_mor.parquet import ParquetSource
 Row = Mapping[str, Any]
 
 
-def settle_patches(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
-    """The slice with whole rows in place of partial ones; the slice itself where there are none."""
+def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
+    """The slice with whole rows in place of Hudi's partial ones; the slice itself if it has none."""
     if rule.kind == "columns" or not any(is_partial(block) for block in files.blocks):
         return files
     decoded = [_decoded(block, rule, columns) for block in files.blocks]
     patched = [rows[RECORD_KEY] for rows, block in zip(decoded, files.blocks, strict=True) if is_partial(block)]
     keys = pl.concat(patched).unique(maintain_order=True)
-    found = {key: _Key(rule.ordering) for key in keys}
+    of_key = {key: _Key(rule.ordering) for key in keys}
     rest: list[DataBlock | DeleteBlock] = []
     for block, rows in zip(files.blocks, decoded, strict=True):
-        mine = rows[RECORD_KEY].is_in(keys.implode())
-        for row in rows.filter(mine).iter_rows(named=True):
+        is_patched = rows[RECORD_KEY].is_in(keys.implode())
+        for row in rows.filter(is_patched).iter_rows(named=True):
             if isinstance(block, DeleteBlock):
-                found[row[RECORD_KEY]].delete(row.get(ORDER))
+                of_key[row[RECORD_KEY]].delete(row.get(ORDER))
             else:
-                found[row[RECORD_KEY]].write(row, whole=block.given is None)
-        if not mine.any():
+                of_key[row[RECORD_KEY]].write(row, whole=block.given is None)
+        if not is_patched.any():
             rest.append(block)
-        elif not mine.all():
-            others = rows.filter(~mine)
+        elif not is_patched.all():
+            others = rows.filter(~is_patched)
             rest.append(replace(block, keys=others) if isinstance(block, DeleteBlock) else replace(block, rows=others))
     below = _base_rows(files.base, columns, keys)
-    settled = [stands for key in keys if (stands := found[key].settled(below.get(key), key)) is not None]
+    whole = [merged for key in keys if (merged := of_key[key].on(below.get(key), key)) is not None]
     at = max([*(b.instant for b in files.blocks), *(str(row[COMMIT_TIME]) for row in below.values())])
     after = (
         DeleteBlock(at, keys.alias(RECORD_KEY).to_frame()),
-        DataBlock(at, pl.DataFrame(settled, schema=columns.schema, orient="row")),
+        DataBlock(at, pl.DataFrame(whole, schema=columns.schema, orient="row")),
     )
     return Slice(files.base, files.base_latest, (*rest, *after))
 
@@ -84,16 +84,16 @@ def _base_rows(base: ParquetSource | None, columns: Columns, keys: pl.Series) ->
 
 @dataclass
 class _Key:
-    """What the logs say of one key so far. `grave`: the ordering value of the greatest tombstone."""
+    """The fold of what the logs have of one key so far. `tombstone`: the ordering value of the greatest tombstone."""
 
     ordering: str | None
     values: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
     cleared: bool = False
-    grave: Any = None
+    tombstone: Any = None
 
     def write(self, row: Row, *, whole: bool) -> None:
-        if not self.values and self.grave is not None and not _reaches(self._order(row), self.grave):
+        if not self.values and self.tombstone is not None and not _is_at_least(self._order(row), self.tombstone):
             return
         if not self.values or self._wins(row, self.values):
             self.values = dict(row) if whole else {**self.values, **row}
@@ -103,15 +103,15 @@ class _Key:
 
     def delete(self, order: Any) -> None:
         if order is None:
-            self.values, self.whole, self.cleared, self.grave = {}, False, True, None
-        elif not self.values or _reaches(order, self._order(self.values)):
-            grave = order if self.grave is None else max(order, self.grave)
-            self.values, self.whole, self.grave = {}, False, grave
+            self.values, self.whole, self.cleared, self.tombstone = {}, False, True, None
+        elif not self.values or _is_at_least(order, self._order(self.values)):
+            tombstone = order if self.tombstone is None else max(order, self.tombstone)
+            self.values, self.whole, self.tombstone = {}, False, tombstone
 
-    def settled(self, base: Row | None, key: str) -> Row | None:
-        """The row that stands; None if there is none."""
-        gone = self.cleared or (self.grave is not None and base is not None and _reaches(self.grave, self._order(base)))
-        below = None if gone else base
+    def on(self, base: Row | None, key: str) -> Row | None:
+        """The row that results on top of the base's row; None if none is left."""
+        buried = self.tombstone is not None and base is not None and _is_at_least(self.tombstone, self._order(base))
+        below = None if self.cleared or buried else base
         if not self.values or (below is not None and not self._wins(self.values, below)):
             return below
         if self.whole:
@@ -124,12 +124,12 @@ class _Key:
         return {**below, **self.values}
 
     def _wins(self, row: Row, other: Row) -> bool:
-        return self.ordering is None or _reaches(self._order(row), self._order(other))
+        return self.ordering is None or _is_at_least(self._order(row), self._order(other))
 
     def _order(self, row: Row) -> Any:
         return row[self.ordering] if self.ordering else None
 
 
-def _reaches(order: Any, other: Any) -> bool:
-    """Whether a version with the ordering value `order` beats an earlier one with `other`; null is below all."""
+def _is_at_least(order: Any, other: Any) -> bool:
+    """Whether a version with the ordering value `order` beats an earlier one with `other`. Null is the least value."""
     return other is None or (order is not None and bool(order >= other))

@@ -20,40 +20,41 @@ import polars as pl
 
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed, row_groups
-from crdt_mor.merge.hudi_patches import settle_patches
+from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.parquet import ParquetSource
 
-PART_ROWS: Final = 4 * 131_072
-"""Of the base. Tables of the keys that a tenth of as many rows touch are at home in the processor's cache."""
+SCAN_PART_ROWS_MIN: Final = 4 * 131_072
+"""The least number of base rows in a part of a scan. If logs touch a tenth of them, the hash tables of the touched keys
+fit into the processor's cache."""
 
-CUT_ROWS_MIN: Final = 4 * PART_ROWS
-"""A base of fewer rows is merged at once: to drop keys inside one scan of it is faster than to look at it in parts."""
+SCAN_CUT_ROWS_MIN: Final = 4 * SCAN_PART_ROWS_MIN
+"""A base of fewer rows is merged at once: one scan that drops keys is faster than several parts."""
 
 Block = DataBlock | DeleteBlock
 
 
 def parts(files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
-    """`files` in parts, for a merge of the columns `select`; itself where it is small, or not known to be sorted.
+    """A slice in parts, for a merge of the columns `select`; the slice itself if it is small or not known to be sorted.
 
-    rows: how many its base has; of a small one no footer is read.
+    rows: the number of rows of its base, so that no footer of a small base is read.
     """
-    if files.base is None or not files.blocks or rows < CUT_ROWS_MIN:
+    if files.base is None or not files.blocks or rows < SCAN_CUT_ROWS_MIN:
         return [files]
-    return in_parts(files, PART_ROWS, rule, columns, select)
+    return in_parts(files, SCAN_PART_ROWS_MIN, rule, columns, select)
 
 
 def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
-    """`files` split by ranges of keys, each with `rows_min` rows of the base or more; the last may have fewer."""
-    found = _ranges(files.base, rows_min) if files.base is not None else []
-    if len(found) < 2:
+    """A slice split by ranges of keys, each with at least `rows_min` rows of the base; the last may have fewer."""
+    ranges = _ranges(files.base, rows_min) if files.base is not None else []
+    if len(ranges) < 2:
         return [files]
-    files = settle_patches(files, rule, columns)  # which looks at more columns than the merge that follows
-    edges = pl.Series([part.greatest for part in found[:-1]])
+    files = with_whole_rows(files, rule, columns)  # before columns that only it looks at are left out
+    edges = pl.Series([part.greatest for part in ranges[:-1]])
     pieces = _cut_all(files.blocks, edges, rule, columns, select)
     return [
         replace(files, base_rows=(part.first, part.rows), blocks=tuple(of_block[i] for of_block in pieces))
-        for i, part in enumerate(found)
+        for i, part in enumerate(ranges)
     ]
 
 
@@ -66,9 +67,9 @@ class _Range(NamedTuple):
 
 
 def _ranges(base: ParquetSource, rows_min: int) -> list[_Range]:
-    """A base file in ranges of keys, each of so many rows at least but the last.
+    """A base file in ranges of keys, each with at least `rows_min` rows; the last may have fewer.
 
-    Nothing where statistics do not show that each row group begins above the one before.
+    Empty unless statistics show that each row group begins above the end of the row group before it.
     """
     groups = row_groups(base, RECORD_KEY) or []
     if any(before.greatest >= after.least for before, after in pairwise(groups)):
@@ -86,7 +87,7 @@ def _ranges(base: ParquetSource, rows_min: int) -> list[_Range]:
 def _cut_all(
     blocks: Sequence[Block], edges: pl.Series, rule: MergeRule, columns: Columns, select: Sequence[str]
 ) -> list[list[Block]]:
-    """The pieces of each block, as many as there are parts."""
+    """The pieces of each block, one for each part."""
     data = [block for block in blocks if isinstance(block, DataBlock)]
     key = columns.merge_key if columns.stored.get(columns.merge_key) == pl.String else RECORD_KEY
     need = needed([*rule.stored(select), key], rule, columns.merge_key, have_own_times(blocks))
@@ -99,16 +100,17 @@ def _cut_all(
             result.append([replace(block, keys=keys) for keys in _cut(block.keys, block.keys[RECORD_KEY], edges)])
             continue
         end = next(starts)
-        mine = rows[start:end]
-        # What a block gives is seen by its own columns, and the decoded rows have those of all blocks.
+        rows_of_block = rows[start:end]
+        # A block gives the columns that it has, but the decoded rows have the columns of all blocks.
         given = tuple(given_names(block)) if rule.kind == "columns" else block.given
-        result.append([replace(block, rows=piece, given=given) for piece in _cut(mine, mine[key], edges)])
+        pieces = _cut(rows_of_block, rows_of_block[key], edges)
+        result.append([replace(block, rows=piece, given=given) for piece in pieces])
         start = end
     return result
 
 
 def _cut(rows: pl.DataFrame, keys: pl.Series, edges: pl.Series) -> list[pl.DataFrame]:
-    """`rows` by where their keys lie: up to the first edge, above it up to the second, and so on."""
+    """Rows cut by their keys: those up to the first edge, those above it up to the second edge, and so on."""
     if keys.is_sorted():  # as our writers leave them
         ends = [*keys.search_sorted(edges, side="right"), rows.height]
         return [rows[start:end] for start, end in pairwise([0, *ends])]

@@ -15,20 +15,22 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.merge.blocks import META_COLUMNS
-from crdt_mor.merge.contributions import AT, KEY, KIND, PLAIN, Contributions
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, PLAIN, Contributions
 from crdt_mor.merge.rule import Member, MergeRule
 from crdt_mor.merge.states import fold_states, take
 
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """See the module. A key of which nothing is left has no `newest` row.
+    """Contributions folded column by column, see the module. A key of which nothing is left has no `newest` row.
 
-    `at` and `code`: the alive rows in order, and for each the number of its key. `reset`: the keys that a plain delete
-    cuts off from the base. A column that is `given` may still get its `value` from nowhere, where nulls set nothing.
+    at, code: the rows that no delete removes, in order, and for each the number of its key.
+    reset: whether a plain delete cuts a key off from its row in the base.
+    value, given: by column, the row that sets its value, and the row that gave it last. They differ where nulls set
+        nothing.
     """
 
-    found: Contributions
+    contributions: Contributions
     rule: MergeRule
     keys: pl.Series
     at: np.ndarray
@@ -39,16 +41,17 @@ class Patches:
     given: dict[str, np.ndarray]
 
     def row_of(self, column: str) -> np.ndarray:
-        """The row whose value this column takes; Hudi's columns come from the latest contribution."""
+        """The row whose value a column takes. Hudi's own columns come from the latest contribution."""
         return self.newest if column in META_COLUMNS else self.value[column]
 
     def states(self, member: Member, base: pl.DataFrame | None = None, under: np.ndarray | None = None) -> pl.Series:
-        """What `member` folds to for each key, on top of its row `under` in `base` where there is one, else -1.
+        """The folded state of a payload's columns for each key.
 
-        Keys that have a row in `base` must come in the order of those rows; `renumbered` sees to that.
+        under: for each key the place of its row in `base`, which is folded first; -1: there is none.
+        Precondition: keys with a base row come in the order of the base's rows (see `renumbered`).
         """
-        states = member.pack(self.found.rows)
-        keep = self.found.given[member.stored[0]][self.at]
+        states = member.pack(self.contributions.rows)
+        keep = self.contributions.given[member.stored[0]][self.at]
         at, code = (self.at, self.code) if keep.all() else (self.at[keep], self.code[keep])
         if len(at) < len(states) or (at[:-1] > at[1:]).any():
             states = take(states, at)
@@ -62,9 +65,9 @@ class Patches:
         return fold_states(member, states, code, self.keys)
 
     def renumbered(self, first: np.ndarray) -> Patches:
-        """These patches with other numbers for their keys: the keys numbered `first` come first, in that order.
+        """These patches with their keys in another order: those numbered `first` come first, in that order.
 
-        `first` is in the order of the base's rows, so that base and patches are read from front to back.
+        With `first` in the order of the base's rows, base and patches are read from front to back.
         """
         rest = np.ones(len(self.keys), dtype=bool)
         rest[first] = False
@@ -83,9 +86,9 @@ class Patches:
         )
 
 
-def patches(found: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Patches:
-    """Fold `lines` of `found` column by column; payloads are folded when they are asked for."""
-    keys, code = _codes(lines[KEY])
+def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Patches:
+    """Fold `lines` of `contributions` column by column; payloads are folded later, by `Patches.states`."""
+    keys, code = _codes(lines[LINE_KEY])
     count = len(keys)
     reset, at = np.zeros(count, dtype=bool), lines[AT].to_numpy()
     if (plain := (lines[KIND] == PLAIN).to_numpy()).any():
@@ -94,24 +97,24 @@ def patches(found: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str
         alive = ~plain & (place > cut[code])
         reset, at, code = cut >= 0, at[alive], code[alive]
     newest = _last(code, at, count)
-    folded = Patches(found, rule, keys, at, code, reset, newest, {}, {})
+    folded = Patches(contributions, rule, keys, at, code, reset, newest, {}, {})
     members = {name for member in rule.members for name in member.stored}
     memo: dict[bytes, np.ndarray] = {}
-    for column, mask in found.given.items():
+    for column, mask in contributions.given.items():
         if column in members:
             continue
         if column == key:
             folded.value[column] = folded.given[column] = newest
             continue
-        mine = mask[at]
-        packed = np.packbits(mine).tobytes()
+        in_column = mask[at]
+        packed = np.packbits(in_column).tobytes()
         if packed not in memo:
-            memo[packed] = newest if mine.all() else _last(code[mine], at[mine], count)
+            memo[packed] = newest if in_column.all() else _last(code[in_column], at[in_column], count)
         folded.given[column] = folded.value[column] = memo[packed]
-        series = found.rows[column]
+        series = contributions.rows[column]
         if rule.nulls == "keep" and series.null_count():
-            mine &= series.is_not_null().to_numpy()[at]
-            folded.value[column] = _last(code[mine], at[mine], count)
+            in_column &= series.is_not_null().to_numpy()[at]
+            folded.value[column] = _last(code[in_column], at[in_column], count)
     return folded
 
 
@@ -122,7 +125,7 @@ def _codes(keys: pl.Series) -> tuple[pl.Series, np.ndarray]:
     assert isinstance(encoded, pa.DictionaryArray)
     distinct = pl.from_arrow(encoded.dictionary)
     assert isinstance(distinct, pl.Series)
-    return distinct.cast(keys.dtype).alias(KEY), encoded.indices.to_numpy(zero_copy_only=False)
+    return distinct.cast(keys.dtype).alias(LINE_KEY), encoded.indices.to_numpy(zero_copy_only=False)
 
 
 def _last(code: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:

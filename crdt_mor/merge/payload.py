@@ -7,10 +7,10 @@
 
 A payload says what a column means when several commits wrote it. `join` is the meaning, for two states as Python
 values, in the words of a paper; `merge` is the same for all states of a key at once, as a polars expression, for speed.
-Where nothing is said, written value, state and visible value are one and the same.
+Without `lift` and `value` of its own, a payload's written value, state and visible value are one and the same.
 
 The table stores a payload by name and parameters, never as an object: every process, reader or writer, resolves the
-same text to the same meaning (`resolve.py`), and `laws.py` holds it to the laws of its kind:
+same text to the same meaning (laws/resolve.py), and the law check (laws/check.py) holds it to the laws of its kind:
 
     semilattice   join is commutative, associative and idempotent: order and repetition do not matter
     delta         commutative and associative: order does not matter; a commit counts once because it is one instant
@@ -68,7 +68,7 @@ class Payload:
     # --- what columns it serves -----------------------------------------------------------------------------------
 
     def check(self, column: pa.DataType) -> None:
-        """Raise `InvalidInputError` for a (stored) column type that it does not serve, saying which it does."""
+        """Raise `InvalidInputError` for a stored column type that the payload does not serve, and say which it does."""
 
     def accepts(self, column: pa.DataType) -> Sequence[pa.DataType]:
         """The types in which the column may be written, the preferred first; by default the column's own."""
@@ -122,17 +122,17 @@ class Payload:
 
     def column(self) -> pa.DataType:
         """The type of a column that holds the examples."""
-        found = self.examples()
-        return found.type if isinstance(found, pa.Array) else pa.array(found).type
+        examples = self.examples()
+        return examples.type if isinstance(examples, pa.Array) else pa.array(examples).type
 
     @property
     def vectorised(self) -> bool:
-        """Whether it says `merge`."""
+        """Whether the payload has a `merge`."""
         return type(self).merge is not Payload.merge
 
     @property
     def restores(self) -> bool:
-        """Whether it says `restore`."""
+        """Whether the payload has a `restore`."""
         return type(self).restore is not Payload.restore
 
     @property

@@ -25,9 +25,9 @@ _KEY = "_crdt_merge_key"
 
 @dataclass(frozen=True, slots=True)
 class RowsWrite:
-    """An upsert: `_hoodie_record_key`, any of Hudi's columns, the user's, and columns that just ride along.
+    """An upsert: `_hoodie_record_key`, any of Hudi's columns, the user's, and columns that are only passed on.
 
-    `given`: the user columns it sets (None: all it has).
+    given: the user columns that it sets; None: all user columns of `rows`.
     """
 
     rows: pl.DataFrame
@@ -58,14 +58,14 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
             none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, only.rows)]
         )
     key = RECORD_KEY if len(parts) < 2 else _KEY
-    riders = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _riders(w, w.given)}
+    passed_on = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _passed_on(w, w.given)}
     blocks = [_block(w, f if key == RECORD_KEY else _keyed(f)) for w, f in zip(writes, frames, strict=True)]
     columns = _columns(blocks, rule)
     need = [c for c in columns.schema if any(isinstance(b, DataBlock) and c in _names(b) for b in blocks)]
-    found = gather(blocks, rule, columns, key, distinct(need, [RECORD_KEY]))
-    folded = collapse(found, found.lines, rule, key)
+    contributions = gather(blocks, rule, columns, key, distinct(need, [RECORD_KEY]))
+    folded = collapse(contributions, contributions.lines, rule, key)
     rows = [
-        GivenRows(r.given and tuple(c for c in r.given if c not in riders and c != _KEY), _tidy(r.rows))
+        GivenRows(r.given and tuple(c for c in r.given if c not in passed_on and c != _KEY), _tidy(r.rows))
         for r in folded.rows
         if r.rows.height
     ]
@@ -73,12 +73,12 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
 
 
 def _all_differ(rows: pl.DataFrame, partitions: int) -> bool:
-    """Whether no key stands twice; by hash, so that two that collide are folded, which changes nothing."""
+    """Whether no key occurs twice, judged by hashes: keys that collide are folded, which does no harm."""
     keys = rows[RECORD_KEY] if partitions < 2 else rows.select(pl.struct(PARTITION_PATH, RECORD_KEY)).to_series()
     return keys.hash().n_unique() == rows.height
 
 
-def _riders(write: RowsWrite, given: tuple[str, ...]) -> list[str]:
+def _passed_on(write: RowsWrite, given: tuple[str, ...]) -> list[str]:
     return [c for c in write.rows.columns if c not in given and c not in META_COLUMNS]
 
 
@@ -86,7 +86,7 @@ def _block(write: RowsWrite | DeleteWrite, frame: pl.DataFrame) -> DataBlock | D
     """All statements of a transaction have one time; their order is the order of the list."""
     if isinstance(write, DeleteWrite):
         return DeleteBlock("", frame)
-    given = None if write.given is None else (*write.given, *_riders(write, write.given))
+    given = None if write.given is None else (*write.given, *_passed_on(write, write.given))
     return DataBlock("", frame, given)
 
 

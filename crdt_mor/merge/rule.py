@@ -23,10 +23,10 @@ from crdt_mor.merge.payload import Payload
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A column with a payload of its own, or several columns that decide together.
+    """The column of one payload, or the columns of a record payload.
 
-    kind: the type of what is seen, a struct for several columns.
-    hidden: the column that keeps the state, where it differs from what is seen.
+    kind: the type of the visible value, a struct for several columns.
+    hidden: the column that keeps the state, if the payload's state differs from its visible value.
     """
 
     columns: tuple[str, ...]
@@ -40,7 +40,7 @@ class Member:
         return self.columns if self.hidden is None else (self.hidden,)
 
     def written(self, rows: pl.DataFrame) -> pl.Series:
-        """What was written to the columns of this member; null where it says nothing."""
+        """What was written to the columns of this member; null where all of them are null."""
         if len(self.columns) == 1:
             return rows[self.columns[0]]
         every = pl.all_horizontal(pl.col(name).is_null() for name in self.columns)
@@ -57,7 +57,7 @@ class Member:
         return (*self.stored, *self.columns) if self.restores else self.stored
 
     def pack(self, frame: pl.DataFrame) -> pl.Series:
-        """The states in `frame`; null where they say nothing."""
+        """The states in a frame of contributions; null where a row sets none of the columns."""
         return self.written(frame) if self.hidden is None else frame[self.hidden]
 
     def restored(self, base: pl.DataFrame) -> pl.Series:
@@ -71,18 +71,18 @@ class Member:
     def unpack(self, states: pl.Series, need: Sequence[str]) -> list[pl.Series]:
         """Those of the visible columns and the hidden one that are in `need`."""
         wanted = [name for name in self.columns if name in need]
-        found = [states.alias(self.hidden)] if self.hidden is not None and self.hidden in need else []
+        hidden = [states.alias(self.hidden)] if self.hidden is not None and self.hidden in need else []
         if not wanted:
-            return found
+            return hidden
         seen = states if self.hidden is None else self._mapped(states, self.payload.value, self.kind)
         fields = [seen] if len(self.columns) == 1 else [seen.struct.field(name) for name in wanted]
-        return [*found, *(field.alias(name) for field, name in zip(fields, wanted, strict=True))]
+        return [*hidden, *(field.alias(name) for field, name in zip(fields, wanted, strict=True))]
 
     def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.Series:
-        """The states of a base's rows, as `Payload.settle` leaves them.
+        """The causally stable states of a base's rows, as `Payload.settle` leaves them.
 
-        seen: no write was pending, so every later write has seen these rows. Then the states that `Payload.restore` can
-            make from the visible values are dropped.
+        seen: no write was pending, so that every later write has seen these rows. States that `Payload.restore` can
+            make from the visible values are then dropped.
         """
         states = self._mapped(self.pack(rows), self.payload.settle, rows.schema[self.stored[0]])
         if not (seen and self.restores):
@@ -91,18 +91,18 @@ class Member:
 
     def _mapped(self, states: pl.Series, function: Callable[[pl.Expr], pl.Expr], kind: pl.DataType) -> pl.Series:
         state = pl.col("state")
-        with blaming(self.payload, self.columns):
+        with naming_payload(self.payload, self.columns):
             frame = pl.DataFrame({"state": states})
             return frame.select(pl.when(state.is_not_null()).then(function(state)).cast(kind)).to_series()
 
 
 @contextmanager
-def blaming(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
-    """Whatever a payload raises is a `PayloadError` that names it and its columns."""
+def naming_payload(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
+    """Turn whatever a payload raises in the block into a `PayloadError` that names the payload and its columns."""
     try:
         yield
     except Exception as error:
-        # polars puts an expression below what Python raised in it.
+        # polars appends the expression to the message of a Python error.
         what = str(error).partition("\n")[0].removeprefix("PayloadError: ").removesuffix(".")
         if not isinstance(error, PayloadError):
             what = f"{type(error).__name__}: {what}. Mend the payload, or delete the keys whose values it cannot take"
@@ -111,10 +111,12 @@ def blaming(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class MergeRule:
-    """`ordering` names the column, for that kind alone; the rest is for `columns` alone.
+    """How contributions to one key are merged, see the module.
 
-    nulls: "keep": in a column without a payload a null sets nothing.
-    whole: every row gives every column, null where its block lacks one; else a block gives the columns that it has.
+    ordering: the name of the ordering column; for the kind "ordering" alone.
+    nulls, whole, members: for the kind "columns" alone.
+    nulls: with "keep", a null sets nothing in a column without a payload.
+    whole: every row gives every column, null where its block lacks one; otherwise a block gives the columns it has.
     """
 
     kind: Literal["latest", "ordering", "columns"] = "latest"
@@ -135,14 +137,14 @@ class MergeRule:
         return [m for m in self.members if m.hidden in need or any(name in need for name in m.columns)]
 
     def stored(self, need: Sequence[str]) -> list[str]:
-        """What must be read to know the columns `need`: states instead of what they show."""
+        """The columns that must be read to know the columns `need`: states in place of visible values."""
         members = self.members_of(need)
         shown = {name for member in members for name in (*member.columns, member.hidden)}
         states = [name for member in members for name in member.stored]
         return list(dict.fromkeys([*(name for name in need if name not in shown), *states]))
 
     def below(self, need: Sequence[str]) -> list[str]:
-        """What must be read of a base file to know `need`: also the values that states are restored from."""
+        """The columns to read of a base file to know `need`: `stored`, and the values that states are restored from."""
         return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
 
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -156,7 +158,7 @@ class MergeRule:
         return rows.with_columns(visible)
 
     def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.DataFrame:
-        """`rows` of a base, with no more state than what comes later can ask for; all of it has `seen` them, or not."""
+        """Rows of a base, with no more state than later commits can ask for. `seen`: as in `Member.settle`."""
         return rows.with_columns(
             member.settle(rows, seen=seen).alias(member.hidden) for member in self.members if member.hidden is not None
         )

@@ -24,21 +24,21 @@ import pyarrow.parquet as pq
 
 from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
-from crdt_mor.merge.contributions import AT, KEY, KIND, ORDER, ROW, TIME, Contributions, gather, raw, row_groups
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, ROW, TIME, Contributions, gather, raw, row_groups
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
-from crdt_mor.merge.hudi_patches import settle_patches
+from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
 from crdt_mor.parquet import ParquetSource
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
-"""A smaller block is cheaper merged than promoted."""
+"""The least size of a block or run that plays the base. A smaller one is cheaper to merge with the others."""
 
-NO_SAY = ""
-"""`base_latest` of a log block that is promoted to be the base. Those of its rows that other blocks touch are kept as a
-log block, too, so no row of the base needs to be compared with a row of the logs."""
+NEVER_COMPARED = ""
+"""The value of `Slice.base_latest` where a run of log blocks plays the base and is not the first. The rows of the run
+that other blocks touch are in a log block as well, so that base and logs need no comparison."""
 
 _BASE_ORDER, _CUT = "base_ordering", "cut"
 
@@ -73,7 +73,7 @@ def count(files: Slice, rule: MergeRule, columns: Columns) -> int:
 def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
     """The distinct keys that `blocks` write or delete, as `columns.merge_key` has them."""
     key = columns.merge_key
-    return gather(blocks, MergeRule(), columns, key, [key]).lines[KEY].unique().alias(key)
+    return gather(blocks, MergeRule(), columns, key, [key]).lines[LINE_KEY].unique().alias(key)
 
 
 def written(
@@ -81,16 +81,16 @@ def written(
 ) -> tuple[pl.DataFrame, pl.Series]:
     """The rows of `blocks` as they are, and the keys that they delete."""
     key = columns.merge_key
-    found = gather(blocks, MergeRule(), columns, key, select)
-    deleted = found.lines.filter(pl.col(KIND) != ROW)[KEY]
-    return found.rows.select(select), deleted.alias(key)
+    contributions = gather(blocks, MergeRule(), columns, key, select)
+    deleted = contributions.lines.filter(pl.col(KIND) != ROW)[LINE_KEY]
+    return contributions.rows.select(select), deleted.alias(key)
 
 
 def _merge(
     files: Slice, rule: MergeRule, columns: Columns, key: str, select: list[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
-    files = settle_patches(files, rule, columns)
+    files = with_whole_rows(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
     base = None if files.base is None else Scanned(files.base, columns, key, predicate, files.base_rows)
     with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
@@ -99,8 +99,8 @@ def _merge(
         if rule.kind == "columns":
             merged, rest = _merge_columns(files, rule, columns, key, need, base)
         else:
-            found = resolve(files, rule, columns, key, need, base)
-            merged, rest = found.live_rows(), found.untouched(need)
+            resolved = resolve(files, rule, columns, key, need, base)
+            merged, rest = resolved.live_rows(), resolved.untouched(need)
     if predicate is not None:
         merged = merged.filter(predicate)
     frames = [merged.select(select), *([rest.select(select)] if rest is not None else [])]
@@ -108,10 +108,11 @@ def _merge(
 
 
 def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:
-    """A slice without a base file gets one: its largest run of blocks that continue each other.
+    """A slice without a base file, with its largest run of blocks that continue each other in the place of the base.
 
-    After a first load that run comes first, and nothing more is needed. Where it does not, those of its rows that other
-    blocks touch are kept as a log block, too, so that they are merged in their place in the order.
+    After a first load the run comes first, and nothing more is needed. Where it does not, its rows that other blocks
+    touch are kept as a log block as well, and merged where they stand in the order. A scan of a million rows takes half
+    the processor time for it if they were loaded first, and two thirds if they were loaded later.
     """
     if files.base is not None or not files.blocks:
         return files
@@ -128,30 +129,30 @@ def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Seq
     before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
-    others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[KEY].unique()
+    others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[LINE_KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
     given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(contents[0])).names if c in columns.stored)
-    mine = replace(block, rows=hit.collect(), given=given)
-    return Slice(base, NO_SAY, (*before, mine, *after))
+    touched_rows = replace(block, rows=hit.collect(), given=given)
+    return Slice(base, NEVER_COMPARED, (*before, touched_rows, *after))
 
 
 def _largest(blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int]) -> tuple[int, int]:
-    """Where the largest block begins, and where what continues it ends."""
+    """The largest run of blocks that continue each other: the place of its first block, and that behind its last."""
     starts = [i for i, b in enumerate(blocks) if not (isinstance(b, DataBlock) and b.continues)]
     return max(pairwise([*starts, len(blocks)]), key=lambda run: sum(sizes[slice(*run)]))
 
 
 def _parquet(block: DataBlock | DeleteBlock) -> bytes | memoryview:
-    """The Parquet of a block; nothing, where it has none."""
+    """The Parquet bytes of a block; empty for deletes and for rows in memory."""
     return block.rows if isinstance(block, DataBlock) and not isinstance(block.rows, pl.DataFrame) else b""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Who won: base rows of the keys in `drop` are void; `live` (positions in `rows`) replace them.
+    """The winners: the rows at `live` in `rows` are shown, and the base's rows of the keys in `drop` are not.
 
-    `dead` are the lines of deletes that won: plain ones for `latest`, tombstones for `ordering`.
+    dead: the lines of the deletes that won, plain ones under `latest`, tombstones under `ordering`.
     """
 
     drop: pl.Series
@@ -184,29 +185,30 @@ def resolve(
     """Steps 1 and 2, for `latest` and `ordering`. `scanned`: the base of `files`."""
     assert rule.kind != "columns"
     late = _is_late(files)
-    found = gather(files.blocks, rule, columns, key, need, timed=timed or late)
-    best = winners(found.lines, rule)
+    contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late)
+    best = winners(contributions.lines, rule)
     ordering = rule.ordering
-    drop = best[KEY] if ordering is None else found.lines[KEY].unique()
+    drop = best[LINE_KEY] if ordering is None else contributions.lines[LINE_KEY].unique()
     base: Base | None = scanned
-    compete = late or (ordering is not None and files.base_latest != NO_SAY)
-    if scanned is not None and base is not None and found.lines.height and compete:
+    compete = late or (ordering is not None and files.base_latest != NEVER_COMPARED)
+    if scanned is not None and base is not None and contributions.lines.height and compete:
         if ordering is None:
             lost = _newer_in_base(scanned, best, files.base_latest)
         else:
-            if scanned.predicate is None:  # one decode, where the scan would be asked twice
+            if scanned.predicate is None:  # one decode instead of two scans
                 base = scanned.decode(drop, distinct(need, [ordering], [COMMIT_TIME] if late else []))
-            lost = _base_wins(base, ordering, found, best, late)
-        best = best.join(lost.to_frame(KEY), on=KEY, how="anti", maintain_order="left")
-        spared = _spared(base, found, best) if late and ordering is not None else lost.clear()
-        drop = drop.to_frame(KEY).join(pl.concat([lost, spared]).to_frame(KEY), on=KEY, how="anti")[KEY]
+            lost = _base_wins(base, ordering, contributions, best, late)
+        best = best.join(lost.to_frame(LINE_KEY), on=LINE_KEY, how="anti", maintain_order="left")
+        newer = _newer_than_delete(base, contributions, best) if late and ordering is not None else lost.clear()
+        stays = pl.concat([lost, newer]).to_frame(LINE_KEY)
+        drop = drop.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY]
     is_row = best[KIND] == ROW
-    return Resolved(drop, found.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
+    return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
 
 def _is_late(files: Slice) -> bool:
-    """Whether some log may be older than what the base folded in."""
-    if files.base is None or files.base_latest == NO_SAY:
+    """Whether some log may have been requested before a commit that the base folded in."""
+    if files.base is None or files.base_latest == NEVER_COMPARED:
         return False
     latest = files.base_latest if files.base_latest is not None else _latest_in(files.base)
     oldest = min((_oldest(b) for b in files.blocks), default="~")
@@ -216,63 +218,63 @@ def _is_late(files: Slice) -> bool:
 def _oldest(block: DataBlock | DeleteBlock) -> str:
     if isinstance(block, DeleteBlock) and TIME in block.keys.columns and block.keys.height:
         return str(block.keys[TIME].min())
-    # Rows with their own times are never older than the fold of what was stable when they were carried.
+    # Carried rows are never older than the base: it folded what was stable when they were carried.
     return block.instant
 
 
 def _latest_in(base: ParquetSource) -> str | None:
-    """The greatest requested time in a base file that does not say, by its statistics; None if they do not either."""
+    """The greatest requested time in a base file, by its statistics; None if it has none."""
     groups = row_groups(base, COMMIT_TIME)
     return None if groups is None else max((str(group.greatest) for group in groups), default="")
 
 
 def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:
-    """`latest`: the keys whose base row beats the winner of the logs. Base rows older than all of `best` are not read.
+    """Under `latest`: the keys whose base row beats the winner of the logs. Rows older than all winners are not read.
 
-    latest: no row of the base is newer, if that is known.
+    latest: the greatest requested time in the base, if it is known.
     """
     late = best if latest is None else best.filter(pl.col(TIME) <= latest)
     oldest = late[TIME].min()
     if not isinstance(oldest, str):
-        return late[KEY]  # which is empty
-    return base.since(oldest).join(late.select(KEY, KIND, TIME), on=KEY, how="inner").filter(_NEWER)[KEY]
+        return late[LINE_KEY]  # which is empty
+    return base.since(oldest).join(late.select(LINE_KEY, KIND, TIME), on=LINE_KEY, how="inner").filter(_NEWER)[LINE_KEY]
 
 
-def _base_wins(base: Base, ordering: str, found: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
-    """`ordering`: the keys whose base row beats the winner of the logs."""
+def _base_wins(base: Base, ordering: str, contributions: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
+    """Under `ordering`: the keys whose base row beats the winner of the logs."""
     need = [pl.col(ordering).alias(_BASE_ORDER), *([pl.col(COMMIT_TIME).alias(BASE_TIME)] if late else [])]
-    rows = base.rows(best[KEY], need)
-    rows = rows.join(best.select(KEY, KIND, ORDER, *([TIME] if late else [])), on=KEY, how="inner")
-    mine, theirs = pl.col(_BASE_ORDER), pl.col(ORDER)
-    greater = mine.is_not_null() & (theirs.is_null() | (mine > theirs).fill_null(False))
-    wins = rows.filter(greater | (mine.eq_missing(theirs) & (_NEWER if late else pl.lit(False))))
-    cut = cleared(found.lines)
+    rows = base.rows(best[LINE_KEY], need)
+    rows = rows.join(best.select(LINE_KEY, KIND, ORDER, *([TIME] if late else [])), on=LINE_KEY, how="inner")
+    in_base, in_logs = pl.col(_BASE_ORDER), pl.col(ORDER)
+    greater = in_base.is_not_null() & (in_logs.is_null() | (in_base > in_logs).fill_null(False))
+    wins = rows.filter(greater | (in_base.eq_missing(in_logs) & (_NEWER if late else pl.lit(False))))
+    cut = cleared(contributions.lines)
     if not cut.height:
-        return wins[KEY]
+        return wins[LINE_KEY]
     if not late:
-        return wins.join(cut, on=KEY, how="anti")[KEY]
-    cuts = wins.join(cut.select(KEY, pl.col(TIME).alias(_CUT)), on=KEY, how="left")
-    return cuts.filter(pl.col(_CUT).is_null() | (pl.col(BASE_TIME) >= pl.col(_CUT)))[KEY]
+        return wins.join(cut, on=LINE_KEY, how="anti")[LINE_KEY]
+    cuts = wins.join(cut.select(LINE_KEY, pl.col(TIME).alias(_CUT)), on=LINE_KEY, how="left")
+    return cuts.filter(pl.col(_CUT).is_null() | (pl.col(BASE_TIME) >= pl.col(_CUT)))[LINE_KEY]
 
 
-def _spared(base: Base, found: Contributions, best: pl.DataFrame) -> pl.Series:
-    """Keys of base rows that are newer than a late plain delete with no version after it."""
-    alone = cleared(found.lines).join(best, on=KEY, how="anti").select(KEY, TIME)
-    rows = base.rows(alone[KEY], [pl.col(COMMIT_TIME).alias(BASE_TIME)])
-    return rows.join(alone, on=KEY, how="inner").filter(pl.col(BASE_TIME) >= pl.col(TIME))[KEY]
+def _newer_than_delete(base: Base, contributions: Contributions, best: pl.DataFrame) -> pl.Series:
+    """The keys whose base row is newer than a late plain delete, after which the logs have no version."""
+    alone = cleared(contributions.lines).join(best, on=LINE_KEY, how="anti").select(LINE_KEY, TIME)
+    rows = base.rows(alone[LINE_KEY], [pl.col(COMMIT_TIME).alias(BASE_TIME)])
+    return rows.join(alone, on=LINE_KEY, how="inner").filter(pl.col(BASE_TIME) >= pl.col(TIME))[LINE_KEY]
 
 
 def _merge_columns(
     files: Slice, rule: MergeRule, columns: Columns, key: str, need: list[str], scanned: Scanned | None
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
-    found, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
-    folded = patches(found, found.lines, rule, key)
+    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
+    folded = patches(contributions, contributions.lines, rule, key)
     if scanned is None:
         return _overlay(folded, need, None, None), None
-    if files.base_latest == NO_SAY or _all_from_logs(folded, need):
+    if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
         return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
-    # Where few rows are touched, one decode serves them and the others; else it is not worth its other columns.
+    # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
     few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
     base = scanned.decode(folded.keys, distinct(need, below) if few else below)
     every = base.placed.height == base.frame.height
@@ -284,13 +286,13 @@ def _merge_columns(
 
 
 def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
-    """Whether the base has no say in any column of the touched rows."""
+    """Whether the logs alone set every column of the touched rows."""
     return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
 
 
 def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
-    """Merged rows: what a payload makes of base and logs; else the value of the row that gave it last, else the
-    base's, else null."""
+    """Merged rows. A column of a payload has the fold of base and logs; any other column has the value of the log row
+    that gave it last, else that of the base, else null."""
     merged: dict[str, pl.Series] = {}
     for member in folded.rule.members_of(need):
         states = folded.states(member, base, under)
@@ -299,7 +301,7 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
     if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
         return _beside_newest(folded, merged, others).select(need)
     for column in others:
-        index, series = folded.row_of(column), folded.found.rows[column]
+        index, series = folded.row_of(column), folded.contributions.rows[column]
         if base is not None and under is not None and (index < 0).any():
             below = np.where(under >= 0, under + series.len(), -1)
             index = np.where(index >= 0, index, below)
@@ -311,11 +313,14 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
 
 
 def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
-    """Whole rows of the logs, in their order, which is faster than to gather column by column; `merged` beside them."""
-    found = folded.found.rows
+    """The newest rows of the logs, filtered as whole rows in their order, and the columns `merged` beside them.
+
+    That is faster than to gather the rows column by column.
+    """
+    rows_of_logs = folded.contributions.rows
     live = np.flatnonzero(folded.newest >= 0)
-    key_of = np.full(found.height, -1, dtype=np.int64)
+    key_of = np.full(rows_of_logs.height, -1, dtype=np.int64)
     key_of[folded.newest[live]] = live
     keep = key_of >= 0
-    rows = found.select(others) if keep.all() else found.select(others).filter(pl.Series(keep))
+    rows = rows_of_logs.select(others) if keep.all() else rows_of_logs.select(others).filter(pl.Series(keep))
     return rows.with_columns(take(series, key_of[keep]) for series in merged.values())

@@ -1,4 +1,4 @@
-"""Folding the states of one column by the payload's vectorised `merge`; where it has none, by its `join`, pair by pair.
+"""Folding the states of one column, by the payload's vectorised `merge`; without one, by `join`, pair by pair.
 
     states   every contribution's state, in the table's order       code   the number of the key that each belongs to
 
@@ -16,14 +16,14 @@ import polars as pl
 
 from crdt_mor.errors import PayloadError
 from crdt_mor.merge.payload import Payload
-from crdt_mor.merge.rule import Member, blaming
+from crdt_mor.merge.rule import Member, naming_payload
 
 
 def fold_states(member: Member, states: pl.Series, code: np.ndarray, keys: pl.Series) -> pl.Series:
-    """The fold of each of `keys`; null where nothing was said. Raises `PayloadError` if the payload does."""
+    """The fold of the states of each of `keys`; null for keys without one. `PayloadError` if the payload raises."""
     if member.payload.nulls == "skip" and states.null_count():
-        said = states.is_not_null()
-        states, code = states.filter(said), code[said.to_numpy()]
+        present = states.is_not_null()
+        states, code = states.filter(present), code[present.to_numpy()]
     alone = np.bincount(code, minlength=len(keys))[code] == 1
     pool, order = states, code
     if not alone.all():
@@ -34,7 +34,7 @@ def fold_states(member: Member, states: pl.Series, code: np.ndarray, keys: pl.Se
         if alone.any():
             pool, order = pl.concat([states.filter(~many), pool]), np.concatenate([code[alone], order])
     if len(order) == len(keys) and (order[:-1] < order[1:]).all():
-        return pool  # they stand in the order of the keys
+        return pool  # in the order of the keys already
     position = np.full(len(keys), -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     return take(pool, position)
@@ -43,7 +43,7 @@ def fold_states(member: Member, states: pl.Series, code: np.ndarray, keys: pl.Se
 def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
     """`code` and `state` of each key. An error names a key that fails."""
     try:
-        with blaming(member.payload, member.columns):
+        with naming_payload(member.payload, member.columns):
             return _merged(member.payload, frame)
     except PayloadError as error:
         key = _failing(member.payload, frame, keys)
@@ -51,7 +51,7 @@ def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFram
 
 
 def _failing(payload: Payload, frame: pl.DataFrame, keys: pl.Series) -> object:
-    """The first key whose states cannot be merged: by halves, since nobody else knows."""
+    """The first key whose states cannot be merged, found by halves: the error itself does not name it."""
     codes = frame["code"].unique(maintain_order=True)
     while len(codes) > 1:
         half = codes[: len(codes) // 2]
@@ -74,7 +74,7 @@ def _merged(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
 
 def vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
     """What `merge` makes of each `code` of a frame of `code` and `state`; codes in any order."""
-    # Lists of one key that stand together are put together without a copy.
+    # polars concatenates the lists of a key without a copy if they are neighbours.
     nested = frame.schema["state"].is_nested()
     frame = frame.sort("code", maintain_order=True) if nested else frame
     return frame.group_by("code", maintain_order=nested).agg(payload.merge(pl.col("state")).alias("state"))

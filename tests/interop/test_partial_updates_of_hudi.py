@@ -125,8 +125,8 @@ def test_other_keys_of_the_same_blocks_are_as_ever(rule: MergeRule) -> None:
 
 
 def test_some_columns_of_a_row_in_a_slice_that_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
-    monkeypatch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
+    monkeypatch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
+    monkeypatch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
     table = to_arrow(frame("1", [row("x", 10, "a", "b"), row("y", 10, "c", "d")], STORED.names))
     below = ParquetSource.in_memory(bytes(write_parquet(table, row_group_rows=1)))
     files = Slice(below, "1", (full("2", row("y", 11, "e", "f")), part("3", {"id": "x", "a": "A"})))

@@ -218,9 +218,9 @@ def check_history(
         if promote:
             patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
         if in_parts:
-            patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
-            patch.setattr("crdt_mor.merge.parts.PART_ROWS", 1)
-            patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
+            patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
+            patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
+            patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)
         history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column))
         for i in range(history.random.randint(10, 45)):
             history.step()

@@ -388,9 +388,9 @@ def run(seed: int, rule: str, path: Path, steps: int) -> History:
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a base of a few rows is one of many row groups, merged part by part
             patch.setattr("crdt_mor.services.compact.ROW_GROUP_ROWS", 2)
-            patch.setattr("crdt_mor.merge.parts.CUT_ROWS_MIN", 1)
-            patch.setattr("crdt_mor.merge.parts.PART_ROWS", 2)
-            patch.setattr("crdt_mor.merge.compaction.PART_ROWS", 2)
+            patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
+            patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 2)
+            patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)
         if seed % 3 == 0:  # a log of a few rows has several blocks, which play the base together while there is none
             patch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
             patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
