@@ -120,6 +120,14 @@ def test_imports_point_one_way(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_row_groups_are_joined_behind_one_door(file: Path) -> None:
+    """The codec of Parquet's footers is used to join row groups, and for nothing else."""
+    door = "crdt_mor.format.row_groups"
+    if not name_of(file).startswith(door):
+        assert not [module for module in modules_imported(file) if module.startswith(f"{door}.")], f"import {door}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_libraries_stay_in_their_layer(file: Path) -> None:
     unit = unit_of(name_of(file))
     for module in modules_imported(file):

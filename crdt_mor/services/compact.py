@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
-from crdt_mor.format.joined import joined
+from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.laws.merging import merging_of, require_payloads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import compact_all, compact_stable
@@ -138,7 +138,8 @@ def _put_base(
             latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
         )
 
-    size, created = put_chunks(session.store, path, joined(in_threads(encode, row_groups(), threads), metadata))
+    file = join_row_groups(in_threads(encode, row_groups(), threads), metadata)
+    size, created = put_chunks(session.store, path, file)
     return DataFile(path, size, statistics.rows if created else read_footer(base_source(session.store, path)).rows)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
-from crdt_mor.format.joined import joined
+from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.parquet import ParquetSource
 from tests.format.helpers import ROWS, STORED
@@ -132,7 +132,7 @@ def test_rows_can_be_skipped_by_key_and_time() -> None:
 
 def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
     metadata = base_metadata(min_record_key="a", max_record_key="z", avro_schema="{}", latest_requested=T)
-    data = b"".join(joined([write_parquet(TABLE)], lambda: metadata))
+    data = b"".join(join_row_groups([write_parquet(TABLE)], lambda: metadata))
     path = tmp_path / "base.parquet"
     path.write_bytes(data)
     for source in (ParquetSource.in_memory(bytes(data)), ParquetSource.file(str(path))):
@@ -150,7 +150,7 @@ def test_the_footer_says_what_the_base_file_answers_for(tmp_path: Path) -> None:
 
 def test_a_base_file_without_rows_has_no_least_key() -> None:
     metadata = base_metadata(min_record_key=None, max_record_key=None, avro_schema="{}", latest_requested=None)
-    data = b"".join(joined([write_parquet(TABLE.slice(0, 0))], lambda: metadata))
+    data = b"".join(join_row_groups([write_parquet(TABLE.slice(0, 0))], lambda: metadata))
     footer = read_footer(ParquetSource.in_memory(data))
     assert (footer.rows, footer.latest_requested, footer.metadata) == (0, None, metadata)
     assert metadata == {"parquet.avro.schema": "{}", "org.apache.spark.version": "3.5.6"}

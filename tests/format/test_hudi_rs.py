@@ -23,8 +23,8 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
-from crdt_mor.format.joined import joined
 from crdt_mor.format.log import Pieces, delete_block, parquet_block
+from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.model.instant import InstantTime
 
 hudi = pytest.importorskip("hudi")
@@ -112,7 +112,7 @@ def parquet(
     ]
     schema = pa.schema([*((name, pa.string()) for name in META), *USER])
     table = pa.Table.from_pylist([m | r for m, r in zip(meta, rows, strict=True)], schema)
-    return b"".join(joined([write_parquet(table)], lambda: metadata or {}))
+    return b"".join(join_row_groups([write_parquet(table)], lambda: metadata or {}))
 
 
 class HandMade:

@@ -1,10 +1,11 @@
-"""Thrift's compact protocol, as far as the footers of Parquet files go: any struct, with no need to know its fields.
+"""Thrift's compact protocol, as far as the footers of Parquet files use it.
 
-    struct   (distance from the field before << 4 | kind) value ... 0
+    struct   per field (its number minus that of the field before << 4 | kind) and its value; at last a zero byte
     number   zigzag varint                         binary   length as a varint, bytes
-    list     (length << 4 | kind) items            bool     the kind of a field says it; one byte in a list
+    list     (length << 4 | kind) items            bool     as a field its kind is the value; in a list it is a byte
 
-What is decoded and encoded again has the same bytes: Parquet's writers number fields upwards, as we do.
+A struct is decoded without knowledge of its fields, so that those which a newer Parquet adds are kept. Decoding and
+encoding gives back the bytes that were decoded, since Parquet's writers put fields in the order of their numbers, too.
 Source: Thrift's `doc/specs/thrift-compact-protocol.md`.
 """
 
@@ -49,12 +50,12 @@ def decode(data: bytes) -> Struct:
     """A struct; raises `FormatError` if `data` is not exactly one."""
     reader = _Reader(data)
     try:
-        found = reader.struct()
+        struct = reader.struct()
     except (IndexError, ValueError) as error:
-        raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.at} error={error}") from error
-    if reader.at != len(data):
-        raise FormatError(f"bytes after the end of a Thrift struct. byte={reader.at} length={len(data)}")
-    return found
+        raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.position} error={error}") from error
+    if reader.position != len(data):
+        raise FormatError(f"bytes after the end of a Thrift struct. byte={reader.position} length={len(data)}")
+    return struct
 
 
 def encode(struct: Struct) -> bytes:
@@ -66,26 +67,26 @@ def encode(struct: Struct) -> bytes:
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+        self.data, self.position = data, 0
 
     def struct(self) -> Struct:
-        found: Struct = {}
+        fields: Struct = {}
         field = 0
         while header := self._byte():
             field = field + (header >> 4) if header >> 4 else self._number()
             kind = header & 15
-            found[field] = Value(kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind))
-        return found
+            fields[field] = Value(kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind))
+        return fields
 
     def _value(self, kind: int) -> Any:
         if kind in _NUMBERS:
             return self._number()
         if kind == BINARY:
-            start = self._varint() + self.at
-            start, self.at = self.at, start
-            if self.at > len(self.data):
+            length = self._varint()
+            start, self.position = self.position, self.position + length
+            if self.position > len(self.data):
                 raise ValueError("text is cut short")
-            return self.data[start : self.at]
+            return self.data[start : self.position]
         if kind == STRUCT:
             return self.struct()
         if kind == LIST:
@@ -99,37 +100,37 @@ class _Reader:
         raise ValueError(f"no kind of value in a footer: {kind}")
 
     def _number(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        zigzag = self._varint()
+        return (zigzag >> 1) ^ -(zigzag & 1)
 
     def _varint(self) -> int:
-        found = self._byte()
-        if found < 0x80:
-            return found
-        found &= 0x7F
+        number = self._byte()
+        if number < 0x80:  # most numbers are this small
+            return number
+        number &= 0x7F
         shift = 7
         while (byte := self._byte()) >= 0x80:
-            found |= (byte & 0x7F) << shift
+            number |= (byte & 0x7F) << shift
             shift += 7
-        return found | byte << shift
+        return number | byte << shift
 
     def _byte(self) -> int:
-        self.at += 1
-        return self.data[self.at - 1]
+        self.position += 1
+        return self.data[self.position - 1]
 
 
 def _put_struct(out: bytearray, struct: Struct) -> None:
-    before = 0
-    for field, found in struct.items():
-        kind = (TRUE if found.value else FALSE) if found.kind in (TRUE, FALSE) else found.kind
-        if 0 < field - before <= _LONG:
-            out.append((field - before) << 4 | kind)
+    last = 0
+    for field, item in struct.items():
+        kind = (TRUE if item.value else FALSE) if item.kind in (TRUE, FALSE) else item.kind
+        if 0 < field - last <= _LONG:
+            out.append((field - last) << 4 | kind)
         else:
             out.append(kind)
             _put_number(out, field)
         if kind not in (TRUE, FALSE):
-            _put(out, kind, found.value)
-        before = field
+            _put(out, kind, item.value)
+        last = field
     out.append(0)
 
 

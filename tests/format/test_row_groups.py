@@ -13,8 +13,22 @@ from hypothesis import strategies as st
 from crdt_mor.errors import FormatError
 from crdt_mor.format import base
 from crdt_mor.format.base import write_parquet
-from crdt_mor.format.joined import joined
-from crdt_mor.format.thrift import BINARY, BYTE, I16, I32, I64, LIST, STRUCT, TRUE, Items, Struct, Value, decode, encode
+from crdt_mor.format.row_groups import join_row_groups
+from crdt_mor.format.row_groups.thrift import (
+    BINARY,
+    BYTE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    Items,
+    Struct,
+    Value,
+    decode,
+    encode,
+)
 from tests.format.helpers import ROWS, STORED
 
 METADATA = {"hoodie_min_record_key": "ä", "parquet.avro.schema": "{}"}
@@ -55,7 +69,8 @@ def test_what_is_joined_is_what_one_writer_writes(
         memoryview(one_writer(rows.slice(i * height, height), {"a": "b"}, repeating, log_block, height))
         for i in range(groups)
     ]
-    assert b"".join(joined(pieces, lambda: metadata)) == one_writer(rows, metadata, repeating, log_block, height)
+    whole = one_writer(rows, metadata, repeating, log_block, height)
+    assert b"".join(join_row_groups(pieces, lambda: metadata)) == whole
 
 
 def test_row_groups_of_many_pages_keep_their_places() -> None:
@@ -63,14 +78,14 @@ def test_row_groups_of_many_pages_keep_their_places() -> None:
     values = random.Random(1).choices(range(1 << 60), k=groups * height)
     rows = pa.table({"id": pa.array(map(str, values)), "n": pa.array(values, pa.int64())})
     pieces = [write_parquet(rows.slice(i * height, height), repeating=()) for i in range(groups)]
-    data = b"".join(joined(pieces, dict))
+    data = b"".join(join_row_groups(pieces, dict))
     assert data == bytes(write_parquet(rows, row_group_rows=height, repeating=()))
     assert pq.read_table(pa.BufferReader(data)).equals(rows)
 
 
 def test_one_file_without_rows_is_a_file_without_rows() -> None:
     empty = write_parquet(rows_of_every_type(0), repeating=())
-    assert b"".join(joined([empty], dict)) == bytes(empty)
+    assert b"".join(join_row_groups([empty], dict)) == bytes(empty)
 
 
 structs = st.deferred(

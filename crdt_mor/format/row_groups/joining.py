@@ -1,0 +1,98 @@
+"""Joins Parquet files that were encoded side by side into one, and encodes nothing again.
+
+    PAR1 [pages of each file] [column indexes] [offset indexes] footer, its length, PAR1
+
+Row groups know nothing of each other, so their pages move as they are. Only what says where pages lie, the footer and
+the offset indexes, is decoded, moved and encoded. The result is, byte for byte, what one writer would have written.
+
+Source: the field numbers in Parquet's `parquet.thrift`; the order of the indexes in its `PageIndex.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from crdt_mor.format.row_groups.thrift import BINARY, LIST, STRUCT, Items, Struct, Value, decode, encode
+
+_MAGIC: Final = b"PAR1"
+_TAIL_BYTES: Final = 8
+"""Bytes after a footer: its length, and the magic number."""
+
+# Numbers of fields, by the struct they are in.
+_FILE_ROWS, _FILE_ROW_GROUPS, _FILE_METADATA = 3, 4, 5
+_GROUP_COLUMNS, _GROUP_OFFSET = 1, 5
+_COLUMN_META, _COLUMN_INDEX, _OFFSET_INDEX = 3, (6, 7), (4, 5)
+"""Of an index: the field with its offset, and the field with its length."""
+_META_PAGES: Final = (9, 10, 11)
+"""The offsets of the first data page, of the index page and of the dictionary page."""
+_INDEX_PAGES, _PAGE_OFFSET = 1, 1
+
+
+def join_row_groups(
+    files: Iterable[memoryview], metadata: Callable[[], Mapping[str, str]]
+) -> Iterator[bytes | memoryview]:
+    """The row groups of `files`, in their order, as the pieces of one Parquet file.
+
+    files: at least one, as `write_parquet` makes them, and all of one schema; a file is let go before the next is
+        taken, so that not all of them are in memory.
+    metadata: gives the key-value metadata of the joined file; called after the last file was taken. What the files
+        have themselves is left out.
+    """
+    footer: Struct = {}
+    groups: list[Struct] = []
+    indexes: dict[tuple[int, int], list[tuple[Struct, bytes]]] = {_COLUMN_INDEX: [], _OFFSET_INDEX: []}
+    rows, position = 0, len(_MAGIC)
+    yield _MAGIC
+    for file in files:
+        pages_end = footer_start = len(file) - _TAIL_BYTES - int.from_bytes(file[-_TAIL_BYTES:-4], "little")
+        footer = decode(bytes(file[footer_start:-_TAIL_BYTES]))
+        distance = position - len(_MAGIC)
+        for group in footer[_FILE_ROW_GROUPS].value.values:
+            _move(group, _GROUP_OFFSET, distance)
+            groups.append(group)
+            for column in group[_GROUP_COLUMNS].value.values:
+                for pages in _META_PAGES:
+                    _move(column[_COLUMN_META].value, pages, distance)
+                for place, collected in indexes.items():
+                    if place[0] in column:
+                        start, length = (column[number].value for number in place)
+                        pages_end = min(pages_end, start)
+                        index = bytes(file[start : start + length])
+                        collected.append((column, index if place == _COLUMN_INDEX else _moved(index, distance)))
+        rows += footer[_FILE_ROWS].value
+        yield file[len(_MAGIC) : pages_end]
+        position += pages_end - len(_MAGIC)
+    assert footer, "there is at least one file"
+    for (offset_field, length_field), collected in indexes.items():
+        for column, index in collected:
+            column[offset_field].value, column[length_field].value = position, len(index)
+            yield index
+            position += len(index)
+    footer[_FILE_ROWS].value = rows
+    footer[_FILE_ROW_GROUPS].value = Items(STRUCT, groups)
+    encoded = encode(_with_metadata(footer, metadata()))
+    yield encoded + len(encoded).to_bytes(4, "little") + _MAGIC
+
+
+def _move(struct: Struct, field: int, distance: int) -> None:
+    """Add `distance` to an offset, where the struct has it."""
+    if field in struct:
+        struct[field].value += distance
+
+
+def _moved(offset_index: bytes, distance: int) -> bytes:
+    """An encoded offset index whose pages all lie `distance` further on."""
+    index = decode(offset_index)
+    for page in index[_INDEX_PAGES].value.values:
+        _move(page, _PAGE_OFFSET, distance)
+    return encode(index)
+
+
+def _with_metadata(footer: Struct, metadata: Mapping[str, str]) -> Struct:
+    """A footer with this key-value metadata in place of its own, its fields in order; without any if it is empty."""
+    fields = {field: value for field, value in footer.items() if field != _FILE_METADATA}
+    if metadata:
+        pairs = [{1: Value(BINARY, k.encode()), 2: Value(BINARY, v.encode())} for k, v in metadata.items()]
+        fields[_FILE_METADATA] = Value(LIST, Items(STRUCT, pairs))
+    return dict(sorted(fields.items()))
