@@ -22,7 +22,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
 from crdt_mor.timeline.session import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 
@@ -35,7 +35,7 @@ COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=m
 VALUE = Timeline(
     1, "nonce", T, "[]",
     pending=(Pending(T, "nonce", 1, 5, "driver", 2),),
-    plans=(Plan(T, "nonce", 1, "path"),),
+    plans=(OpenPlan(T, "nonce", 1, "path"),),
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
     segments=(Segment("name", 0, T, T, 1),),

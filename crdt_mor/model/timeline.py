@@ -37,7 +37,7 @@ from crdt_mor.model.timeline_json import (
     rolled_back_json,
     rolled_back_of,
 )
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
 
 COMPLETIONS_MAX = 16
 """Completions that a value carries itself; from there on the older ones are sealed into a segment."""
@@ -60,7 +60,7 @@ class Timeline:
     swept: InstantTime = EPOCH
     """When the last sweep was made, by the store's clock, not the table's."""
     pending: tuple[Pending, ...] = ()
-    plans: tuple[Plan, ...] = ()
+    plans: tuple[OpenPlan, ...] = ()
     rolled_back: tuple[RolledBack, ...] = ()
     completions: tuple[Completion, ...] = ()
     segments: tuple[Segment, ...] = ()
@@ -99,7 +99,7 @@ class Timeline:
         begun: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
         return next((p for p in begun if p.nonce == nonce), None)
 
-    def find_plan(self, barrier: InstantTime) -> Plan | None:
+    def find_plan(self, barrier: InstantTime) -> OpenPlan | None:
         return next((p for p in self.plans if p.barrier == barrier), None)
 
     def find_rolled_back(self, requested: InstantTime) -> RolledBack | None:
@@ -198,7 +198,7 @@ class Timeline:
         None of its file groups is in another open plan.
         """
         barrier = self.next_barrier
-        plan = Plan(barrier, nonce, self.version + 1, path, action)
+        plan = OpenPlan(barrier, nonce, self.version + 1, path, action)
         return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
 
     def complete_plan(
@@ -238,7 +238,7 @@ class Timeline:
         return self._next(nonce, tick_after(self.clock, wall_ms), rolled_back=kept, swept=from_ms(store_ms))
 
     def adopt(
-        self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str, cancelled: Sequence[Plan] = ()
+        self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str, cancelled: Sequence[OpenPlan] = ()
     ) -> Timeline:
         """Instants that Hudi wrote become part of the value, and the clock moves past them.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack
 
 FORMAT = 2
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
@@ -80,12 +80,12 @@ def pending_json(p: Pending) -> list[object]:
     return [p.requested, p.nonce, p.version, p.begun_ms, *([p.driver, p.drivers] if p.driver else [])]
 
 
-def plan_json(p: Plan) -> list[object]:
+def plan_json(p: OpenPlan) -> list[object]:
     return [p.barrier, p.nonce, p.version, p.path, *([p.action] if p.action != COMPACTION else [])]
 
 
-def plan_of(entry: list[Any], written_in: int) -> Plan:
-    return Plan(*entry[:4]) if written_in == 1 else Plan(*entry)
+def plan_of(entry: list[Any], written_in: int) -> OpenPlan:
+    return OpenPlan(*entry[:4]) if written_in == 1 else OpenPlan(*entry)
 
 
 _ROLLED_BACK_AS = {DELTA_COMMIT: False, COMPACTION: True}

@@ -72,7 +72,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OpenPlan:
     """A plan of a service that is open. The frozen plan itself, its file groups with it, is the object at `path`.
 
     `action`: which service it is of, in the words of `timeline.actions`.

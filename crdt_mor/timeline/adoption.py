@@ -31,7 +31,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Plan
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
@@ -127,7 +127,7 @@ def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     return (yield from publisher.publish(derive, known))
 
 
-def _burying(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+def _burying(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
     """The open plans whose barrier is above a commit of Hudi's that they do not know, in a file group of it."""
     burying = []
     for plan in tail.plans:

@@ -3,6 +3,7 @@
     .hoodie/.heartbeat/<T>                    touched by the writer of the pending instant T while it runs
     .hoodie/.crdt_mor/timeline/<version>.json one version of the timeline's value
     .hoodie/.crdt_mor/segments/<name>.json    a run of older completions
+    .hoodie/.crdt_mor/plans/<b>-<nonce>.json  a frozen plan, whose instant's time is b
     .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
     .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
     .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
@@ -16,6 +17,7 @@ OWN_FOLDER = ".hoodie/.crdt_mor"
 
 VERSIONS = f"{OWN_FOLDER}/timeline"
 SEGMENTS = f"{OWN_FOLDER}/segments"
+PLANS = f"{OWN_FOLDER}/plans"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -32,6 +34,11 @@ def version_path(version: int) -> str:
 def segment_path(name: str) -> str:
     """The object of a segment."""
     return f"{SEGMENTS}/{name}.json"
+
+
+def plan_path(barrier: InstantTime, nonce: str) -> str:
+    """The object of a frozen plan: one for each attempt to schedule it, since each derives it anew."""
+    return f"{PLANS}/{barrier}-{nonce}.json"
 
 
 def heartbeat_path(requested: InstantTime) -> str:

@@ -22,15 +22,13 @@ from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplaced
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Plan, RolledBack
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, RolledBack
 from crdt_mor.timeline.actions import P, PlannedAction, planned_action
 from crdt_mor.timeline.history import find_completion, is_given_up
-from crdt_mor.timeline.paths import OWN_FOLDER
+from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps, put_surely
 from crdt_mor.timeline.tail import find_tail, take_back
-
-PLANS = f"{OWN_FOLDER}/plans"
 
 
 def schedule(
@@ -50,7 +48,7 @@ def schedule(
     written: list[str] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        outcomes: tuple[Plan | RolledBack | Completion, ...] = (*tail.plans, *tail.rolled_back, *tail.completions)
+        outcomes: tuple[OpenPlan | RolledBack | Completion, ...] = (*tail.plans, *tail.rolled_back, *tail.completions)
         if any(outcome.nonce == nonce for outcome in outcomes):
             return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
         taken = yield from _taken(tail)
@@ -58,7 +56,7 @@ def schedule(
         if plan is None:
             return None
         assert taken.isdisjoint(plan.file_groups), "one open plan a file group"
-        path = f"{PLANS}/{plan.barrier}-{nonce}.json"
+        path = plan_path(plan.barrier, nonce)
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)
         return tail.schedule(nonce, wall_ms, action.name, path)
@@ -86,7 +84,7 @@ def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
     return taken
 
 
-def read_plan(tail: Timeline, plan: Plan) -> Steps[FrozenPlan | None]:
+def read_plan(tail: Timeline, plan: OpenPlan) -> Steps[FrozenPlan | None]:
     """A plan that is open in `tail`; None if it has been completed or cancelled since.
 
     Its object may be gone then: a process that learns late that its plan was scheduled, and has ended, deletes the

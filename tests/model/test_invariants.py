@@ -13,7 +13,7 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Plan, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import VERSIONS
 from tests.model.scene import PUBLISHER, Scene
@@ -34,7 +34,7 @@ BEFORE = Timeline(
     clock=at(90),
     schema='[["id","string",false]]',
     pending=(Pending(at(10), "n1", 1, 0, "driver", 1), Pending(at(20), "n2", 2)),
-    plans=(Plan(at(31), "n3", 3, "plan", COMPACTION),),
+    plans=(OpenPlan(at(31), "n3", 3, "plan", COMPACTION),),
     rolled_back=(RolledBack(at(40), "n4", 5),),
     completions=(commit(50, 60, 6), commit(70, 80, 8)),
     segments=(Segment("a", 0, at(2), at(4), 3),),
@@ -97,7 +97,7 @@ BROKEN: dict[Invariant, Timeline] = {
 OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.the_table_keeps_its_id, replace(AFTER, table_id=None)),
     (invariants.the_clock_moves_on, replace(AFTER, clock=at(101))),
-    (invariants.new_instants_are_later_than_the_previous_clock, replace(AFTER, plans=(Plan(at(94), "n", 10, "p"),))),
+    (invariants.new_instants_are_later_than_the_previous_clock, replace(AFTER, plans=(OpenPlan(at(94), "", 10, ""),))),
     (invariants.new_completions_are_later_than_the_previous_clock, replace(AFTER, clock=at(98))),
     (invariants.nothing_pending_is_lost, replace(AFTER, plans=())),
     (invariants.only_what_was_open_ends, replace(AFTER, rolled_back=(RolledBack(at(52), "n", 10),))),

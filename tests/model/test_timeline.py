@@ -35,8 +35,8 @@ from crdt_mor.model.timeline_parts import (
     Completion,
     DataFile,
     FileGroup,
+    OpenPlan,
     Pending,
-    Plan,
     RolledBack,
     Segment,
     Token,
@@ -137,8 +137,8 @@ EVERYTHING = Timeline(
         Pending(from_ms(1_700_000_000_120), "job-20231114221320120", 7, 1_700_000_000_119, "driver", 2),
     ),
     plans=(
-        Plan(from_ms(1_700_000_000_131), "n8", 8, ".hoodie/.crdt_mor/plans/b-n8.json"),
-        Plan(from_ms(1_700_000_000_133), "n8", 8, ".hoodie/.crdt_mor/plans/c-n8.json", "clean"),
+        OpenPlan(from_ms(1_700_000_000_131), "n8", 8, ".hoodie/.crdt_mor/plans/b-n8.json"),
+        OpenPlan(from_ms(1_700_000_000_133), "n8", 8, ".hoodie/.crdt_mor/plans/c-n8.json", "clean"),
     ),
     rolled_back=(
         RolledBack(from_ms(1_700_000_000_020), "n2", 3),
@@ -230,7 +230,7 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
         schema='[["id","string",false]]',
         pending=(Pending(InstantTime("20231114221320030"), "n4", 4),),
         plans=(
-            Plan(
+            OpenPlan(
                 InstantTime("20231114221320041"),
                 "n6",
                 6,

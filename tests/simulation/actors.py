@@ -13,7 +13,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
 from crdt_mor.timeline import events, plans, rollback, sweep
 from crdt_mor.timeline.actions import COMPACT, PlannedAction
-from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Put
 from crdt_mor.timeline.tail import find_tail
@@ -172,7 +172,7 @@ def planned_world(
 ) -> tuple[dict[str, bytes], Timeline]:
     """Objects of a table with one open plan, of which Hudi has been told, unless who scheduled it died before."""
     plan = freeze(GENESIS)
-    value = GENESIS.schedule("planned", 0, action.name, f"{plans.PLANS}/first.json")
+    value = GENESIS.schedule("planned", 0, action.name, f"{PLANS}/first.json")
     objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
     paths = PROJECTOR.pending_paths(plan.barrier, action.name)[: len(action.begun)]
     return objects | ({path: action.encode_record(plan) for path in paths} if projected else {}), value

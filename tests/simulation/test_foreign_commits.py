@@ -12,7 +12,7 @@ import pytest
 
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, Plan
+from crdt_mor.model.timeline_parts import Completion, OpenPlan
 from crdt_mor.timeline import adoption
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
@@ -43,7 +43,7 @@ def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
-    def careless(tail: Timeline, found: list[Completion]) -> Steps[list[Plan]]:
+    def careless(tail: Timeline, found: list[Completion]) -> Steps[list[OpenPlan]]:
         return []
         yield
 

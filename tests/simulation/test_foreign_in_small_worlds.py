@@ -26,10 +26,10 @@ from crdt_mor.model.names import COMPACTION, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Plan
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.timeline import adoption, events, plans
 from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.steps import Put, Read, Steps
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
 from tests.simulation.small_world import (
@@ -169,8 +169,8 @@ class Shared(World):
         if open_plan:
             plan = plan_from(value, [])
             assert plan is not None
-            objects[f"{plans.PLANS}/first.json"] = plan.encode()
-            value = value.schedule("planned", 0, COMPACTION, f"{plans.PLANS}/first.json")
+            objects[f"{PLANS}/first.json"] = plan.encode()
+            value = value.schedule("planned", 0, COMPACTION, f"{PLANS}/first.json")
         objects[version_path(value.version)] = value.encode()
         self.requested, self.completed = CLOCKS[clock]
         roles: dict[str, Callable[[], Run]] = {
@@ -260,7 +260,7 @@ def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
-    def careless(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+    def careless(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
         return []
         yield
 
@@ -271,7 +271,7 @@ def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> N
     """Whether a plan buries what was found is asked of an older value than the one that adopts it."""
     burying = adoption._burying
 
-    def stale(tail: Timeline, found: Sequence[Completion]) -> Steps[list[Plan]]:
+    def stale(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
         kept = [plan for plan in tail.plans if plan.version < tail.version]
         return (yield from burying(replace(tail, plans=tuple(kept)), found))
 

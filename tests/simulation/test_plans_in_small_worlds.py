@@ -17,9 +17,9 @@ import pytest
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import FileGroup, Plan
+from crdt_mor.model.timeline_parts import FileGroup, OpenPlan
 from crdt_mor.timeline import plans, publish
-from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
@@ -137,8 +137,8 @@ def who_cancels_trusts_the_put(patch: pytest.MonkeyPatch) -> None:
 def a_cancelled_plan_may_be_completed(patch: pytest.MonkeyPatch) -> None:
     find = Timeline.find_plan
 
-    def careless(self: Timeline, barrier: InstantTime) -> Plan:
-        return find(self, barrier) or Plan(barrier, "?", 0, f"{plans.PLANS}/first.json")
+    def careless(self: Timeline, barrier: InstantTime) -> OpenPlan:
+        return find(self, barrier) or OpenPlan(barrier, "?", 0, f"{PLANS}/first.json")
 
     patch.setattr(Timeline, "find_plan", careless)
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
@@ -184,7 +184,7 @@ def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> N
 
 
 def the_object_of_a_plan_that_is_over_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
-    def strict(tail: Timeline, plan: Plan) -> Steps[CompactionPlan]:
+    def strict(tail: Timeline, plan: OpenPlan) -> Steps[CompactionPlan]:
         data = yield Read(plan.path)
         if data is None:
             raise Violation(f"a planner fails because of another: {plan.path}")

@@ -34,7 +34,7 @@ from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans, publish, rollback, session, sweep
 from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import PLANS, VERSIONS, version_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import PROPERTIES, Session, first_tail, put_first
 from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
@@ -294,7 +294,7 @@ def table_there(objects: dict[str, Any]) -> str:
 def instant_of(path: str) -> InstantTime | None:
     """The instant that a file is of."""
     name = path.rpartition("/")[2]
-    if path.startswith(f"{plans.PLANS}/"):
+    if path.startswith(f"{PLANS}/"):
         return InstantTime(name.partition("-")[0])
     found = TimelineFileName.parse(name)
     if found is not None:
