@@ -48,6 +48,8 @@ from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.scan import Scan
 from crdt_mor.store.base import Chunks, Content, Stat, Store
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.memory import MemoryStore
 from crdt_mor.table import AsOf, Consistency, Merge, Table
 from crdt_mor.transaction import Commit, Transaction
 from crdt_mor.write.statements import SchemaMode
@@ -80,7 +82,9 @@ __all__ = [
     "KeySpec",
     "Kind",
     "LawError",
+    "LocalStore",
     "Maintenance",
+    "MemoryStore",
     "Merge",
     "MergeSpec",
     "Nulls",

@@ -10,10 +10,12 @@ commit at most: later calls return that commit, and a job that was given up stay
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.model.schema import read_arrow
+from crdt_mor.store.base import Store
+from crdt_mor.store.open import portable
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
 from crdt_mor.write.jobs import Job, Receipt
@@ -21,11 +23,20 @@ from crdt_mor.write.jobs import Job, Receipt
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write, shared by many processes."""
+    """One write, shared by many processes.
+
+    store: where the table's objects are, if it was opened with a store of its own; None: at `uri`.
+    """
 
     uri: str
     expiry_ms: int
     job: Job
+    store: Store | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled for the processes that stage, which a store in this one's memory is out of reach for."""
+        store = None if self.store is None else portable(self.store)
+        return WriteJob, (self.uri, self.expiry_ms, self.job, store)
 
     def stage(self, data: object, *, task: int, environment: Environment | None = None) -> Receipt:
         """Stage rows as files that nobody sees; call it where the rows are, and bring the receipt to the driver.
@@ -38,7 +49,7 @@ class WriteJob:
         When the job is complete, nothing is read or staged, and the receipt names its commit. `WriterExpiredError` if
         the job was given up, or ended while these rows were read.
         """
-        session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms)
+        session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms, self.store)
         return distributed.stage(session, self.job, lambda: read_arrow(data), task)
 
 

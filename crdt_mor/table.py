@@ -40,6 +40,7 @@ from crdt_mor.read.cuts import cut_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
 from crdt_mor.scan import Scan
+from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 from crdt_mor.transaction import Commit, Transaction, check_mode, check_token_form, commit_of
@@ -62,8 +63,9 @@ Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
 class Table:
     """A merge-on-read table. Make one with `Table.create` or `Table.open`."""
 
-    def __init__(self, session: Session, uri: str) -> None:
+    def __init__(self, session: Session, uri: str, store: Store | None = None) -> None:
         self._session = session
+        self._store = store
         self.uri = uri
         session.sealed(look=True)
 
@@ -87,10 +89,12 @@ class Table:
         name: str | None = None,
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
+        store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Create a table.
 
+        uri: a local path or `file://` address; where a `store` is given, only the table's name in messages.
         key: the column or columns that name a row; unique within its partition.
         ordering: the greatest value of this column wins, instead of the latest commit.
         partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
@@ -98,11 +102,12 @@ class Table:
         merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
             by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
+        store, environment: see `Table.open`.
 
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).
         """
         environment = environment or SystemEnvironment()
-        store = open_store(uri, environment)
+        objects = open_store(uri, environment) if store is None else store
         key_spec = KeySpec(_names(key), _names(partition_by), hive_style and bool(partition_by))
         requested = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
         columns = TableSchema.of(schema)
@@ -110,16 +115,16 @@ class Table:
         check_columns(requested, columns)
         config = TableConfig.from_properties(table_properties, str(uri))
         comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
-        if not store.put(PROPERTIES, properties.encode_table(table_properties, comments)):
-            existing = read_config(store, str(uri))
+        if not objects.put(PROPERTIES, properties.encode_table(table_properties, comments)):
+            existing = read_config(objects, str(uri))
             if not exist_ok:
                 raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
             _require_equal(config, existing, str(uri))
-            store.make_durable(PROPERTIES)
+            objects.make_durable(PROPERTIES)
             config = existing
-        session = Session(store, environment, config, _ms(writer_expiry))
+        session = Session(objects, environment, config, _ms(writer_expiry))
         session.start()
-        return cls(session, str(uri))
+        return cls(session, str(uri), store)
 
     @classmethod
     def open(
@@ -128,19 +133,24 @@ class Table:
         *,
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
+        store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Open a table that we or Hudi made.
 
+        uri: a local path or `file://` address; where a `store` is given, only the table's name in messages.
         payloads: those of your own that the table may use, as in `crdt_mor.allow_payloads`: classes, or modules by
             name. What you have imported needs no word.
         writer_expiry: a write that has been silent for longer may be rolled back by this process.
+        store: where the table's objects are, such as a `MemoryStore`, which no other process sees.
+        environment: where time, ids and chance come from, so that a test can own them.
+
         Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
         neither imported nor allowed raises `PayloadNotAllowedError`.
         """
         allow_payloads(*_payloads(payloads))
         environment = environment or SystemEnvironment()
-        return cls(Session.open(os.fspath(uri), environment, _ms(writer_expiry)), str(uri))
+        return cls(Session.open(os.fspath(uri), environment, _ms(writer_expiry), store), str(uri), store)
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -239,7 +249,7 @@ class Table:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session = self._session
         job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
-        return WriteJob(self.uri, session.expiry_ms, job)
+        return WriteJob(self.uri, session.expiry_ms, job, self._store)
 
     def complete_write(
         self, job: WriteJob, receipts: Sequence[Receipt], *, token: tuple[str, int] | None = None

@@ -13,23 +13,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from crdt_mor.store.base import Store
-from crdt_mor.store.local import LocalStore
-from crdt_mor.store.memory import MemoryStore
+from tests.stores import STORES
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
-
-pytest.register_assert_rewrite("crdt_mor.testing.store_suite")  # its failures are explained like those of tests
 
 # Deadlines measure the machine, not the code; a failing example is printed so that it can be pasted into a test.
 settings.register_profile("crdt_mor", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crdt_mor")
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """An empty store of each kind."""
-    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "table")
+    return STORES[request.param](tmp_path / "table")
 
 
 MEMORY = Path("/dev/shm")
@@ -58,8 +55,8 @@ def fast_module_path() -> Iterator[Path]:
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> Simulated:
+def simulated() -> Simulated:
     """A place for a table whose time is simulated."""
     from tests.simulated import Simulated
 
-    return Simulated(monkeypatch)
+    return Simulated()

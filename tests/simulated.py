@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from crdt_mor import Table
 from crdt_mor.store.memory import MemoryStore
@@ -15,11 +14,10 @@ from crdt_mor.testing.clock import SimulatedEnvironment
 class Simulated:
     """A place in memory for one table, and its time, which passes where a test sleeps on `environment`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.environment = SimulatedEnvironment()
         self.store = MemoryStore(self.environment.now_ms)
-        monkeypatch.setattr("crdt_mor.table.open_store", lambda uri, environment: self.store)
 
     def create(self, schema: pa.Schema, **settings: Any) -> Table:
         """As `Table.create`."""
-        return Table.create("simulated/t", schema, environment=self.environment, **settings)
+        return Table.create("simulated", schema, store=self.store, environment=self.environment, **settings)

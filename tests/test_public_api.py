@@ -20,19 +20,19 @@ PUBLIC = [
     "AsOf", "Changes", "CheckpointExpiredError", "Chunks", "ClockError", "ColumnMerge", "Commit",
     "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "DataFile",
     "Dot", "Environment", "Explanation", "FileGroup", "Files", "FormatError", "FutureSnapshotError", "GroupInput",
-    "Inspect", "InvalidInputError", "KeySpec", "Kind", "LawError", "Maintenance", "Merge", "MergeSpec", "Nulls",
-    "ParquetSource", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point",
-    "Receipt", "RecordPayload", "Scan", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
-    "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError", "TableNotFoundError",
-    "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError",
-    "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError", "allow_payloads",
-    "check_laws", "parse_point",
+    "Inspect", "InvalidInputError", "KeySpec", "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore",
+    "Merge", "MergeSpec", "Nulls", "ParquetSource", "PartialUpdate", "Payload", "PayloadError",
+    "PayloadNotAllowedError", "PayloadRef", "Point", "Receipt", "RecordPayload", "Scan", "SchemaMismatchError",
+    "SchemaMode", "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "Table", "TableConfig",
+    "TableExistsError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
+    "Transaction", "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob",
+    "WriterExpiredError", "allow_payloads", "check_laws", "parse_point",
 ]  # fmt: skip
 
 SIGNATURES = {
     "Table.create": "uri schema * key ordering partition_by hive_style buckets merge name exist_ok writer_expiry "
-    "environment",
-    "Table.open": "uri * payloads writer_expiry environment",
+    "store environment",
+    "Table.open": "uri * payloads writer_expiry store environment",
     "Table.append": "self data * schema_mode token",
     "Table.upsert": "self data * schema_mode token",
     "Table.delete": "self data * keys filter plain token",
@@ -72,7 +72,7 @@ SIGNATURES = {
 MEMBERS = {
     "Table": "abandon_write append changes complete_write config create delete diff environment file_groups inspect "
     "maintenance open plan_write refresh scan schema transaction upsert version",
-    "WriteJob": "expiry_ms job stage uri",
+    "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
@@ -27,6 +27,10 @@ class MemoryStore:
 
     def __repr__(self) -> str:
         return f"MemoryStore({len(self._objects)} objects)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process has another memory."""
+        raise UnsupportedFeatureError("a store in memory cannot be pickled: no other process could see its objects")
 
     def read(self, path: str) -> bytes | None:
         """The whole object; None if there is none."""

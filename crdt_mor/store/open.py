@@ -1,8 +1,12 @@
-"""From an address to a store. This release knows local disks; other schemes are refused by name, never guessed."""
+"""From an address to a store, and from one process to another.
+
+This release knows the addresses of local disks; other schemes are refused by name, never guessed.
+"""
 
 from __future__ import annotations
 
 import os
+import pickle
 import re
 from urllib.parse import unquote
 
@@ -17,6 +21,18 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
 def open_store(uri: str | os.PathLike[str], environment: Environment) -> Store:
     """The store at a local path or `file://` address. Nothing is read or made yet."""
     return LocalStore(_local_path(uri), environment.nonce)
+
+
+def portable(store: Store) -> Store:
+    """`store`, which is about to be pickled; raises `UnsupportedFeatureError` where no other process can have it."""
+    try:
+        pickle.dumps(store)
+    except Exception as error:  # whatever the store is made of raises
+        raise UnsupportedFeatureError(
+            "this table's store cannot be pickled, so that other processes cannot read or write the table: use threads "
+            f"of this process, or a table on a disk. store={store!r} cause={error}"
+        ) from error
+    return store
 
 
 def _local_path(uri: str | os.PathLike[str]) -> str:

@@ -23,7 +23,7 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.store.base import Stat, Store
-from crdt_mor.store.open import open_store
+from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, events, jobs
 from crdt_mor.timeline.adoption import Seen, foreign_completions
 from crdt_mor.timeline.paths import VERSIONS, version_path
@@ -71,9 +71,9 @@ class Session:
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
 
     @classmethod
-    def open(cls, uri: str, environment: Environment, expiry_ms: int) -> Session:
-        """The session of a table that is there; raises `TableNotFoundError`."""
-        store = open_store(uri, environment)
+    def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
+        """The session of a table that is there, in `store` or else at its address; raises `TableNotFoundError`."""
+        store = open_store(uri, environment) if store is None else store
         return cls(store, environment, read_config(store, uri), expiry_ms)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -81,7 +81,7 @@ class Session:
 
         The classes of the table's payloads come along, as the other process may not have imported them.
         """
-        return _elsewhere, (self.store, self.config, self.expiry_ms, self.payloads())
+        return _elsewhere, (portable(self.store), self.config, self.expiry_ms, self.payloads())
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""

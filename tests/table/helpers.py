@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import Table
+from crdt_mor import LocalStore, Store, Table, UnsupportedFeatureError
+from tests.stores import STORES, WatchedStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])
 Make = Callable[..., Table]
 Row = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a test's table is: created and opened by its address, or in the store that is there."""
+
+    uri: str
+    store: Store
+    by_uri: bool
+
+    @classmethod
+    def of(cls, store_kind: str, folder: Path) -> Place:
+        """On a local disk tables are created and opened by their paths, as users do."""
+        return cls(str(folder), STORES[store_kind](folder), by_uri=store_kind == "local")
+
+    def create(self, **settings: Any) -> Table:
+        """As `Table.create` does."""
+        return Table.create(self.uri, **self._store | settings)
+
+    def open(self, **settings: Any) -> Table:
+        """The table once more, as another process would open it."""
+        return Table.open(self.uri, **self._store | settings)
+
+    def watched(self, **settings: Any) -> tuple[Table, WatchedStore]:
+        """The table once more, and its store, which notes what it is asked from now on."""
+        store = WatchedStore(self.store)
+        table = Table.open(self.uri, store=store, **settings)
+        store.calls.clear()
+        return table, store
+
+    @property
+    def _store(self) -> dict[str, Any]:
+        return {} if self.by_uri else {"store": self.store}
+
+
+Places = Callable[[str], Place]
 
 
 def frame(*rows: Row) -> pa.Table:
@@ -27,12 +66,22 @@ def rows(table: Table, *columns: str, **scan: Any) -> list[Row]:
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
-def files(path: str | Path) -> dict[str, bytes]:
-    """Everything below a folder, by path; without what a look alone leaves: temporary files, the store's clock."""
-    found = {str(p.relative_to(path)): p.read_bytes() for p in Path(path).rglob("*") if p.is_file()}
-    return {name: data for name, data in found.items() if not name.startswith(".hoodie/.temp/")}
+def sent(thing: Any) -> Any:
+    """What arrives in another process; itself where the table's store is in the memory of this one."""
+    try:
+        return pickle.loads(pickle.dumps(thing))
+    except UnsupportedFeatureError:
+        return thing
 
 
-def data_files(path: str | Path) -> set[str]:
+def files(place: Place | str | Path) -> dict[str, bytes]:
+    """Every object of a table, by path; without what a look alone leaves: temporary files, the store's clock."""
+    store = place.store if isinstance(place, Place) else LocalStore(place)
+    paths = [stat.path for folder in ("", ".hoodie") for stat in store.walk(folder)]
+    contents = {path: store.read(path) for path in paths if not path.startswith(".hoodie/.temp/")}
+    return {path: content for path, content in contents.items() if content is not None}
+
+
+def data_files(place: Place | str | Path) -> set[str]:
     """The files of rows and deletes."""
-    return {name for name in files(path) if not name.startswith(".hoodie") and "partition_metadata" not in name}
+    return {name for name in files(place) if not name.startswith(".hoodie") and "partition_metadata" not in name}

@@ -15,7 +15,7 @@ from crdt_mor import Changes, CheckpointExpiredError, Commit, InvalidInputError,
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.payloads import Counter, PartialUpdate
 from tests.interop.hudi_archive import make_hudis
-from tests.table.helpers import SCHEMA, Make, data_files, files, frame
+from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame
 
 
 def listed(changes: Changes, *columns: str) -> list[tuple[object, ...]]:
@@ -62,9 +62,9 @@ def test_each_changed_key_is_there_once_as_it_is_now(make: Make, state: str) -> 
     assert after.to_arrow().schema == found.schema
 
 
-def test_a_list_of_fixed_size_that_became_null_is_null_in_its_image(path: str) -> None:
+def test_a_list_of_fixed_size_that_became_null_is_null_in_its_image(make: Make) -> None:
     """Of such a column pyarrow's own cast crashes the process."""
-    table = Table.create(path, pa.schema([("id", pa.int64()), ("pair", pa.list_(pa.int64(), 2))]), key="id", buckets=1)
+    table = make(schema=pa.schema([("id", pa.int64()), ("pair", pa.list_(pa.int64(), 2))]), buckets=1)
     for key, pair in ((0, [1, 2]), (1, [3, 4]), (2, None)):
         table.upsert(pa.table({"id": [key], "pair": pa.array([pair], pa.list_(pa.int64(), 2))}))
     images = [("insert", 0, [1, 2]), ("insert", 1, [3, 4]), ("insert", 2, None)]
@@ -103,14 +103,14 @@ FLOATS: dict[str, pa.DataType] = {
 
 
 @pytest.mark.parametrize("kind", FLOATS.values(), ids=FLOATS)
-def test_a_zero_that_changes_its_sign_has_images_and_a_value_that_stays_has_none(path: str, kind: pa.DataType) -> None:
+def test_a_zero_that_changes_its_sign_has_images_and_a_value_that_stays_has_none(make: Make, kind: pa.DataType) -> None:
     def value(number: float) -> object:
         if kind == FLOATS["deep"]:
             return [{"s": "t", "x": [("k", [1.0, number])]}]
         shapes = {"list": [number, 1.0], "struct": {"n": 1, "x": number}, "map": [("k", number)]}
         return next((shape for name, shape in shapes.items() if str(kind).startswith(name)), number)
 
-    table = Table.create(path, pa.schema([("id", pa.string()), ("x", kind)]), key="id", buckets=1)
+    table = make(schema=pa.schema([("id", pa.string()), ("x", kind)]), buckets=1)
     numbers = {"same": (0.0, 0.0), "sign": (0.0, -0.0), "back": (-0.0, 0.0), "nan": (math.nan, math.nan)}
     commits = [
         table.upsert(pa.table({"id": list(numbers), "x": pa.array([value(n[i]) for n in numbers.values()], kind)}))
@@ -324,7 +324,7 @@ def test_checkpoints_of_two_consistencies_do_not_mix(make: Make) -> None:
         table.changes(1, consistency="stable")
 
 
-def test_other_arguments_that_cannot_be_are_refused(make: Make) -> None:
+def test_other_arguments_that_cannot_be_are_refused(make: Make, places: Places) -> None:
     table = make()
     with pytest.raises(InvalidInputError, match="one of the two"):
         table.changes(images=True, raw=True)
@@ -333,17 +333,17 @@ def test_other_arguments_that_cannot_be_are_refused(make: Make) -> None:
     with pytest.raises(InvalidInputError, match="leave as_of out"):
         table.scan(consistency="stable", as_of=0)
     taken = pa.schema([("id", pa.string()), ("_change_type", pa.string())])
-    other = Table.create(table.uri + "2", taken, key="id")
+    other = places("other").create(schema=taken, key="id")
     with pytest.raises(InvalidInputError, match="leave the table's out"):
         other.changes()
     assert other.changes(columns=["id"]).schema.names == ["id", "_change_type"]
 
 
-def test_where_files_are_gone_it_says_what_to_do(make: Make, path: str) -> None:
+def test_where_files_are_gone_it_says_what_to_do(make: Make, place: Place) -> None:
     table = make(buckets=1)
     first = table.upsert(frame(("a", "x", 1)))
-    for name in data_files(path):
-        (Path(path) / name).unlink()
+    for name in data_files(place):
+        place.store.delete(name)
     with pytest.raises(CheckpointExpiredError, match=r"scan the table and go on .* file=\."):
         table.changes(0, raw=True).to_arrow()
     with pytest.raises(CheckpointExpiredError):
@@ -351,12 +351,12 @@ def test_where_files_are_gone_it_says_what_to_do(make: Make, path: str) -> None:
     assert isinstance(first, Commit)
 
 
-def test_looking_at_changes_writes_nothing(make: Make, path: str) -> None:
+def test_looking_at_changes_writes_nothing(make: Make, place: Place) -> None:
     table = make()
     first = table.upsert(frame(("a", "x", 1)))
     table.delete(keys=["a"])
-    before = files(path)
+    before = files(place)
     for options in ({}, {"images": True}, {"raw": True}, {"consistency": "stable"}):
         table.changes(**options).to_arrow()  # type: ignore[arg-type]
     table.diff(first, 0).to_arrow()
-    assert files(path) == before
+    assert files(place) == before

@@ -11,7 +11,7 @@ import pytest
 from crdt_mor import Commit, InvalidInputError, Table, Transaction
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
-from tests.table.helpers import Make, Row, data_files, files, frame, rows
+from tests.table.helpers import Make, Place, Row, data_files, files, frame, rows
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},
@@ -101,7 +101,7 @@ def test_a_carry_does_not_grow_with_the_number_of_commits(table: Table) -> None:
     assert rows(table, "id", "n") == [("a", 32), ("s", 1)]
 
 
-def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, path: str) -> None:
+def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, place: Place) -> None:
     straggler = open_write(table, ("a", "straggler", 2))
     commits = [table.upsert(frame(("a", "x", 1), ("b", "x", 1)))]
     plan = table.maintenance.plan_compaction()
@@ -110,37 +110,39 @@ def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, p
     commits += [table.upsert(frame(("a", "later", 3))), remove(table, "b"), close(straggler)]
     commits.append(table.upsert(frame(("d", "x", 1)).append_column("new", pa.array([1])), schema_mode="merge"))
     before = every_answer(table, commits)
-    other = Table.open(path)
+    other = place.open()
     assert other.maintenance.open_plans() == [plan]
     outputs = other.maintenance.execute(plan)
     assert every_answer(table, commits) == before, "outputs are invisible until the plan completes"
     assert table.maintenance.compact(plan)[0].barrier == plan.barrier
     assert every_answer(table, commits) == before
-    assert {file.path for file in outputs} <= data_files(path)
+    assert {file.path for file in outputs} <= data_files(place)
     assert every_answer(other, commits) == before
 
 
-def test_several_executors_on_one_plan_write_the_same_files_and_the_first_completes(table: Table, path: str) -> None:
+def test_several_executors_on_one_plan_write_the_same_files_and_the_first_completes(table: Table, place: Place) -> None:
     commits = [table.upsert(frame(("a", "x", i), ("b", "x", i))) for i in range(3)]
     straggler = open_write(table, ("a", "straggler", 0))
     commits.append(table.upsert(frame(("a", "y", 9))))
     before = every_answer(table, commits)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    workers = [Table.open(path) for _ in range(3)]
+    workers = [place.open() for _ in range(3)]
     outputs = [worker.maintenance.execute(plan) for worker in workers]
     assert outputs[0] == outputs[1] == outputs[2]
     done = [worker.maintenance.compact(plan) for worker in workers]
     assert done[0] == done[1] == done[2]
-    after = data_files(path)
-    assert Table.open(path).maintenance.compact(plan) == done[0], "hours later, and still the same"
-    assert data_files(path) == after
+    after = data_files(place)
+    assert place.open().maintenance.compact(plan) == done[0], "hours later, and still the same"
+    assert data_files(place) == after
     assert [o for o in table.inspect.timeline()["operation"].to_pylist() if o == "COMPACT"] == ["COMPACT"]
     assert every_answer(table, commits) == before
     close(straggler)
 
 
-def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_does(table: Table, path: str) -> None:
+def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_does(
+    table: Table, place: Place
+) -> None:
     commits = [table.upsert(frame(("a", "x", 1), ("b", "x", 1)))]
     straggler = open_write(table, ("a", "straggler", 0))
     commits += [table.upsert(frame(("a", "y", 9))), remove(table, "b")]
@@ -148,12 +150,12 @@ def test_an_executor_that_finds_the_base_file_there_still_carries_what_the_plan_
     plan = table.maintenance.plan_compaction()
     assert plan is not None
     outputs = table.maintenance.execute(plan)
-    carried = {Path(path, file.path): Path(path, file.path).read_bytes() for file in outputs if not file.is_base}
+    carried = {file.path: place.store.read(file.path) for file in outputs if not file.is_base}
     assert carried
-    for file in carried:
-        file.unlink()  # the first executor died before it wrote this
-    assert Table.open(path).maintenance.execute(plan) == outputs
-    assert {file: file.read_bytes() for file in carried} == carried
+    for path in carried:
+        place.store.delete(path)  # the first executor died before it wrote this
+    assert place.open().maintenance.execute(plan) == outputs
+    assert {path: place.store.read(path) for path in carried} == carried
     table.maintenance.compact(plan)
     assert every_answer(table, commits) == before
     close(straggler)
@@ -184,13 +186,13 @@ def test_a_plan_waits_for_as_many_log_files_as_it_is_told(make: Make) -> None:
         table.maintenance.compact(log_files_min=0)
 
 
-def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table: Table, path: str) -> None:
+def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table: Table, place: Place) -> None:
     commits = [table.upsert(frame(("a", "x", 1)))]
     before = every_answer(table, commits)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
     table.maintenance.execute(plan)
-    assert Table.open(path).maintenance.cancel(plan.barrier)
+    assert place.open().maintenance.cancel(plan.barrier)
     assert not table.maintenance.cancel("20240101000000001"), "no such plan"
     assert table.maintenance.compact(plan) == []
     assert every_answer(table, commits) == before
@@ -200,26 +202,26 @@ def test_a_cancelled_plan_is_never_completed_and_its_groups_are_free_again(table
 
 
 def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
-    table: Table, path: str, monkeypatch: pytest.MonkeyPatch
+    table: Table, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straggler = open_write(table, ("a", "straggler", 0))
     table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
     table.delete(keys=["k1"], plain=True)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    logs = data_files(path)
+    logs = data_files(place)
     put_chunks = compact.put_chunks
 
     def put_after_the_cancel(*args: Any) -> Any:
-        Table.open(path).maintenance.cancel(plan.barrier)
+        place.open().maintenance.cancel(plan.barrier)
         return put_chunks(*args)
 
     monkeypatch.setattr(compact, "put_chunks", put_after_the_cancel)
     assert table.maintenance.execute(plan) == []
     assert table.maintenance.execute(plan) == [], "a late executor does not even begin"
     monkeypatch.undo()
-    assert data_files(path) == logs
-    pending = [name for name in files(path) if ".compaction." in name]
+    assert data_files(place) == logs
+    pending = [name for name in files(place) if ".compaction." in name]
     assert pending == []
     close(straggler)
 
@@ -269,10 +271,10 @@ def test_a_reader_with_an_older_view_still_finds_its_files(table: Table) -> None
     assert scan.to_arrow()["region"].to_pylist() == ["x"]
 
 
-def test_partitions_are_compacted_each_by_itself(make: Make, path: str) -> None:
+def test_partitions_are_compacted_each_by_itself(make: Make, place: Place) -> None:
     table = make(partition_by="region", buckets=2)
     table.upsert(frame(*((f"k{i}", region, i) for i in range(6) for region in ("eu", "us"))))
     before = rows(table)
     assert table.maintenance.compact()[0].file_groups == 4
     assert rows(table) == before
-    assert {str(Path(name).parent) for name in data_files(path)} == {"region=eu", "region=us"}
+    assert {str(Path(name).parent) for name in data_files(place)} == {"region=eu", "region=us"}

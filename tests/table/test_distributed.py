@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +27,7 @@ from crdt_mor.timeline import paths, rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
 from tests.simulated import Simulated
-from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
+from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame, rows, sent
 from tests.tiers import slow
 
 STAGED = f"{paths.STAGED}/"
@@ -48,52 +47,44 @@ PARTS = [
 ]
 
 
-def passed(thing: object) -> object:
-    """What arrives in another process."""
-    return pickle.loads(pickle.dumps(thing))
-
-
 def staged(job: WriteJob, parts: Sequence[pa.Table]) -> list[Receipt]:
     """Every part staged, the last first, each by a process of its own."""
     receipts = []
     for task in reversed(range(len(parts))):
-        there = passed(job)
+        there = sent(job)
         assert isinstance(there, WriteJob)
-        receipt = passed(there.stage(parts[task], task=task))
+        receipt = sent(there.stage(parts[task], task=task))
         assert isinstance(receipt, Receipt)
         receipts.append(receipt)
     return receipts
 
 
-def leftovers(path: str | Path) -> list[str]:
-    return [name for name in files(path) if name.startswith((STAGED, ".hoodie/.heartbeat"))]
+def leftovers(place: Place | str | Path) -> list[str]:
+    return [name for name in files(place) if name.startswith((STAGED, ".hoodie/.heartbeat"))]
 
 
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
-def test_staged_in_parts_it_is_what_one_writer_writes(tmp_path: Path, settings: dict[str, object]) -> None:
-    one, many = (
-        Table.create(tmp_path / name, SCHEMA, key="id", **settings)  # type: ignore[arg-type]
-        for name in ("one", "many")
-    )
+def test_staged_in_parts_it_is_what_one_writer_writes(places: Places, settings: dict[str, object]) -> None:
+    one, many = (places(name).create(schema=SCHEMA, key="id", **settings) for name in ("one", "many"))
     for operation, parts in (("upsert", PARTS), ("upsert", PARTS[:2]), ("delete", [PARTS[1].slice(1), PARTS[0]])):
         getattr(one, operation)(pa.concat_tables(parts))
         job = many.plan_write(operation, SCHEMA)  # type: ignore[arg-type]
         done = many.complete_write(job, staged(job, parts))
         assert rows(many) == rows(one)
         assert done.rows == one.inspect.timeline().to_pylist()[-1]["rows"]
-        assert leftovers(many.uri) == []
-    names = [name.rpartition("_")[0] for name in data_files(many.uri)]
+        assert leftovers(places("many")) == []
+    names = [name.rpartition("_")[0] for name in data_files(places("many"))]
     assert len(set(names)) == len(names), "one log file for each file group and commit"
     one.maintenance.compact()
     many.maintenance.compact()
     assert rows(many) == rows(one)
 
 
-def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(tmp_path: Path) -> None:
+def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(places: Places) -> None:
     seen = ("seen", pa.list_(pa.int64()))
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), seen, ("n", pa.int64())])
     merge = PartialUpdate(columns={"tags": ORSet(), "seen": MVRegister()})
-    one, many = (Table.create(tmp_path / name, schema, key="id", merge=merge, buckets=1) for name in ("one", "many"))
+    one, many = (places(n).create(schema=schema, key="id", merge=merge, buckets=1) for n in ("one", "many"))
     add = pa.struct({"add": pa.list_(pa.string())})
     written = pa.schema([("id", pa.string()), ("tags", add), ("seen", pa.int64())])
     parts = [
@@ -109,36 +100,36 @@ def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(t
 
 
 def test_more_rows_of_sets_than_can_be_told_apart_are_refused_where_tasks_share_a_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crdt_mor.write.statements.PLACES_PER_TASK", 2)
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string()))])
     written = pa.schema([("id", pa.string()), ("tags", pa.struct({"add": pa.list_(pa.string())}))])
     rows_of = [[{"id": key, "tags": {"add": [tag]}} for key in keys] for keys, tag in (("ab", "x"), ("cde", "y"))]
     parts = [pa.Table.from_pylist(some, written) for some in rows_of]
-    table = Table.create(tmp_path / "t", schema, key="id", merge={"tags": ORSet()}, buckets=1)
+    table = make(schema=schema, merge={"tags": ORSet()}, buckets=1)
     job = table.plan_write("upsert", written)
     with pytest.raises(InvalidInputError, match=r"the rows of each file group together.*task=1 rows=3"):
         table.complete_write(job, staged(job, parts))
-    assert (rows(table), leftovers(table.uri), data_files(table.uri)) == ([], [], set())
+    assert (rows(table), leftovers(place), data_files(place)) == ([], [], set())
     job = table.plan_write("upsert", written)
     table.complete_write(job, staged(job, [pa.concat_tables(parts)]))  # as many in one task are no trouble
     assert [row[0] for row in rows(table)] == list("abcde")
 
 
-def test_nothing_begins_before_the_first_task_nor_shows_before_the_end(make: Make, path: str) -> None:
+def test_nothing_begins_before_the_first_task_nor_shows_before_the_end(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
     assert not table._session.tail().pending
     receipts = staged(job, PARTS)
     assert len(table._session.tail().pending) == 1, "four processes, one write"
-    assert data_files(path) == set()
+    assert data_files(place) == set()
     assert rows(table) == []
     table.complete_write(job, receipts)
     assert len(rows(table)) == 44
 
 
-def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, path: str) -> None:
+def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
     receipts = staged(job, PARTS)
@@ -146,13 +137,13 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pa
     table.complete_write(job, receipts)
     before = rows(table)
     assert ("a", "eu", 99, None) not in before
-    assert leftovers(path) == []
+    assert leftovers(place) == []
 
     begun = table._session.tail()
-    late = InterruptedStore(LocalStore(Path(path)))  # an attempt that was frozen just before it put its file
-    late.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
+    store = place.store  # an attempt that was frozen just before it put its file
+    store.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
     table._session.run(sweep.sweep(table._session.publisher, begun))
-    assert leftovers(path) == []
+    assert leftovers(place) == []
     assert rows(table) == before
 
 
@@ -164,13 +155,13 @@ def test_an_empty_frame_is_a_commit_without_rows_as_it_is_for_one_writer(make: M
     assert table.upsert(frame()).rows == 0
 
 
-def test_a_key_that_stands_in_two_parts_of_an_append_is_an_error(make: Make, path: str) -> None:
+def test_a_key_that_stands_in_two_parts_of_an_append_is_an_error(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("append", SCHEMA)
     receipts = staged(job, [frame(("a", "eu", 1)), frame(("a", "eu", 2))])
     with pytest.raises(InvalidInputError, match="stands twice in an append"):
         table.complete_write(job, receipts)
-    assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+    assert (rows(table), data_files(place), leftovers(place)) == ([], set(), [])
     assert not table._session.tail().pending
 
 
@@ -186,13 +177,13 @@ def test_a_key_that_stands_in_two_parts_of_an_append_is_an_error(make: Make, pat
     ],
 )
 def test_what_is_wrong_about_the_columns_is_said_before_anything_runs(
-    make: Make, path: str, operation: str, schema: pa.Schema, settings: dict[str, object], says: str
+    make: Make, place: Place, operation: str, schema: pa.Schema, settings: dict[str, object], says: str
 ) -> None:
     table = make(**settings)
-    before = files(path)
+    before = files(place)
     with pytest.raises((InvalidInputError, SchemaMismatchError), match=says):
         table.plan_write(operation, schema)  # type: ignore[arg-type]
-    assert files(path) == before
+    assert files(place) == before
 
 
 def test_the_schema_grows_before_anything_runs(make: Make) -> None:
@@ -230,22 +221,22 @@ def test_a_token_counts_once(make: Make) -> None:
     assert (leftovers(table.uri), table._session.tail().pending) == ([], ())
 
 
-def test_the_receipts_of_two_attempts_are_refused(make: Make, path: str) -> None:
+def test_the_receipts_of_two_attempts_are_refused(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
     with pytest.raises(InvalidInputError, match="two receipts of one task"):
         table.complete_write(job, [*staged(job, PARTS), job.stage(PARTS[0], task=0)])
-    assert (rows(table), leftovers(path)) == ([], [])
+    assert (rows(table), leftovers(place)) == ([], [])
 
 
-def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, path: str) -> None:
+def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
     table.abandon_write(job)  # nothing has begun
     receipts = staged(job, PARTS)
     table.abandon_write(job)
     table.abandon_write(job)
-    assert (leftovers(path), data_files(path), table._session.tail().pending) == ([], set(), ())
+    assert (leftovers(place), data_files(place), table._session.tail().pending) == ([], set(), ())
     with pytest.raises(WriterExpiredError):
         job.stage(PARTS[0], task=0)
     with pytest.raises(WriterExpiredError):
@@ -259,15 +250,15 @@ def give_up_pending(table: Table) -> None:
         session.run(rollback.give_up(session.publisher, session.tail(), pending.requested, None))
 
 
-def test_a_driver_that_was_given_up_publishes_nothing(make: Make, path: str) -> None:
+def test_a_driver_that_was_given_up_publishes_nothing(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
     receipts = staged(job, PARTS)
-    give_up_pending(Table.open(path))
-    assert leftovers(path) == []
+    give_up_pending(place.open())
+    assert leftovers(place) == []
     with pytest.raises(WriterExpiredError):
         table.complete_write(job, receipts)
-    assert (rows(table), data_files(path), leftovers(path)) == ([], set(), [])
+    assert (rows(table), data_files(place), leftovers(place)) == ([], set(), [])
 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["given up", "committed"])
@@ -364,16 +355,16 @@ def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated)
     assert len(rows(table)) == 12
 
 
-def test_file_groups_are_those_that_rows_are_written_to(make: Make, path: str) -> None:
+def test_file_groups_are_those_that_rows_are_written_to(make: Make, place: Place) -> None:
     table = make(partition_by="region")
     data = pa.concat_tables(PARTS)
     groups = table.file_groups(data.select(["region", "id"]))
     found = {(row["partition"], row["bucket"]) for row in groups.to_pylist()}
     for partition, bucket in sorted(found):
         mask = pa.array([(r["partition"], r["bucket"]) == (partition, bucket) for r in groups.to_pylist()])
-        before = data_files(path)
+        before = data_files(place)
         table.upsert(data.filter(mask))
-        (written,) = data_files(path) - before
+        (written,) = data_files(place) - before
         assert written.startswith(f"{partition}/.{bucket:08d}-")
     with pytest.raises(InvalidInputError, match="key and partition columns"):
         table.file_groups(data.select(["id"]))
@@ -385,7 +376,7 @@ def test_only_a_whole_compaction_can_be_completed(make: Make) -> None:
     before = rows(table)
     plan = table.maintenance.plan_compaction()
     assert plan is not None
-    parts = [passed(part) for part in plan.parts()]
+    parts = [sent(part) for part in plan.parts()]
     assert len(parts) > 1
     done = [table.maintenance.execute(part) for part in (*parts, parts[0])]  # type: ignore[arg-type]
     for some in ([], done[0], [*done[0], *done[-1]]):

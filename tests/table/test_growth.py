@@ -15,7 +15,7 @@ from crdt_mor import CrdtMorError, InvalidInputError, SchemaMismatchError, Table
 from crdt_mor.merge.payload import Payload
 from crdt_mor.payloads import Counter, LatestBy, PartialUpdate
 from tests.interop.hudi_archive import edit, make_hudis
-from tests.table.helpers import SCHEMA, Make, data_files, frame, rows
+from tests.table.helpers import SCHEMA, Make, Place, data_files, frame, rows
 
 NEW = pa.array([7], pa.int64())
 A, B = ("a", "eu", 1, 1.5), ("b", "us", 2, 2.5)
@@ -61,10 +61,10 @@ TABLES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
 def test_a_writer_that_leaves_out_a_column_that_came_later_writes_null(
-    make: Make, path: str, settings: dict[str, Any], door: Callable[..., None]
+    make: Make, place: Place, settings: dict[str, Any], door: Callable[..., None]
 ) -> None:
     older = make(**settings)
-    Table.open(path).upsert(wide(*A), schema_mode="merge")
+    place.open().upsert(wide(*A), schema_mode="merge")
     door(older, frame(A))
     door(older, frame(B), schema_mode="merge")
     expected = [("a", None), ("b", None)]
@@ -72,21 +72,21 @@ def test_a_writer_that_leaves_out_a_column_that_came_later_writes_null(
     older.delete(frame(A))
     assert rows(older, "id", "new") == expected[1:]
     older.maintenance.compact()
-    assert rows(Table.open(path), "id", "new") == expected[1:]
+    assert rows(place.open(), "id", "new") == expected[1:]
     assert older.schema.names == [*SCHEMA.names, "new"]
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_under_partial_updates_it_stays_as_it_was(make: Make, path: str, door: Callable[..., None]) -> None:
+def test_under_partial_updates_it_stays_as_it_was(make: Make, place: Place, door: Callable[..., None]) -> None:
     older = make(merge=PartialUpdate())
-    Table.open(path).upsert(wide(*A), schema_mode="merge")
+    place.open().upsert(wide(*A), schema_mode="merge")
     door(older, frame(("a", "eu", 3, 3.5)))
     for _ in range(2):
         assert rows(older, "id", "n", "new") == [("a", 3, 7)]
         older.maintenance.compact()
 
 
-def test_a_job_that_was_planned_before_a_column_came_is_completed(make: Make, path: str) -> None:
+def test_a_job_that_was_planned_before_a_column_came_is_completed(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
     first = job.stage(frame(A), task=0)
@@ -104,8 +104,8 @@ def test_the_columns_of_creation_stay_required_for_those_who_grow_as_well(make: 
     assert table.schema.names == [*SCHEMA.names, "new"]
 
 
-def test_columns_of_two_that_grow_at_once_are_optional_for_both(make: Make, path: str) -> None:
-    one, two = make(), Table.open(path)
+def test_columns_of_two_that_grow_at_once_are_optional_for_both(make: Make, place: Place) -> None:
+    one, two = make(), place.open()
     with one.transaction() as first, two.transaction() as second:
         first.upsert(wide(*A, x=1), schema_mode="merge")
         first.upsert(frame(("c", "eu", 3)))
@@ -263,18 +263,18 @@ REFUSED: dict[str, Callable[[Table, pa.Table], object]] = {
 
 
 @pytest.mark.parametrize("case", [*IN_COLUMNS, *IN_ROWS])
-def test_a_merge_that_is_refused_changes_nothing(make: Make, path: str, case: str) -> None:
+def test_a_merge_that_is_refused_changes_nothing(make: Make, place: Place, case: str) -> None:
     settings, bad = (IN_COLUMNS | IN_ROWS)[case]
     table = make(**settings)
     narrow = pa.Table.from_pylist(frame(A).to_pylist(), table.schema)
     table.upsert(narrow)
-    schema, before = table.schema, data_files(path)
+    schema, before = table.schema, data_files(place)
     doors = REFUSED | ({"plan": planned} if case in IN_COLUMNS else {})
     for name, write in doors.items():
         with pytest.raises((InvalidInputError, SchemaMismatchError, CrdtMorError)):
             write(table, bad)
         assert table.schema == schema, name
-        assert data_files(path) == before, name
+        assert data_files(place) == before, name
         assert "ALTER_SCHEMA" not in table.inspect.timeline()["operation"].to_pylist(), name
     table.upsert(narrow)
     assert "pending" not in table.inspect.timeline()["state"].to_pylist()
@@ -310,8 +310,8 @@ def test_a_delete_that_is_refused_takes_the_growth_of_its_transaction_along(make
         assert table.schema == SCHEMA
 
 
-def test_what_others_add_first_refuses_the_commit_before_anything_is_staged(make: Make, path: str) -> None:
-    table, other = make(), Table.open(path)
+def test_what_others_add_first_refuses_the_commit_before_anything_is_staged(make: Make, place: Place) -> None:
+    table, other = make(), place.open()
     for theirs, mine in (({"x": "text"}, {"x": 1}), ({"y": 1}, {"Y": 1})):
         with pytest.raises((InvalidInputError, SchemaMismatchError)), table.transaction() as tx:  # noqa: PT012
             tx.upsert(wide(*A, **mine), schema_mode="merge")

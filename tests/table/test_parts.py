@@ -16,7 +16,8 @@ import pytest
 from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
 from crdt_mor.payloads import Counter
 from crdt_mor.rows import ArrowRows
-from tests.table.helpers import SCHEMA, Make, frame
+from tests.stores import STORES
+from tests.table.helpers import SCHEMA, Make, Place, frame, sent
 from tests.tiers import slow
 
 ONE_EACH = 1
@@ -30,19 +31,19 @@ def listed(*parts: ArrowRows) -> Rows:
 
 
 def elsewhere(parts: Sequence[ArrowRows]) -> Rows:
-    """The rows of parts that were pickled."""
-    return listed(*pickle.loads(pickle.dumps(parts)))
+    """The rows of parts that were sent to another process."""
+    return listed(*sent(parts))
 
 
-@pytest.fixture(scope="module")
-def table(fast_module_path: Path) -> Table:
+@pytest.fixture(scope="module", params=STORES)
+def table(request: pytest.FixtureRequest, fast_module_path: Path) -> Table:
     """A table that no test changes."""
-    return eventful(fast_module_path / "t")
+    return eventful(Place.of(request.param, fast_module_path / "t"))
 
 
-def eventful(path: Path) -> Table:
+def eventful(place: Place) -> Table:
     """Updates, deletes, a compaction, a late commit: in two partitions of four buckets."""
-    made = Table.create(path, SCHEMA, key="id", partition_by="region", buckets=4)
+    made = place.create(schema=SCHEMA, key="id", partition_by="region", buckets=4)
     made.upsert(frame(*((f"k{i:02}", "eu" if i % 2 else "us", i) for i in range(40))))
     made.upsert(frame(*((f"k{i:02}", "eu" if i % 2 else "us", 100 + i) for i in range(10))))
     late = made.transaction()
@@ -89,7 +90,7 @@ def test_the_parts_of_changes_are_the_changes(
 
 
 def test_a_part_is_read_without_a_look_at_the_timeline(fast_path: Path) -> None:
-    table = eventful(fast_path / "t")
+    table = eventful(Place.of("local", fast_path / "t"))
     rows: list[ArrowRows] = [table.scan(), table.changes(), table.changes(1, images=True), table.changes(2, raw=True)]
     want = [listed(one) for one in rows]
     parts = [one.parts(ONE_EACH) for one in rows if isinstance(one, Scan | Changes)]
@@ -97,7 +98,7 @@ def test_a_part_is_read_without_a_look_at_the_timeline(fast_path: Path) -> None:
     assert [elsewhere(some) for some in parts] == want
 
 
-def test_a_part_is_read_in_a_process_that_knows_nothing_else(make: Make, fast_path: Path) -> None:
+def test_a_part_is_read_in_a_process_that_knows_nothing_else(make: Make, path: str, fast_path: Path) -> None:
     table = make(merge={"n": Counter()})
     for _ in range(3):
         table.upsert(frame(("a", "x", 1), ("b", "x", 2)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -32,7 +33,7 @@ from crdt_mor import (
 from crdt_mor.model.config import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
 from crdt_mor.timeline import sweep
-from tests.table.helpers import data_files
+from tests.table.helpers import Make, Place, Places, data_files
 
 REPO = Path(__file__).parents[2]
 HERE = "tests.table.test_payloads"
@@ -134,19 +135,11 @@ FromAScript.__module__ = "__main__"
 
 
 @pytest.fixture
-def path(fast_path: Path) -> str:
-    return str(fast_path / "t")
-
-
-Make = Callable[..., Table]
-
-
-@pytest.fixture
-def make(path: str) -> Make:
+def make(place: Place) -> Make:
     """Create the table, in one file group unless told; keywords as in `Table.create`."""
 
     def create(merge: Any = MERGE, schema: pa.Schema = SCHEMA, **settings: Any) -> Table:
-        return Table.create(path, schema, **{"key": "id", "merge": merge, "buckets": 1} | settings)
+        return place.create(**{"schema": schema, "key": "id", "merge": merge, "buckets": 1} | settings)
 
     return create
 
@@ -200,11 +193,11 @@ def removes(*elements: str) -> Row:
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 
-def test_payloads_are_given_as_objects_or_by_name(make: Make, fast_path: Path) -> None:
+def test_payloads_are_given_as_objects_or_by_name(make: Make, places: Places) -> None:
     table = make()
     for i, counter in enumerate(["counter", "counter/1", Counter()]):
         merge = {"n": counter, "tags": "or_set", ("price", "at"): "latest_by?by=at"}
-        named = Table.create(fast_path / str(i), SCHEMA, key="id", buckets=1, merge=merge)
+        named = places(str(i)).create(schema=SCHEMA, key="id", buckets=1, merge=merge)
         assert named.config.merge == table.config.merge
 
 
@@ -606,12 +599,12 @@ def test_a_remove_does_not_take_away_what_it_has_not_seen(make: Make) -> None:
     assert everywhere(table, columns=["tags"]) == [{"tags": ["x"]}]
 
 
-def test_a_base_that_everybody_has_seen_keeps_no_states(make: Make) -> None:
+def test_a_base_that_everybody_has_seen_keeps_no_states(make: Make, place: Place) -> None:
     table = make({"tags": ORSet()})
 
     def stateless() -> bool:
         bases = [row["path"] for row in table.inspect.files().to_pylist() if row["kind"] == "base"]
-        return not any("_crdt_tags" in pl.read_parquet_schema(f"{table.uri}/{path}") for path in bases)
+        return not any("_crdt_tags" in pl.read_parquet_schema(io.BytesIO(place.store.read(path))) for path in bases)
 
     put(table, {"id": "a", "tags": adds("x", "y")}, {"id": "b", "tags": adds()}, {"id": "c", "tags": None})
     table.maintenance.compact()
@@ -822,11 +815,11 @@ def test_rows_that_say_nothing_show_null(make: Make) -> None:
 # --- state is nobody's business ---------------------------------------------------------------------------------------
 
 
-def test_state_is_never_seen(filled: Table, path: str) -> None:
+def test_state_is_never_seen(filled: Table, place: Place) -> None:
     def seen() -> set[str]:
         scan = filled.scan(meta=True)
         found = {*filled.schema.names, *scan.schema.names, *scan.to_arrow().schema.names, *scan.to_polars().columns}
-        return found | {*filled.inspect.files().column_names, *Table.open(path).schema.names}
+        return found | {*filled.inspect.files().column_names, *place.open().schema.names}
 
     assert not {name for name in seen() if name.startswith("_crdt_")}
     filled.maintenance.compact()
@@ -892,11 +885,11 @@ def test_an_open_plan_is_executed_when_its_payload_is_mended(make: Make, monkeyp
     assert table.maintenance.open_plans() == []
 
 
-def test_a_plan_that_fails_in_one_file_group_leaves_nothing_once_it_is_cancelled(make: Make, path: str) -> None:
+def test_a_plan_that_fails_in_one_file_group_leaves_nothing_once_it_is_cancelled(make: Make, place: Place) -> None:
     table = make({"c": Brittle()}, one(pa.int64()), buckets=4)
     put(table, *({"id": f"k{i}", "c": i} for i in range(8)))
     put(table, {"id": "k0", "c": 666})
-    before = data_files(path)
+    before = data_files(place)
     with pytest.raises(PayloadError):
         table.maintenance.compact()
     (plan,) = table.maintenance.open_plans()
@@ -904,7 +897,7 @@ def test_a_plan_that_fails_in_one_file_group_leaves_nothing_once_it_is_cancelled
     session = table._session
     for _ in range(2):
         session.run(sweep.sweep(session.publisher, session.tail()))
-    assert data_files(path) == before
+    assert data_files(place) == before
     table.delete(keys=["k0"])
     assert [row["c"] for row in everywhere(table)] == list(range(1, 8))
 
@@ -958,10 +951,11 @@ def test_a_counter_of_unsigned_numbers_is_refused(make: Make, kind: pa.DataType)
         make({"c": Counter()}, one(kind))
 
 
-def test_a_payload_that_says_join_alone_warns_and_gives_the_same_rows(make: Make, fast_path: Path) -> None:
+@pytest.mark.usefixtures("path")  # a process warns once, so that this runs over one store
+def test_a_payload_that_says_join_alone_warns_and_gives_the_same_rows(make: Make, places: Places) -> None:
     fast = make({"v": Longest()})
     with pytest.warns(UserWarning, match=r"acme\.longest_by_hand/1 says join alone"):
-        slow = Table.create(fast_path / "slow", SCHEMA, key="id", buckets=1, merge={"v": LongestByHand()})
+        slow = places("slow").create(schema=SCHEMA, key="id", buckets=1, merge={"v": LongestByHand()})
     for text in ("b", "aa", "", "bb", None, "a"):
         for table in (fast, slow):
             put(table, {"id": "a", "v": text}, {"id": "b", "v": text})

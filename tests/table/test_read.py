@@ -14,8 +14,7 @@ import pytest
 from crdt_mor import Changes, Commit, FutureSnapshotError, InvalidInputError, Scan, Table
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.store.local import LocalStore
-from tests.table.helpers import SCHEMA, Make, frame, rows
+from tests.table.helpers import SCHEMA, Make, Place, frame, rows
 
 MANY = frame(*((f"k{i:02}", "eu" if i % 2 else "us", i, i / 2) for i in range(40)))
 
@@ -112,10 +111,10 @@ def test_a_filter_is_applied_to_merged_rows_not_to_the_versions_of_a_row(make: M
     assert rows(table, "id", filter="n = 9") == [("a",)]
 
 
-def test_a_filter_speaks_of_declared_types(fast_path: object) -> None:
+def test_a_filter_speaks_of_declared_types(make: Make) -> None:
     """Naive timestamps are stored as UTC, and unsigned numbers wider; neither is what the user sees."""
     schema = pa.schema([("k", pa.string()), ("at", pa.timestamp("ms")), ("u", pa.uint64())])
-    table = Table.create(f"{fast_path}/t", schema, key="k")
+    table = make(schema=schema, key="k")
     moments = [datetime(2024, 1, 1) + timedelta(days=i) for i in range(3)]  # noqa: DTZ001
     table.upsert(pa.table({"k": ["a", "b", "c"], "at": moments, "u": [1, 2, 2**63]}, schema=schema))
     assert table.scan(filter=pl.col("at") > moments[1]).to_polars()["k"].to_list() == ["c"]
@@ -148,14 +147,15 @@ def test_unknown_columns_are_named(table: Table, asked: dict[str, object], named
 # --- count ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_count_reads_nothing_where_files_say_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_reads_nothing_where_files_say_it(make: Make, place: Place) -> None:
     table = make()
     table.upsert(MANY)
     table.maintenance.compact()
-    scan = table.scan()
-    for name in ("read", "view", "parquet"):
-        monkeypatch.setattr(LocalStore, name, lambda *_: pytest.fail("a file was opened"))
+    reader, store = place.watched()
+    scan = reader.scan()
+    store.calls.clear()
     assert scan.count() == 40
+    assert store.calls == [], "a file was looked at"
 
 
 def test_a_count_is_that_of_merged_rows(table: Table) -> None:

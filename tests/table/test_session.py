@@ -2,70 +2,50 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from crdt_mor import Table
-from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish
-from crdt_mor.timeline.paths import segment_path
-from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.tail import KEPT_VERSIONS
-from tests.table.helpers import Make, frame, rows
-
-HIVE = ".hoodie/.crdt_mor"
+from tests.table.helpers import Make, Place, frame, rows
 
 
-def versions(path: str) -> list[int]:
-    return sorted(int(p.stem) for p in (Path(path) / HIVE / "timeline").iterdir())
-
-
-def read_paths(table: Table, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a scan of a handle that knows nothing yet reads from now on."""
-    read: list[str] = []
-    original = LocalStore.read
-
-    def noted(store: LocalStore, path: str) -> bytes | None:
-        read.append(path)
-        return original(store, path)
-
-    monkeypatch.setattr(LocalStore, "read", noted)
-    return read
+def versions(place: Place) -> list[int]:
+    return [int(stat.path.rpartition("/")[2].removesuffix(".json")) for stat in place.store.list(VERSIONS)]
 
 
 def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
-    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 40)
     table = make(buckets=1)
     for i in range(150):
         table.upsert(frame((f"k{i % 5}", "x", i)))
-    left = versions(path)
+    left = versions(place)
     assert left == list(range(left[0], table.version + 1)), "without a gap"
     assert 40 <= len(left) < 200
     assert left[0] > 0
-    assert rows(Table.open(path), "id", "n") == [(f"k{i % 5}", i) for i in range(145, 150)]
+    assert rows(place.open(), "id", "n") == [(f"k{i % 5}", i) for i in range(145, 150)]
 
 
 def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
-    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 4)
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 0)))
-    asleep = Table.open(path)
+    asleep = place.open()
     slept_at = asleep.version
     for i in range(80):
         table.upsert(frame(("a", "x", i)))
-    assert versions(path)[0] > slept_at
+    assert versions(place)[0] > slept_at
     assert rows(asleep, "n") == [(79,)]
     asleep.upsert(frame(("a", "x", 80)))
     assert rows(table, "n") == [(80,)]
 
 
 def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
-    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 4)
     monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
@@ -73,62 +53,46 @@ def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     commits = [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40)]
     table.maintenance.compact()
     commits += [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40, 80)]
-    value = Table.open(path)._session.tail()
+    value = place.open()._session.tail()
     superseded = {segment_path(s.name) for s in value.segments if s.superseded is not None}
     assert superseded, "the first forty commits have been consumed"
     assert sum(s.count for s in value.segments) + len(value.completions) == 81
     expected = {c.version: {f"k{j % 7}": j for j in range(i + 1)} for i, c in enumerate(commits)}
-    reader = Table.open(path)
-    read = read_paths(reader, monkeypatch)
+    reader, store = place.watched()
     assert dict(rows(reader, "id", "n")) == expected[commits[-1].version]
-    assert not superseded & set(read)
+    assert not superseded & set(store.paths("read"))
     for commit in (commits[0], commits[20], commits[39], commits[40], commits[60]):
         assert dict(rows(reader, "id", "n", as_of=commit)) == expected[commit.version]
-    assert superseded & set(read), "the past needs them"
+    assert superseded & set(store.paths("read")), "the past needs them"
 
 
-def test_a_commit_costs_the_same_number_of_store_operations_however_old_the_table_is(
-    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = make(buckets=1)
+def test_a_commit_costs_the_same_number_of_store_operations_however_old_the_table_is(make: Make, place: Place) -> None:
+    make(buckets=1)
+    table, store = place.watched()
     counts: list[int] = []
-    original = Session.run
-
-    def counted(session: Session, steps: object) -> object:
-        def counting() -> object:
-            reply = None
-            while True:
-                try:
-                    step = steps.send(reply)  # type: ignore[attr-defined]
-                except StopIteration as end:
-                    return end.value
-                counts[-1] += 1
-                reply = yield step
-
-        return original(session, counting())  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Session, "run", counted)
     for i in range(60):
-        counts.append(0)
+        store.calls.clear()
         table.upsert(frame(("a", "x", i)))
+        counts.append(len(store.calls))
     usual = sorted(counts)[len(counts) // 2]
     assert max(counts[:15]) >= usual
     assert max(counts) < 3 * usual + 10, "sealing a segment costs a few more"
 
 
 @pytest.mark.slow
-def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: Make, path: str) -> None:
+def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: Make, place: Place) -> None:
     table = make(buckets=1)
     for i in range(3000):
         table.upsert(frame((f"k{i % 50}", "x", i)))
         if i % 500 == 499:
             table.maintenance.compact()
-    left = versions(path)
+    left = versions(place)
     assert len(left) < KEPT_VERSIONS + 2 * publish.EXPIRE_EVERY + 10
-    newest = Path(path) / HIVE / "timeline" / f"{left[-1]:020d}.json"
-    assert newest.stat().st_size < 40_000
-    value = Table.open(path)._session.tail()
+    newest = place.store.stat(version_path(left[-1]))
+    assert newest is not None
+    assert newest.size < 40_000
+    value = place.open()._session.tail()
     assert len(value.completions) + sum(s.count for s in value.segments) == 3006
     assert len(value.segments) < 60
-    assert dict(rows(Table.open(path), "id", "n")) == {f"k{i % 50}": i for i in range(2950, 3000)}
+    assert dict(rows(place.open(), "id", "n")) == {f"k{i % 50}": i for i in range(2950, 3000)}
     assert table.inspect.timeline().num_rows == 3006

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,7 +13,7 @@ import pytest
 
 from crdt_mor import InvalidInputError, SchemaMismatchError, Table, TokenOrderError
 from crdt_mor.payloads import PartialUpdate
-from tests.table.helpers import SCHEMA, Make, data_files, frame, rows
+from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 
 A, B = ("a", "eu", 1, 1.5), ("b", "us", 2, 2.5)
 
@@ -22,9 +21,9 @@ A, B = ("a", "eu", 1, 1.5), ("b", "us", 2, 2.5)
 # --- create and open --------------------------------------------------------------------------------------------------
 
 
-def test_a_table_remembers_how_it_was_made(make: Make, path: str) -> None:
+def test_a_table_remembers_how_it_was_made(make: Make, place: Place) -> None:
     make(key=["id", "region"], ordering="n", buckets=3)
-    table = Table.open(path)
+    table = place.open()
     assert table.config.buckets == 3
     assert table.config.key.fields == ("id", "region")
     assert str(table.config.merge) == "ordering:n"
@@ -86,19 +85,19 @@ def test_any_kind_of_frame_can_be_appended_and_deleted(make: Make, kind: str) ->
     assert rows(table) == []
 
 
-def test_a_scan_of_another_table_can_be_written(make: Make, fast_path: object) -> None:
+def test_a_scan_of_another_table_can_be_written(make: Make, places: Places) -> None:
     source = make()
     source.upsert(DATA)
-    copy = Table.create(f"{fast_path}/copy", source.schema, key="id", buckets=1)
+    copy = places("copy").create(schema=source.schema, key="id", buckets=1)
     copy.append(source.scan())
     assert rows(copy) == [A, B]
 
 
-def test_an_empty_frame_is_a_commit_without_files(make: Make, path: str) -> None:
+def test_an_empty_frame_is_a_commit_without_files(make: Make, place: Place) -> None:
     table = make()
     commit = table.upsert(DATA.slice(0, 0))
     assert (commit.rows, commit.deletes) == (0, 0)
-    assert not data_files(path)
+    assert not data_files(place)
     assert rows(table, as_of=commit) == []
 
 
@@ -108,13 +107,13 @@ def test_an_empty_frame_is_a_commit_without_files(make: Make, path: str) -> None
 @pytest.mark.parametrize("hive_style", [True, False])
 @pytest.mark.parametrize("key", ["id", ["id", "n"]])
 def test_partitions_are_folders_and_a_key_is_unique_within_its_own(
-    make: Make, path: str, hive_style: bool, key: str | list[str]
+    make: Make, place: Place, hive_style: bool, key: str | list[str]
 ) -> None:
     table = make(partition_by="region", key=key, hive_style=hive_style)
     table.upsert(frame(("a", "eu", 1, 1.0), ("a", "us", 1, 2.0), ("b", None, 1, 3.0)))
     table.upsert(frame(("a", "us", 1, 9.0)))
     assert rows(table) == [("a", "eu", 1, 1.0), ("a", "us", 1, 9.0), ("b", None, 1, 3.0)]
-    folders = {name.rpartition("/")[0] for name in data_files(path)}
+    folders = {name.rpartition("/")[0] for name in data_files(place)}
     names = ["eu", "us", "__HIVE_DEFAULT_PARTITION__"]
     assert folders == {f"region={n}" if hive_style else n for n in names}
     table.maintenance.compact()
@@ -139,8 +138,8 @@ def test_composite_keys_are_told_apart(make: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint32(), pa.date32()])
-def test_keys_may_be_numbers_and_dates(fast_path: object, kind: pa.DataType) -> None:
-    table = Table.create(f"{fast_path}/t", pa.schema([("k", kind), ("v", pa.int64())]), key="k")
+def test_keys_may_be_numbers_and_dates(make: Make, kind: pa.DataType) -> None:
+    table = make(schema=pa.schema([("k", kind), ("v", pa.int64())]), key="k")
     keys = pa.array([1, 2, 3], pa.int32()).cast(kind)
     table.upsert(pa.table({"k": keys, "v": [1, 2, 3]}))
     table.upsert(pa.table({"k": keys[:1], "v": [9]}))
@@ -203,9 +202,9 @@ def test_a_plain_delete_needs_no_ordering_value(make: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.float64()])
-def test_zero_is_an_ordering_value_like_any_other(fast_path: object, kind: pa.DataType) -> None:
+def test_zero_is_an_ordering_value_like_any_other(make: Make, kind: pa.DataType) -> None:
     """To Hudi the int 0 means: no value. Where the column itself is an int, it is one."""
-    table = Table.create(f"{fast_path}/t", pa.schema([("k", pa.string()), ("v", kind)]), key="k", ordering="v")
+    table = make(schema=pa.schema([("k", pa.string()), ("v", kind)]), key="k", ordering="v")
     table.upsert(pa.table({"k": ["a", "b"], "v": [5, -5]}))
     table.delete(pa.table({"k": ["a", "b"], "v": [0, 0]}))
     for _ in range(2):
@@ -226,9 +225,9 @@ def test_a_partial_update_leaves_the_other_columns_alone(make: Make) -> None:
     assert rows(table)[0] == ("a", None, None, 1.0), "a delete starts the row afresh"
 
 
-def test_a_partial_update_may_keep_what_a_null_would_overwrite(make: Make, path: str) -> None:
+def test_a_partial_update_may_keep_what_a_null_would_overwrite(make: Make, place: Place) -> None:
     make(merge=PartialUpdate(nulls="keep"))
-    table = Table.open(path)
+    table = place.open()
     table.upsert(frame(A))
     table.upsert(frame(("a", None, None, 9.0)))
     assert rows(table) == [("a", "eu", 1, 9.0)]
@@ -269,9 +268,9 @@ def test_a_bare_key_is_one_key(make: Make) -> None:
     ("kind", "keys"),
     [(pa.int64(), [5, 6]), (pa.date32(), [dt.date(2024, 1, day) for day in (1, 2)])],
 )
-def test_a_bare_key_may_be_of_any_type(fast_path: Path, kind: pa.DataType, keys: list[Any]) -> None:
+def test_a_bare_key_may_be_of_any_type(make: Make, kind: pa.DataType, keys: list[Any]) -> None:
     schema = pa.schema([("k", kind)])
-    table = Table.create(fast_path / "t", schema, key="k", partition_by="k" if kind == pa.date32() else ())
+    table = make(schema=schema, key="k", partition_by="k" if kind == pa.date32() else ())
     table.upsert(pa.table({"k": keys}, schema))
     assert table.delete(keys=keys[0]).deletes == 1
     assert table.scan().to_arrow()["k"].to_pylist() == keys[1:]
@@ -319,8 +318,8 @@ def test_statements_of_a_transaction_become_one_commit_of_which_nothing_shows_be
     assert table.inspect.timeline()["operation"].to_pylist() == ["UPSERT", "UPSERT"]
 
 
-def test_a_transaction_reads_one_sealed_snapshot_to_its_end(make: Make, path: str) -> None:
-    table, other = make(), Table.open(path)
+def test_a_transaction_reads_one_sealed_snapshot_to_its_end(make: Make, place: Place) -> None:
+    table, other = make(), place.open()
     table.upsert(frame(A))
     with table.transaction() as tx:
         version = tx.scan().version
@@ -347,15 +346,15 @@ def test_requested_first_loses_to_requested_later_whatever_completes_first(make:
     assert rows(table, "region") == [("late",)]
 
 
-def test_an_exception_rolls_the_transaction_back_and_leaves_no_files(make: Make, path: str) -> None:
+def test_an_exception_rolls_the_transaction_back_and_leaves_no_files(make: Make, place: Place) -> None:
     table = make()
     table.upsert(frame(A))
-    before = data_files(path)
+    before = data_files(place)
     with pytest.raises(ZeroDivisionError), table.transaction() as tx:  # noqa: PT012
         tx.upsert(frame(B))
         raise ZeroDivisionError
     assert tx.commit is None
-    assert data_files(path) == before
+    assert data_files(place) == before
     assert rows(table) == [A]
     assert table.inspect.timeline()["state"].to_pylist() == ["completed", "rolled back"]
 
@@ -390,11 +389,11 @@ def test_a_transaction_is_used_inside_its_block_only(make: Make) -> None:
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_makes_a_repeated_write_a_no_op_that_returns_the_first_commit(make: Make, path: str) -> None:
+def test_a_token_makes_a_repeated_write_a_no_op_that_returns_the_first_commit(make: Make, place: Place) -> None:
     table = make()
     first = table.upsert(frame(A), token=("loader", 7))
     table.upsert(frame(B))
-    again = Table.open(path).upsert(frame(("z", "x", 0)), token=("loader", 7))
+    again = place.open().upsert(frame(("z", "x", 0)), token=("loader", 7))
     assert again.repeated
     assert not first.repeated
     assert (again.version, again.requested_at, again.completed_at, again.rows) == (
@@ -406,13 +405,13 @@ def test_a_token_makes_a_repeated_write_a_no_op_that_returns_the_first_commit(ma
     assert rows(table) == [A, B]
 
 
-def test_a_token_is_remembered_for_as_long_as_the_table_lives(make: Make, path: str) -> None:
+def test_a_token_is_remembered_for_as_long_as_the_table_lives(make: Make, place: Place) -> None:
     table = make()
     first = table.upsert(frame(A), token=("loader", 1))
     for i in range(40):
         table.upsert(frame((f"k{i % 3}", "x", i)), token=("other", i))
     table.maintenance.compact()
-    again = Table.open(path).delete(keys=["a"], token=("loader", 1))
+    again = place.open().delete(keys=["a"], token=("loader", 1))
     assert again.repeated
     assert again.requested_at == first.requested_at
     assert A in rows(table)
@@ -428,8 +427,8 @@ def test_a_lower_number_raises_since_it_may_be_a_repeat_or_out_of_order(make: Ma
     assert len(rows(table)) == 3
 
 
-def test_of_two_writers_with_one_token_one_commits_and_both_get_its_commit(make: Make, path: str) -> None:
-    table, other = make(), Table.open(path)
+def test_of_two_writers_with_one_token_one_commits_and_both_get_its_commit(make: Make, place: Place) -> None:
+    table, other = make(), place.open()
     with table.transaction(token=("loader", 1)) as slow:
         slow.upsert(frame(("a", "slow", 1)))
         fast = other.upsert(frame(("a", "fast", 1)), token=("loader", 1))
@@ -437,7 +436,7 @@ def test_of_two_writers_with_one_token_one_commits_and_both_get_its_commit(make:
     assert slow.commit.repeated
     assert slow.commit.requested_at == fast.requested_at
     assert rows(table, "region") == [("fast",)]
-    assert len(data_files(path)) == 1, "the files of the other one are gone"
+    assert len(data_files(place)) == 1, "the files of the other one are gone"
 
 
 def test_a_transaction_with_a_used_token_does_nothing(make: Make) -> None:
@@ -463,7 +462,7 @@ def test_a_token_is_a_text_and_an_int(make: Make, token: object) -> None:
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_column_comes_with_schema_mode_merge_as_an_event_of_its_own(make: Make, path: str) -> None:
+def test_a_new_column_comes_with_schema_mode_merge_as_an_event_of_its_own(make: Make, place: Place) -> None:
     table = make()
     table.upsert(frame(A))
     before = table.version
@@ -472,7 +471,7 @@ def test_a_new_column_comes_with_schema_mode_merge_as_an_event_of_its_own(make: 
         table.upsert(grown)
     with table.transaction() as tx:
         tx.upsert(grown, schema_mode="merge")
-        assert Table.open(path).schema == SCHEMA, "a later statement may be refused yet"
+        assert place.open().schema == SCHEMA, "a later statement may be refused yet"
     assert table.schema.field("new").type == pa.int16()
     assert rows(table, "id", "new") == [("a", 7), ("b", 8)]
     operations = table.inspect.timeline()["operation"].to_pylist()
@@ -491,9 +490,9 @@ def test_a_transaction_that_is_rolled_back_leaves_no_growth(make: Make) -> None:
     assert rows(table) == []
 
 
-def test_types_widen_exactly_also_for_rows_that_are_in_files_already(fast_path: object) -> None:
+def test_types_widen_exactly_also_for_rows_that_are_in_files_already(make: Make) -> None:
     schema = pa.schema([("k", pa.string()), ("i", pa.int32()), ("f", pa.float32()), ("d", pa.int16())])
-    table = Table.create(f"{fast_path}/t", schema, key="k")
+    table = make(schema=schema, key="k")
     table.upsert(pa.table({"k": ["a", "b"], "i": [1, 2], "f": [0.5, 1.5], "d": [1, 2]}))
     table.maintenance.compact()
     wide = {"k": ["b"], "i": [2**40], "f": pa.array([0.1], pa.float64()), "d": pa.array([2.5], pa.float64())}
@@ -507,8 +506,8 @@ def test_types_widen_exactly_also_for_rows_that_are_in_files_already(fast_path: 
     assert rows(table) == expected
 
 
-def test_two_writers_may_add_different_columns_at_once(make: Make, path: str) -> None:
-    table, other = make(), Table.open(path)
+def test_two_writers_may_add_different_columns_at_once(make: Make, place: Place) -> None:
+    table, other = make(), place.open()
     with table.transaction() as one, other.transaction() as two:
         one.upsert(frame(A).append_column("x", pa.array([1])), schema_mode="merge")
         two.upsert(frame(B).append_column("y", pa.array(["why"])), schema_mode="merge")
@@ -518,8 +517,8 @@ def test_two_writers_may_add_different_columns_at_once(make: Make, path: str) ->
     assert rows(table, "id", "x", "y") == [("a", 1, None), ("b", None, "why"), ("c", 3, None)]
 
 
-def test_a_straggler_that_began_before_a_column_existed_means_null_in_it(make: Make, path: str) -> None:
-    table, other = make(), Table.open(path)
+def test_a_straggler_that_began_before_a_column_existed_means_null_in_it(make: Make, place: Place) -> None:
+    table, other = make(), place.open()
     with table.transaction() as slow:
         slow.upsert(frame(A))
         other.upsert(frame(A, B).append_column("new", pa.array([1, 2])), schema_mode="merge")

@@ -1,0 +1,34 @@
+"""The stores that tests run over, and one that notes what another is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from crdt_mor import LocalStore, MemoryStore, Store
+from crdt_mor.testing.faults import DelegatingStore
+
+T = TypeVar("T")
+
+STORES: Final[dict[str, Callable[[Path], Store]]] = {
+    "memory": lambda _: MemoryStore(),
+    "local": LocalStore,
+}
+"""An empty store of each kind, given a folder that it may use. A store of another kind is one line here."""
+
+
+class WatchedStore(DelegatingStore):
+    """Another store; `calls` notes each operation and its path."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.calls: list[tuple[str, str]] = []
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        self.calls.append((operation, path))
+        return call()
+
+    def paths(self, *operations: str) -> list[str]:
+        """The paths that these operations were asked for, in order."""
+        return [path for operation, path in self.calls if operation in operations]
