@@ -22,9 +22,9 @@ from crdt_mor import Commit, Scan, Table
 def scan_table(
     table: Table | str | os.PathLike[str], *, as_of: Commit | int | str | datetime | None = None, meta: bool = False
 ) -> pl.LazyFrame:
-    """A snapshot of a table, given by itself or by its address; `as_of` and `meta` as in `Table.scan`."""
-    found = table if isinstance(table, Table) else Table.open(table)
-    scan = found.scan(as_of=as_of, meta=meta)
+    """A snapshot of a table, which is a `Table` or the address of one; `as_of` and `meta` are as in `Table.scan`."""
+    opened = table if isinstance(table, Table) else Table.open(table)
+    scan = opened.scan(as_of=as_of, meta=meta)
 
     def source(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -37,7 +37,7 @@ def scan_table(
         schema=scan.polars_schema,
         is_pure=True,
         explain_name="crdt_mor",
-        explain_detail=f"{found.uri} {scan!r}",
+        explain_detail=f"{opened.uri} {scan!r}",
     )
 
 
@@ -46,7 +46,7 @@ def _frames(
 ) -> Iterator[pl.DataFrame]:
     if n_rows is None or predicate is None:
         return scan.narrowed(columns=columns, filter=predicate, limit=n_rows).frames()
-    # polars means: of the first rows, those for which the predicate holds.
+    # polars takes the first rows, and then those of them for which the predicate holds.
     named = columns and list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
-    found = scan.narrowed(columns=named, limit=n_rows).frames()
-    return (frame.filter(predicate).select(columns or pl.all()) for frame in found)
+    frames = scan.narrowed(columns=named, limit=n_rows).frames()
+    return (frame.filter(predicate).select(columns or pl.all()) for frame in frames)

@@ -140,8 +140,8 @@ def cat(
     table = mor.Table.open(uri)
     scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), meta=meta)
     if explain:
-        said = scan.explain()
-        render.document(asdict(said)) if output is Output.json else typer.echo(str(said))
+        explanation = scan.explain()
+        render.document(asdict(explanation)) if output is Output.json else typer.echo(str(explanation))
         return
     send(scan, limit, form)
 
@@ -196,20 +196,20 @@ def timeline(
     output: Form = Output.text,
 ) -> None:
     """List instants by requested time: when requested, when completed, what, how many rows."""
-    found = pl.DataFrame(mor.Table.open(uri).inspect.timeline())
+    instants = pl.DataFrame(mor.Table.open(uri).inspect.timeline())
     if since is not None:
-        found = found.filter(pl.col("completed_at").is_null() | (pl.col("completed_at") > since))
+        instants = instants.filter(pl.col("completed_at").is_null() | (pl.col("completed_at") > since))
     if pending:
-        found = found.filter(pl.col("state").is_in(["pending", "planned"]))
-    _print_frame(found, output)
+        instants = instants.filter(pl.col("state").is_in(["pending", "planned"]))
+    _print_frame(instants, output)
 
 
 def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
     """List the files of a snapshot by file group: base files, logs, carries."""
     table = mor.Table.open(uri)
     point = inputs.point(as_of, "--as-of")
-    found = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
-    _print_frame(pl.DataFrame(found), output)
+    listed = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
+    _print_frame(pl.DataFrame(listed), output)
 
 
 def compact(
@@ -233,13 +233,13 @@ def compact(
         return
     done = maintenance.compact(log_files_min=log_files_min)
     if output is Output.json:
-        render.document({"compactions": [asdict(one) for one in done]})
+        render.document({"compactions": [asdict(compacted) for compacted in done]})
     elif not done:
         render.note("nothing to compact")
-    for one in done if output is Output.text else ():
-        carried = f", {one.carried} rows carried for pending writes" if one.carried else ""
-        size = render.size(one.bytes)
-        render.note(f"compacted {one.barrier}: {one.file_groups} file groups, {one.rows} rows, {size}{carried}")
+    for compacted in done if output is Output.text else ():
+        carried = f", {compacted.carried} rows carried for pending writes" if compacted.carried else ""
+        written = f"{compacted.rows} rows, {render.size(compacted.bytes)}"
+        render.note(f"compacted {compacted.barrier}: {compacted.file_groups} file groups, {written}{carried}")
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------

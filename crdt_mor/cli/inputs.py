@@ -1,4 +1,4 @@
-"""What the commands are given: data files, schema files, moments and tokens, from text to values.
+"""The arguments of commands, from text to values: data files, schema files, points of a history, tokens, merges.
 
 A CSV or JSON file has no types of its own, so it is read with those of the table that it goes to.
 """
@@ -66,10 +66,10 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
                 look_here()
             columns[tuple(names(named) or ())] = payload
             continue
-        found = _PARTIAL.fullmatch(payload)
-        if found is None:
+        match = _PARTIAL.fullmatch(payload)
+        if match is None:
             raise typer.BadParameter(f"a merge is like views=counter, or partial_update. got={text!r}")
-        partial = "keep" if found["nulls"] == "keep" else "value"
+        partial = "keep" if match["nulls"] == "keep" else "value"
     if partial is None:
         return columns or None
     return mor.PartialUpdate(partial, columns=columns)
@@ -86,7 +86,7 @@ def allow(payloads: Sequence[str]) -> None:
 
 
 def look_here() -> None:
-    """Modules that the user has named are found in the current folder, too, behind all others.
+    """Let modules that the user has named be imported from the current folder, too, after all other folders.
 
     Only then: what lies there may have come with a stranger's table, and Python imports by name whatever it finds.
     """
@@ -113,10 +113,10 @@ def _reader(path: Path) -> Callable[[Path, pa.Schema], pa.Table]:
         ".jsonl": _read_json,
         ".ndjson": _read_json,
     }
-    found = readers.get(path.suffix.lower())
-    if found is None:
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
         raise mor.InvalidInputError(f"a file's name says what it holds; known are {', '.join(readers)}. file={path}")
-    return found
+    return reader
 
 
 def _read_parquet(path: Path, _: pa.Schema) -> pa.Table:
@@ -141,10 +141,10 @@ def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
-    given = pyarrow.json.read_json(path).column_names
+    columns = pyarrow.json.read_json(path).column_names
     # Only the columns that the file gives: a partial update of the others would set them to null.
-    known = pa.schema([schema.field(name) for name in given if name in schema.names])
-    return pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=known)).select(given)
+    known = pa.schema([schema.field(name) for name in columns if name in schema.names])
+    return pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=known)).select(columns)
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ def read_schema(path: Path) -> pa.Schema:
     """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out."""
     if path.suffix.lower() == ".json":
         try:
-            found = json.loads(path.read_text())
+            document = json.loads(path.read_text())
         except ValueError:
-            found = None  # JSON lines, then
-        if isinstance(found, dict) and found and all(isinstance(kind, str) for kind in found.values()):
-            spelled = {name: _type(kind) for name, kind in found.items()}
+            document = None  # then the file has JSON lines
+        if isinstance(document, dict) and document and all(isinstance(kind, str) for kind in document.values()):
+            spelled = {name: _type(kind) for name, kind in document.items()}
             if any(spelled.values()):
                 return pa.schema(
-                    [pa.field(name, kind or _unknown(name, found[name])) for name, kind in spelled.items()]
+                    [pa.field(name, kind or _unknown(name, document[name])) for name, kind in spelled.items()]
                 )
     if path.suffix.lower() == ".parquet":
         return pyarrow.parquet.read_schema(path).remove_metadata()
@@ -174,11 +174,11 @@ def _type(text: str) -> pa.DataType | None:
     if text.startswith("list<") and text.endswith(">"):
         inner = _type(text[5:-1])
         return inner and pa.list_(inner)
-    found = _SPELLINGS.fullmatch(text)
-    inner = (found["inner"] or "") if found else ""
-    if found and found["name"].startswith("decimal") and re.fullmatch(r"\d+\s*,\s*\d+", inner):
+    match = _SPELLINGS.fullmatch(text)
+    inner = (match["inner"] or "") if match else ""
+    if match and match["name"].startswith("decimal") and re.fullmatch(r"\d+\s*,\s*\d+", inner):
         return pa.decimal128(*(int(part) for part in inner.split(",")))
-    if found and found["name"] in ("timestamp", "datetime"):
+    if match and match["name"] in ("timestamp", "datetime"):
         unit, _, zone = (part.strip() for part in (inner or "us").partition(","))
         return pa.timestamp(unit, zone.removeprefix("tz=") or None) if unit in ("s", "ms", "us", "ns") else None
     try:

@@ -29,21 +29,21 @@ def laws(
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
 ) -> None:
     """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks."""
-    found = _load(payload)
+    loaded = _load(payload)
     _leave_no_cache_here()
     error: mor.LawError | None = None
     try:
-        check_laws(found, deep=True, examples=examples)
+        check_laws(loaded, deep=True, examples=examples)
     except mor.LawError as broken:
         error = broken
-    kept = {law: error is None or law not in error.laws for law in laws_of(found)}
+    kept = {law: error is None or law not in error.laws for law in laws_of(loaded)}
     kept |= dict.fromkeys(error.laws if error else (), False)
     if output is Output.json:
-        name, message = str(found.name), str(error) if error else None
-        render.document({"payload": name, "kind": found.kind, "laws": kept, "message": message})
+        name, message = str(loaded.name), str(error) if error else None
+        render.document({"payload": name, "kind": loaded.kind, "laws": kept, "message": message})
     else:
         render.facts({f"{'✓' if fine else '✗'} {law}": LAWS[law].says for law, fine in kept.items()})
-        render.note(str(error) if error else f"{found.name} keeps the laws of its kind, {found.kind}")
+        render.note(str(error) if error else f"{loaded.name} keeps the laws of its kind, {loaded.kind}")
     if error:
         raise typer.Exit(BROKEN)
 
@@ -60,19 +60,19 @@ def _load(path: str) -> mor.Payload:
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise typer.BadParameter(
-            f"a payload is found like crdt_mor.payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD"
+            f"a payload is named like crdt_mor.payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD"
         )
     inputs.look_here()
     try:
-        found: object = importlib.import_module(module)
+        target: object = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
-        made = found() if isinstance(found, type) else found
+            target = getattr(target, part)
+        loaded = target() if isinstance(target, type) else target
     except Exception as error:  # a user's module can raise anything
         raise mor.UnknownPayloadError(
             f"the payload cannot be loaded: {type(error).__name__}: {error}. A class is called without arguments: for "
             f"one that needs some, name an instance. payload={path}"
         ) from error
-    if not isinstance(made, mor.Payload):
+    if not isinstance(loaded, mor.Payload):
         raise mor.UnknownPayloadError(f"this is not a payload, a subclass of crdt_mor.Payload. payload={path}")
-    return made
+    return loaded

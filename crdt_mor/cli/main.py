@@ -44,10 +44,10 @@ app = typer.Typer(
 )
 
 
-def _told(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with `--verbose`, whose expected errors are one line on stderr and exit code 1.
+def _reporting(function: Callable[..., None]) -> Callable[..., None]:
+    """The command of a function: its expected errors are reported in one line on stderr, with exit code 1.
 
-    One that is about a table has `--payloads` as well.
+    Every command has `--verbose`; one that opens a table has `--payloads` as well.
     """
 
     @functools.wraps(function)
@@ -87,7 +87,7 @@ for _command in (
     laws,
     demo,
 ):
-    app.command()(_told(_command))
+    app.command()(_reporting(_command))
 
 
 if __name__ == "__main__":

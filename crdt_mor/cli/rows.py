@@ -29,7 +29,7 @@ class Format(StrEnum):
 
 
 def chosen(format: Format, output: Output) -> Format:
-    """The format that is asked for: `--output json` is `--format jsonl`."""
+    """The format that the user chose: `--output json` is `--format jsonl`."""
     form = Format.jsonl if output is Output.json else format
     if form is Format.parquet and sys.stdout.isatty():
         raise typer.BadParameter(
@@ -63,13 +63,13 @@ def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.Recor
 
 
 def _print(rows: mor.Scan | mor.Changes, limit: int) -> None:
-    found = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
-    more = found.num_rows > limit
-    found = found.slice(0, limit)
+    shown = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
+    more = shown.num_rows > limit
+    shown = shown.slice(0, limit)
     numbers = [
         field.name for field in rows.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
-    render.table(found.column_names, zip(*(column.to_pylist() for column in found.columns), strict=True), numbers)
+    render.table(shown.column_names, zip(*(column.to_pylist() for column in shown.columns), strict=True), numbers)
     if more:
         render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
 

@@ -39,6 +39,6 @@ def _execute(spark: SparkSession, path: str, plan: mor.CompactionPlan) -> mor.Co
         return pickle.dumps(mor.Table.open(path).maintenance.execute(part))
 
     tasks = spark.range(0, len(parts), 1, numPartitions=len(parts))
-    found = tasks.select(execute("id").alias("files")).collect()
-    files = [file for row in found for file in pickle.loads(row.files)]
+    outputs = tasks.select(execute("id").alias("files")).collect()
+    files = [file for row in outputs for file in pickle.loads(row.files)]
     return mor.Table.open(path).maintenance.complete(plan, files)

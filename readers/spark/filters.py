@@ -1,8 +1,8 @@
 """Conditions of Spark's as polars expressions that hold for the same rows.
 
 Null is alike in both: a condition on null is null, and a row of which it is not true is left out. NaN too: it equals
-itself and is greater than every other number. But statistics of Parquet files leave it out, so where NaN may be what
-satisfies a condition, that is said, lest a scan skip the row.
+itself and is greater than every other number. But statistics of Parquet files leave NaN out. So a condition that NaN
+may satisfy asks for NaN explicitly: by the statistics alone a scan would skip the row.
 
 Values are compared in the type of their column. What is not understood is left to Spark.
 """
@@ -78,9 +78,9 @@ def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
     path: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(path) != 1 or path[0] not in schema.names:
         return None
-    found = schema.field(path[0])
-    moment = pt.is_timestamp(found.type) and not (found.type.tz or "").startswith(("+", "-"))  # polars has no offsets
-    return found if found.type in _ALIKE or moment or pt.is_decimal128(found.type) else None
+    column = schema.field(path[0])
+    moment = pt.is_timestamp(column.type) and not (column.type.tz or "").startswith(("+", "-"))  # polars has no offsets
+    return column if column.type in _ALIKE or moment or pt.is_decimal128(column.type) else None
 
 
 def _known(*values: object) -> bool:

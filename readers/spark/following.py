@@ -3,7 +3,8 @@
     {"checkpoint": "completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726"}
 
 A micro-batch is what lies between two of them. That is closed for ever: stragglers, which began long ago, complete
-later, and commits are in the order in which they complete. So a batch that is repeated after a failure is the same.
+later, and commits are in the order in which they complete. So a batch that is repeated after a failure has the rows
+that it had before.
 
 A stream that says nothing of `changes` has the columns of the table, and new and updated rows alone. It ends with an
 error at the first delete, since nothing in such a row says that it is one.
@@ -49,7 +50,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._upserts_alone:
             self._schema.add(CHANGE_TYPE, StringType())
         self._target: str | None = None
-        self._between(options.since, None)  # what the table cannot do is said now, not in the first batch
+        self._between(options.since, None)  # what the table cannot do is refused now, not in the first batch
 
     def __getstate__(self) -> dict[str, object]:
         """Workers get their parts, not the table."""
@@ -61,17 +62,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the next micro-batch; `start` if nothing has been committed since."""
-        found = self._between(start["checkpoint"], self._target)
+        window = self._between(start["checkpoint"], self._target)
         if not isinstance(limit, ReadAllAvailable):
-            found = found.limited(**self._options.limits)
+            window = window.limited(**self._options.limits)
         if isinstance(limit, ReadMaxFiles):
-            found = found.limited(files=limit.max_files)
+            window = window.limited(files=limit.max_files)
         if isinstance(limit, ReadMaxBytes):
-            found = found.limited(bytes=limit.max_bytes)
-        return {"checkpoint": found.checkpoint} if found.commits else start
+            window = window.limited(bytes=limit.max_bytes)
+        return {"checkpoint": window.checkpoint} if window.commits else start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """All, or what the options say; of what Spark has no word for, `latestOffset` sees to it."""
+        """All, unless the options limit a batch. Limits that Spark has no word for are applied by `latestOffset`."""
         return ReadMaxBytes(NO_LIMIT) if self._options.limits else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

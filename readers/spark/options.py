@@ -1,4 +1,4 @@
-"""What a user may say with `.option(...)`, checked before anything is read.
+"""The options of a read, as users set them with `.option(...)`, checked before anything is read.
 
     a snapshot       asOf, consistency, filter, meta, pushdown
     changes          changes = merged | images | raw, since, until, consistency
@@ -10,7 +10,7 @@ Spark hands options over in lower case and as text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -28,7 +28,7 @@ LIMITS = MappingProxyType(
     {"maxCommitsPerTrigger": "commits", "maxFilesPerTrigger": "files", "maxBytesPerTrigger": "bytes"}
 )
 CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
-"""What Spark itself says of a table while it creates it in its catalog."""
+"""Options that Spark itself adds while it creates a table in its catalog."""
 
 KNOWN = ("path", "columns", "payloads", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
 
@@ -51,35 +51,35 @@ class ReadOptions:
     limits: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> ReadOptions:
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """The options of a read; raises `InvalidInputError` for those that mean nothing."""
-        ours = {name: value for name, value in given.items() if name.lower() not in CATALOG}
-        said = by_name(ours, KNOWN, "read")
-        if "path" not in said:
+        of_users = {name: value for name, value in options.items() if name.lower() not in CATALOG}
+        settings = by_name(of_users, KNOWN, "read")
+        if "path" not in settings:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
                 "TABLE do not reach a Python data source: crdt_mor.readers.spark.register_path(spark, name, path) is "
                 "the way"
             )
-        changes = said.get("changes")
-        if changes is None and ("since" in said or "until" in said):
+        changes = settings.get("changes")
+        if changes is None and ("since" in settings or "until" in settings):
             changes = "merged"
         if changes is not None:
             _one_of("changes", changes, CHANGES)
-            _refuse(said, SNAPSHOT_ONLY, "belongs to a snapshot, and these are changes")
+            _refuse(settings, SNAPSHOT_ONLY, "belongs to a snapshot, and these are changes")
         return cls(
-            path=said["path"],
-            columns=[name.strip() for name in said["columns"].split(",")] if "columns" in said else None,
-            payloads=payloads(said),
-            consistency=said.get("consistency", "latest"),
-            as_of=_point("asOf", said.get("asOf")),
-            filter=said.get("filter"),
-            meta=flag("meta", said),
-            pushdown=flag("pushdown", said),
+            path=settings["path"],
+            columns=[name.strip() for name in settings["columns"].split(",")] if "columns" in settings else None,
+            payloads=payloads(settings),
+            consistency=settings.get("consistency", "latest"),
+            as_of=_point("asOf", settings.get("asOf")),
+            filter=settings.get("filter"),
+            meta=flag("meta", settings),
+            pushdown=flag("pushdown", settings),
             changes=changes,
-            since=_point("since", said.get("since"), checkpoint=True),
-            until=_point("until", said.get("until"), checkpoint=True),
-            limits={word: _number(name, said[name]) for name, word in LIMITS.items() if name in said},
+            since=_point("since", settings.get("since"), checkpoint=True),
+            until=_point("until", settings.get("until"), checkpoint=True),
+            limits={word: _number(name, settings[name]) for name, word in LIMITS.items() if name in settings},
         )
 
     def open(self) -> Table:
@@ -88,38 +88,40 @@ class ReadOptions:
 
     def for_batch(self) -> ReadOptions:
         """These options, for a batch; raises where one of them only has a meaning in a stream."""
-        given = [name for name, word in LIMITS.items() if word in self.limits]
-        if given:
-            raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={given}")
+        limits = [name for name, word in LIMITS.items() if word in self.limits]
+        if limits:
+            raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={limits}")
         return self
 
     def for_stream(self) -> ReadOptions:
         """These options, for a stream; raises where one of them has no meaning in a stream."""
-        said = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
-        said |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
-        _refuse({name: value for name, value in said.items() if value is not None}, said, "has no place in a stream")
+        of_batches = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
+        of_batches |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
+        settings = [name for name, value in of_batches.items() if value is not None]
+        _refuse(settings, of_batches, "has no place in a stream")
         return self
 
 
-def payloads(said: Mapping[str, str]) -> tuple[str, ...]:
+def payloads(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Modules and classes, `acme.payloads,acme.other:Longest`."""
-    return tuple(name for part in said.get("payloads", "").split(",") if (name := part.strip()))
+    return tuple(name for part in settings.get("payloads", "").split(",") if (name := part.strip()))
 
 
-def by_name(given: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:
+def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:
     """Options as Spark hands them over, by the names that users write; raises `InvalidInputError` for unknown ones."""
     names = {name.lower(): name for name in known}
-    given = {name.lower(): value for name, value in given.items()}
-    unknown = sorted(given.keys() - names.keys())
+    options = {name.lower(): value for name, value in options.items()}
+    unknown = sorted(options.keys() - names.keys())
     if unknown:
         raise InvalidInputError(f"no such options of a {what}; there are {', '.join(known)}. unknown={unknown}")
-    return {names[name]: value for name, value in given.items()}
+    return {names[name]: value for name, value in options.items()}
 
 
-def _refuse(said: Mapping[str, object], names: object, why: str) -> None:
-    given = [name for name in said if name in names]  # type: ignore[operator]
-    if given:
-        raise InvalidInputError(f"{', '.join(given)} {why}: leave it out, and filter the frame with .where(...)")
+def _refuse(settings: Iterable[str], misplaced: Collection[str], why: str) -> None:
+    """Raise `InvalidInputError` for those of the settings that are misplaced."""
+    refused = [name for name in settings if name in misplaced]
+    if refused:
+        raise InvalidInputError(f"{', '.join(refused)} {why}: leave it out, and filter the frame with .where(...)")
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
@@ -128,9 +130,9 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def flag(name: str, said: Mapping[str, str]) -> bool:
-    """Whether an option is true; false where nothing is said."""
-    return _one_of(name, said.get(name, "false").lower(), ("true", "false")) == "true"
+def flag(name: str, settings: Mapping[str, str]) -> bool:
+    """Whether an option is set to true; an option that is not set is false."""
+    return _one_of(name, settings.get(name, "false").lower(), ("true", "false")) == "true"
 
 
 def _number(name: str, value: str) -> int:

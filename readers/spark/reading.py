@@ -64,10 +64,10 @@ def snapshot(options: ReadOptions) -> Scan:
 
 def changes(table: Table, options: ReadOptions, schema: StructType | None = None) -> Changes:
     """The changes that the options describe, sealed now; with the columns of `schema`, which must be there."""
-    found = _changes(table, options, options.columns)
+    window = _changes(table, options, options.columns)
     if schema is None:
-        return found
-    check_schema(schema, spark_schema(found.schema))
+        return window
+    check_schema(schema, spark_schema(window.schema))
     columns = [name for name in schema.names if name in table.schema.names]
     return _changes(table, options, columns or list(table.config.key.fields))
 
@@ -105,23 +105,23 @@ class RowsReader(DataSourceReader):
 
 
 class PushingReader(RowsReader):
-    """Reads a scan, and takes from Spark the conditions that mean the same here.
+    """Reads a scan, and takes from Spark the conditions that have the same meaning in polars.
 
-    Only where it is asked for: Spark 4.3 keeps the conditions of the last use of a frame for every use of it, so that
-    `frame.where("n > 5").count()` would decide what `frame.count()` sees.
+    Only where the user sets the option `pushdown`: Spark 4.3 keeps the conditions of the last use of a frame for every
+    use of it, so that `frame.where("n > 5").count()` would decide what `frame.count()` sees.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what can be taken; what is given back Spark applies itself."""
+        """Take the conditions that the scan can apply; yield the others, which Spark applies itself."""
         from crdt_mor.readers.spark.filters import expression  # Spark 4.0 has no classes of conditions
 
         assert isinstance(self._rows, Scan)
-        for one in filters:
-            condition = expression(one, self._rows.schema)
+        for pushed in filters:
+            condition = expression(pushed, self._rows.schema)
             try:
                 if condition is None:
-                    yield one
+                    yield pushed
                 else:
                     self._rows = self._rows.narrowed(filter=condition)
             except InvalidInputError:
-                yield one
+                yield pushed

@@ -2,9 +2,9 @@
 
     df.writeStream.format("crdt_mor").option("checkpointLocation", ...).start("/lake/events")
 
-The token of a batch is (the query's id, the batch's number), which a restart from the checkpoint keeps. So a batch
-whose commit had landed before its driver died is found there when it is repeated, and of a driver and the zombie of an
-earlier one only the first commits.
+The token of a batch is (the query's id, the batch's number), which a restart from the checkpoint keeps. So when a
+batch is repeated whose commit had landed before its driver died, the token leads to that commit; and of a driver and an
+earlier one that is still running, only the first commits.
 
 Spark tells the query's id to tasks alone, and makes a new writer for the commit: tasks send the job along.
 """

@@ -6,7 +6,7 @@
     sinking.py     streams: each micro-batch once, by query and batch id
 
 Each method here may run in a process of its own, which has this object and nothing else. What only streams need is
-imported where a stream is asked for: older releases of Spark 4 read and write batches alone.
+imported where a stream is made: older releases of Spark 4 read and write batches alone.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) 
 
         def schema(self) -> StructType:
             """The columns; for CREATE TABLE, which says who the provider is, without defaults for any INSERT."""
-            found = super().schema()
-            return _without_defaults(found) if "provider" in self.options else found
+            columns = super().schema()
+            return _without_defaults(columns) if "provider" in self.options else columns
 
         @classmethod
         def name(cls) -> str:
@@ -77,8 +77,8 @@ def require_java() -> int:
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
-    found = "none" if java is None else _version(java)
-    major = re.match(r"(?:1\.)?(\d+)", found)
+    version = "none" if java is None else _version(java)
+    major = re.match(r"(?:1\.)?(\d+)", version)
     problem = ""
     if java is None or major is None or int(major[1]) < JAVA_MIN:
         problem = f"Spark 4 runs on Java {JAVA_MIN} or later"
@@ -87,7 +87,7 @@ def require_java() -> int:
     if problem:
         raise UnsupportedVersionError(
             f"{problem}: install one, such as openjdk-17-jre-headless, and let JAVA_HOME name its folder. "
-            f"found={found} java={java} JAVA_HOME={home}"
+            f"found={version} java={java} JAVA_HOME={home}"
         )
     assert major is not None
     return int(major[1])
@@ -96,5 +96,5 @@ def require_java() -> int:
 def _version(java: str, *options: str) -> str:
     """What a Java calls itself; empty if it does not start with these options."""
     done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "([^"]*)"', done.stderr)
-    return "" if done.returncode or found is None else found[1]
+    version = re.search(r'version "([^"]*)"', done.stderr)
+    return "" if done.returncode or version is None else version[1]

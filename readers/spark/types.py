@@ -64,15 +64,16 @@ def spark_type(kind: pa.DataType) -> st.DataType:
     return st.ArrayType(spark_type(kind.value_type))
 
 
-def check_schema(asked: st.StructType, found: st.StructType) -> None:
-    """Raise `SchemaMismatchError` unless `asked` is some of the columns that were found, as they are."""
-    columns = {field.name: field for field in found}
-    unknown = [name for name in asked.names if name not in columns]
+def check_schema(requested: st.StructType, available: st.StructType) -> None:
+    """Raise `SchemaMismatchError` unless every requested column is available, with its type and nullability."""
+    columns = {field.name: field for field in available}
+    unknown = [name for name in requested.names if name not in columns]
     if unknown:
         raise SchemaMismatchError(
-            f"the schema that was asked for has columns that are not there; there are {found.names}. unknown={unknown}"
+            "the schema that was asked for has columns that are not there. "
+            f"available={available.names} unknown={unknown}"
         )
-    for field in asked:
+    for field in requested:
         column = columns[field.name]
         if field.dataType != column.dataType:
             raise SchemaMismatchError(

@@ -1,7 +1,7 @@
 """Writing a Spark frame: tasks stage log files, the driver publishes one commit.
 
     df.write.format("crdt_mor").mode("append").option("operation", "upsert").save("/lake/events")
-    commit = upsert(df, "/lake/events")            # the same, its rows shuffled by file group first
+    commit = upsert(df, "/lake/events")            # an upsert, its rows shuffled by file group first
 
     driver    plan      options and columns are checked before any task runs
     tasks     stage     whole files where nobody looks; a task that fails, repeats or comes late changes nothing
@@ -10,7 +10,8 @@
 Each of the driver's steps may run in a Python process of its own; all they share is the job, which Spark pickles.
 
 A file group gets one log file a commit. Where one task has all the rows of a group, its file becomes that file as it
-is; where several have some, the driver folds theirs. `by_file_group` shuffles so that one task has them all.
+is; where several tasks have some of them, the driver folds their files into one. `by_file_group` shuffles so that one
+task has them all.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ Operation = Literal["append", "upsert", "delete"]
 
 def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> mor.WriteJob:
     """The write that the options ask for, checked against the table; `known`: the options there are."""
-    given = by_name(options, known, "write")
+    settings = by_name(options, known, "write")
     if overwrite:
         raise mor.InvalidInputError(
             "a table that others write to at the same time is not overwritten: what they commit meanwhile would come "
             'back or be lost. Use mode("append") or INSERT INTO, which upsert by key; delete rows with '
             'option("operation", "delete"); or write a new table'
         )
-    if "path" not in given:
+    if "path" not in settings:
         raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')
-    operation: Any = given.get("operation", "upsert")
-    mode: Any = given.get("schemaMode", "strict")
-    return mor.Table.open(given["path"], payloads=payloads(given)).plan_write(
-        operation, written_schema(schema), schema_mode=mode, plain=flag("plain", given), token=_token(given)
+    operation: Any = settings.get("operation", "upsert")
+    mode: Any = settings.get("schemaMode", "strict")
+    return mor.Table.open(settings["path"], payloads=payloads(settings)).plan_write(
+        operation, written_schema(schema), schema_mode=mode, plain=flag("plain", settings), token=_token(settings)
     )
 
 
@@ -68,8 +69,8 @@ def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) 
     return plan(options, (*OPTIONS, *TOKEN_OPTIONS), schema, overwrite)
 
 
-def _token(given: Mapping[str, str]) -> tuple[str, int] | None:
-    application, number = given.get("txnAppId"), given.get("txnVersion")
+def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
+    application, number = settings.get("txnAppId"), settings.get("txnVersion")
     if application is None and number is None:
         return None
     if not application or number is None or not number.isdecimal():

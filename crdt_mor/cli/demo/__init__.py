@@ -4,7 +4,8 @@ story.py      what each process is to do, and why the claims at the end must hol
 workers.py    the four processes: ingest, encrypt, backfill, compact
 journal.py    what each of them says it wrote
 check.py      the claims, one by one: against a dict, against the raw file, against another reader
-picture.py    the overlapping transactions as SVG;  lanes.py: the same in a terminal
+picture.py    the overlapping transactions as SVG
+lanes.py      the overlapping transactions as text, for a terminal
 progress.py   what is seen while it runs
 run.py        top to bottom
 command.py    `crdt-mor demo`

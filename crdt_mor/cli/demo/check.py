@@ -47,38 +47,38 @@ def check(
     middle_as_of: str,
 ) -> list[Claim]:
     """All claims about a table at rest; `middle` is a snapshot that was read while everything was under way."""
-    found = table.scan().to_polars().sort(KEY)
+    snapshot = table.scan().to_polars().sort(KEY)
     raw = raw.sort(KEY)
     return [
-        _same_as_dicts(found, entries),
-        _no_plain_tails(found, raw, story, secret),
-        _corrections_stand(found, raw, entries),
+        _same_as_dicts(snapshot, entries),
+        _no_plain_tails(snapshot, raw, story, secret),
+        _corrections_stand(snapshot, raw, entries),
         _the_past_is_fixed(table, middle, middle_as_of),
-        _hudi_reads_it(Path(table.uri), found),
+        _hudi_reads_it(Path(table.uri), snapshot),
     ]
 
 
-def _same_as_dicts(found: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
+def _same_as_dicts(snapshot: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
     batches = [entry.batch() for entry in entries]
     number: dict[tuple[object, ...], int] = {}
     rows = [[number.setdefault(key, len(number)) for key in _keys(batch)] for batch in batches]
-    order = [number.get(key, -1) for key in _keys(found)]
+    order = [number.get(key, -1) for key in _keys(snapshot)]
     wrong = 0
-    for column in found.columns:
+    for column in snapshot.columns:
         cells: dict[int, object] = {}
         for batch, positions in zip(batches, rows, strict=True):  # in requested order: the later replaces the earlier
             if column in batch.columns:
                 cells.update(zip(positions, batch[column].to_list(), strict=True))
         wrong += sum(
-            cells.get(row, KeyError) != value for row, value in zip(order, found[column].to_list(), strict=True)
+            cells.get(row, KeyError) != value for row, value in zip(order, snapshot[column].to_list(), strict=True)
         )
-    total = found.height * found.width
-    holds = wrong == 0 and found.height == len(number)
+    total = snapshot.height * snapshot.width
+    holds = wrong == 0 and snapshot.height == len(number)
     return Claim(
         "the table is the fold of all journals, by a dict",
         holds,
-        f"{found.height:,} rows, {total:,} cells compared, {wrong:,} differ"
-        + ("" if found.height == len(number) else f"; the dict has {len(number):,} rows"),
+        f"{snapshot.height:,} rows, {total:,} cells compared, {wrong:,} differ"
+        + ("" if snapshot.height == len(number) else f"; the dict has {len(number):,} rows"),
     )
 
 
@@ -86,25 +86,26 @@ def _keys(batch: pl.DataFrame) -> list[tuple[object, ...]]:
     return list(zip(*(batch[name].to_list() for name in KEY), strict=True))
 
 
-def _no_plain_tails(found: pl.DataFrame, raw: pl.DataFrame, story: Story, secret: bytes) -> Claim:
+def _no_plain_tails(snapshot: pl.DataFrame, raw: pl.DataFrame, story: Story, secret: bytes) -> Claim:
     days = flown >= story.encrypt_from
-    ours, theirs = found.filter(days), raw.filter(days)
-    plain = ours.filter(PLAIN).height
-    expected = pseudonyms(theirs["tailnum"], secret)
-    untouched = found.filter(~days)["tailnum"].equals(raw.filter(~days)["tailnum"])
+    encrypted, original = snapshot.filter(days), raw.filter(days)
+    plain = encrypted.filter(PLAIN).height
+    expected = pseudonyms(original["tailnum"], secret)
+    since, planes = f"{story.encrypt_from:%d %b}", expected.n_unique()
+    untouched = snapshot.filter(~days)["tailnum"].equals(raw.filter(~days)["tailnum"])
     return Claim(
         "no plain tail number is left in the encrypted days",
-        plain == 0 and ours["tailnum"].equals(expected) and untouched,
-        f"{ours.height:,} flights from {story.encrypt_from:%d %b} on, {expected.n_unique():,} planes, {plain:,} plain",
+        plain == 0 and encrypted["tailnum"].equals(expected) and untouched,
+        f"{encrypted.height:,} flights from {since} on, {planes:,} planes, {plain:,} plain",
     )
 
 
-def _corrections_stand(found: pl.DataFrame, raw: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
+def _corrections_stand(snapshot: pl.DataFrame, raw: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
     keys = pl.concat([entry.batch().select(KEY) for entry in entries if entry.process == "backfill"])
     corrected = raw.join(keys, on=KEY, how="semi").with_columns(CORRECTION)
     expected = pl.concat([corrected, raw.join(keys, on=KEY, how="anti")]).sort(KEY)
     wrong = int(
-        (found.select(pl.struct(DELAYS).alias("d"))["d"] != expected.select(pl.struct(DELAYS).alias("d"))["d"]).sum()
+        (snapshot.select(pl.struct(DELAYS).alias("d"))["d"] != expected.select(pl.struct(DELAYS).alias("d"))["d"]).sum()
     )
     return Claim(
         "every correction stands, once",
@@ -122,13 +123,13 @@ def _the_past_is_fixed(table: mor.Table, middle: pl.DataFrame, as_of: str) -> Cl
     )
 
 
-def _hudi_reads_it(path: Path, found: pl.DataFrame) -> Claim:
+def _hudi_reads_it(path: Path, snapshot: pl.DataFrame) -> Claim:
     require("hudi")
     hudi = importlib.import_module("hudi")  # by name: it is optional
     batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
-    theirs = pl.concat([pl.DataFrame(batch) for batch in batches]).select(found.columns).sort(KEY)
+    hudi_rows = pl.concat([pl.DataFrame(batch) for batch in batches]).select(snapshot.columns).sort(KEY)
     return Claim(
         f"hudi-rs {require('hudi').version} reads the same rows",
-        theirs.equals(found.cast(theirs.schema)),
-        f"{theirs.height:,} rows of the compacted table",
+        hudi_rows.equals(snapshot.cast(hudi_rows.schema)),
+        f"{hudi_rows.height:,} rows of the compacted table",
     )

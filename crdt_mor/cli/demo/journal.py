@@ -34,7 +34,7 @@ class Entry:
         return seconds(self.completed_at)
 
     def batch(self) -> pl.DataFrame:
-        """The rows that were written, with the columns that were given."""
+        """The rows that were written, with the columns that the commit wrote."""
         return pl.read_ipc(self.path)
 
     def overlaps(self, other: Entry) -> bool:

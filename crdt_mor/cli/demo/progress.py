@@ -16,7 +16,7 @@ from crdt_mor.cli.demo.lanes import COLOURS
 from crdt_mor.cli.demo.workers import Message
 
 LINES = 8
-"""So many lines where there is no terminal to redraw."""
+"""How many lines are printed in all where there is no terminal to redraw."""
 
 
 @dataclass

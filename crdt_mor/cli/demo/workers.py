@@ -35,7 +35,7 @@ from crdt_mor.clock import SystemEnvironment
 
 WAIT_SECONDS = 0.02
 PATIENCE = 15
-"""So many waits without any commit of others, and a transaction stops waiting for them."""
+"""After this many waits in a row without a commit of another process, a transaction stops waiting for one."""
 
 
 class Channel(Protocol):
@@ -156,8 +156,8 @@ def backfill(desk: Desk) -> None:
     story, table = desk.story, desk.table()
     following = FIRST_DAY
     for number in range(story.days):
-        asked = following + timedelta(days=story.backfill_step - 1 + story.old_after)
-        wait_for_day(desk, table, min(story.last_day, asked))
+        awaited = following + timedelta(days=story.backfill_step - 1 + story.old_after)
+        wait_for_day(desk, table, min(story.last_day, awaited))
         with table.transaction(token=("backfill", number)) as tx:
             through = newest_day(tx) - timedelta(days=story.old_after)
             days = (flown >= following) & (flown <= through)
@@ -206,7 +206,7 @@ def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
 
 
 def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
-    """The work of a transaction takes as long as `count` commits of others, if there are so many."""
+    """Let the work of a transaction take as long as `count` commits of others; less, if the others stop committing."""
     seen, quiet = table.version, 0
     last = seen + 2 * count  # a commit is two versions: begin, complete
     while seen < last and quiet < PATIENCE:
