@@ -1,6 +1,7 @@
 """Makes the tables of one release, and notes what that release read in them.
 
-    python tests/tables/make.py release-2        writes release-2.tar.xz and release-2.json beside this script
+    python tests/tables/make.py release-2            writes release-2.tar.xz and release-2.json beside this script
+    python tests/tables/make.py release-2 FOLDER     writes them there
 
 Run it once with the code of a release, never again for one that is kept: `test_old_tables.py` holds every later release
 to the answers. To make the tables of an earlier release, put a checkout of it before everything else on PYTHONPATH.
@@ -17,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,11 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.ms += int(seconds * 1000)
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> Iterator[None]:
+        """Nothing is done in the background: what the clock says must depend on the writes alone."""
+        yield
 
     def jitter(self) -> float:
         return 0.5
@@ -216,7 +223,7 @@ def plain(rows: mor.Scan | mor.Changes) -> list[str]:
     return sorted(json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in found)
 
 
-def make(release: str, folder: Path) -> None:
+def make(release: str, scratch: Path, target: Path) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("crdt_mor") and hasattr(module, "COMPLETIONS_MAX"):
             module.COMPLETIONS_MAX = SEALED_AT
@@ -224,13 +231,13 @@ def make(release: str, folder: Path) -> None:
     for table in TABLES:
         clock = Clock()
         LocalStore.now_ms = lambda _, clock=clock: clock.now_ms()  # type: ignore[method-assign,misc]
-        uri = str(folder / table.__name__)
+        uri = str(scratch / table.__name__)
         found[table.__name__] = answers(uri, list(table(uri, clock)), clock)
-    with tarfile.open(HERE / f"{release}.tar.xz", "w:xz", preset=9) as packed:
-        for path in sorted(folder.rglob("*"), key=lambda path: (path.suffix, path.name)):
+    with tarfile.open(target / f"{release}.tar.xz", "w:xz", preset=9) as packed:
+        for path in sorted(scratch.rglob("*"), key=lambda path: (path.suffix, path.name)):
             if path.is_file() and ".temp" not in path.parts:
-                packed.add(path, path.relative_to(folder), filter=_anonymous)
-    (HERE / f"{release}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+                packed.add(path, path.relative_to(scratch), filter=_anonymous)
+    (target / f"{release}.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
 def _anonymous(file: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -240,8 +247,8 @@ def _anonymous(file: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch:
-        make(sys.argv[1], Path(scratch))
+    with tempfile.TemporaryDirectory() as temporary:
+        make(sys.argv[1], Path(temporary), Path(sys.argv[2]) if len(sys.argv) > 2 else HERE)
         sys.stdout.write(f"{mor.__file__}\n")
         sys.stdout.flush()
         os._exit(0)  # writes that stay pending must stay so, and their heartbeats end with the process
