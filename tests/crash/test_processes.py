@@ -11,6 +11,7 @@ import pytest
 
 from tests import waiting
 from tests.crash.scene import Scene, visible
+from tests.tiers import slow
 
 EXPIRY_MS = 3_000
 
@@ -37,14 +38,10 @@ def many_writers(scene: Scene, processes: int, commits: int) -> None:
     scene.check_at_rest(names)
 
 
-def test_every_commit_of_several_processes_is_visible(scene: Scene) -> None:
-    many_writers(scene, processes=3, commits=6)
+@pytest.mark.parametrize(("processes", "commits"), [(2, 8), slow(8, 200)])
+def test_every_commit_of_several_processes_is_visible(scene: Scene, processes: int, commits: int) -> None:
+    many_writers(scene, processes, commits)
     scene.check_hudi_rs()
-
-
-@pytest.mark.slow
-def test_all_1600_commits_of_8_processes_are_visible(scene: Scene) -> None:
-    many_writers(scene, processes=8, commits=200)
 
 
 def kill_at_random(scene: Scene, kills: int, seed: int, writers: int = 3, compactor_in: int = 5) -> None:
@@ -85,7 +82,7 @@ def kill_at_random(scene: Scene, kills: int, seed: int, writers: int = 3, compac
 
 
 def test_kill_9_loses_no_acknowledged_commit_and_shows_none_in_part(scene: Scene) -> None:
-    kill_at_random(scene, kills=4, seed=1, writers=2, compactor_in=2)
+    kill_at_random(scene, kills=2, seed=1, writers=2, compactor_in=1)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from crdt_mor import InvalidInputError, Scan, Table, TableNotFoundError
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.payloads import Counter
 from crdt_mor.readers.polars import scan_table
+from tests.tiers import slow
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("ms")), ("small", pa.uint16()), ("n", pa.int64())]
@@ -71,7 +72,10 @@ def own_table(fast_path: Path, request: pytest.FixtureRequest) -> Iterator[Table
         yield found
 
 
-@pytest.fixture(params=["in-memory", "streaming"])
+ENGINES: list[Engine] = ["in-memory", "streaming"]
+
+
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """Both of polars' engines."""
     found: Engine = request.param
@@ -108,7 +112,13 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(
+    ("query", "engine"),
+    [
+        *((query, ENGINES[number % 2]) for number, query in enumerate(QUERIES)),
+        *(slow(query, ENGINES[1 - number % 2]) for number, query in enumerate(QUERIES)),
+    ],
+)
 def test_a_query_gives_what_it_gives_of_the_rows_in_memory(table: Table, engine: Engine, query: str) -> None:
     ask = QUERIES[query]
     found = ask(scan_table(table)).collect(engine=engine)
