@@ -114,7 +114,7 @@ class Scan(ArrowRows):
         if self._limit is not None:
             raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
-        bare = replace(snapshot, value=snapshot.value.bare, part=True)
+        bare = replace(snapshot, value=snapshot.value.header, part=True)
         parts = balanced_parts([(slice_, slice_.weight) for slice_ in self._pruning.kept], part_size(size))
         return [Scan(replace(bare, slices=tuple(slices)), self._columns, self._filter, meta) for slices in parts]
 

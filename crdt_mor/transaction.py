@@ -63,9 +63,9 @@ class Transaction:
         require_bucketed(self._session.config)
         if self._token is not None:
             tail = self._session.tail()
-            if events.used_token(tail, self._token) is not None:
+            if events.blocking_token(tail, self._token) is not None:
                 tail = self._session.durable_tail()
-                self.commit = commit_of(self._session, events.check_token(tail, self._token), tail, repeated=True)
+                self.commit = commit_of(self._session, events.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
         self._write = OpenWrite.begin(self._session, self._token)

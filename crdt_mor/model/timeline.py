@@ -80,7 +80,7 @@ class Timeline:
     # --- what it says -------------------------------------------------------------------------------------------
 
     @property
-    def bare(self) -> Timeline:
+    def header(self) -> Timeline:
         """Version, clock, schema and the table's id alone: what reading needs, once the files are known."""
         return Timeline(self.version, self.nonce, self.clock, self.schema, table_id=self.table_id)
 
@@ -94,7 +94,7 @@ class Timeline:
     def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
 
-    def find_begun(self, nonce: str) -> Pending | RolledBack | None:
+    def find_by_nonce(self, nonce: str) -> Pending | RolledBack | None:
         """The instant that a begin with this nonce made, unless it is completed or forgotten."""
         begun: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
         return next((p for p in begun if p.nonce == nonce), None)

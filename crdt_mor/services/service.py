@@ -49,7 +49,7 @@ def schedule(session: Session, service: Service[P]) -> P | None:
     publisher = session.publisher
     service.require(session)
     session.start()
-    tail = session.run(sweep.tend(publisher, session.known(), session.expiry_ms))
+    tail = session.run(sweep.upkeep(publisher, session.known(), session.expiry_ms))
     # A commit of Hudi's that completed before the plan's instant and is not in the plan would fall into the old slice.
     tail = session.run(adoption.adopt(publisher, tail))
 

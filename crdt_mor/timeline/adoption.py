@@ -121,13 +121,13 @@ def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
         found = yield from foreign_completions(publisher.projector, tail)
         if not found.completions:
             return None
-        cancelled = yield from _burying(tail, found.completions)
+        cancelled = yield from _plans_missing(tail, found.completions)
         return tail.adopt(nonce, wall_ms, found.completions, found.schema, cancelled)
 
     return (yield from publisher.publish(derive, known))
 
 
-def _burying(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
+def _plans_missing(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
     """The open plans whose barrier is above a commit of Hudi's that they do not know, in a file group of it."""
     burying = []
     for plan in tail.plans:

@@ -22,11 +22,11 @@ from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
-from crdt_mor.timeline.sweep import tend_at
+from crdt_mor.timeline.sweep import timed_upkeep
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class WriteOutcome:
     """The commit that a write became, and the value that holds it.
 
     `repeated`: it was there already, by its token, or since another driver of its job has completed it.
@@ -38,17 +38,17 @@ class Committed:
 
 
 def begin(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write, with its first heartbeat, and the value that it begins from. First, `tend`."""
-    tail, store_ms = yield from tend_at(publisher, known, expiry_ms)
+    """A new pending write, with its first heartbeat, and the value that it begins from. First, `upkeep`."""
+    tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return None if tail.find_begun(nonce) else tail.begin(nonce, wall_ms, store_ms)
+        return None if tail.find_by_nonce(nonce) else tail.begin(nonce, wall_ms, store_ms)
 
     value = yield from publisher.publish(derive, tail, store_ms)
-    begun = value.find_begun(nonce)
+    begun = value.find_by_nonce(nonce)
     if not isinstance(begun, Pending):
-        raise expired(begun.requested if begun else None)
+        raise expired_error(begun.requested if begun else None)
     yield Touch(heartbeat_path(begun.requested))
     return value, begun
 
@@ -60,14 +60,14 @@ def complete(
     operation: str,
     files: Sequence[DataFile],
     token: tuple[str, int] | None,
-) -> Steps[Committed]:
+) -> Steps[WriteOutcome]:
     """Make the write visible in one put; or find that its token was used, or that it was given up."""
     nonce = yield Nonce()
     requested = begun.requested
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         pending = tail.find_pending(requested)
-        if pending is None or pending.driver != begun.driver or used_token(tail, token) is not None:
+        if pending is None or pending.driver != begun.driver or blocking_token(tail, token) is not None:
             return None
         return tail.complete(nonce, wall_ms, requested, operation, files, token)
 
@@ -78,25 +78,25 @@ def complete(
         for file in files if others else ():
             yield Delete(file.path)
         yield Delete(heartbeat_path(requested))
-        return Committed(done, value, repeated=others)
+        return WriteOutcome(done, value, repeated=others)
     pending = value.find_pending(requested)
     if pending is None:
-        raise expired(requested)
+        raise expired_error(requested)
     if pending.driver != begun.driver:
-        raise taken_over(requested)
+        raise taken_over_error(requested)
     yield from give_up(publisher, value, requested, [file.path for file in files], begun.driver)
-    return Committed(check_token(value, token), value, repeated=True)
+    return WriteOutcome(repeated_token(value, token), value, repeated=True)
 
 
-def used_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
+def blocking_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
     """The token that stands in the way of a write with `token`: of the same application, with a number not below."""
     last = value.find_token(token[0]) if token else None
     return last if last is not None and token is not None and token[1] <= last.number else None
 
 
-def check_token(value: Timeline, token: tuple[str, int] | None) -> Token:
+def repeated_token(value: Timeline, token: tuple[str, int] | None) -> Token:
     """The earlier commit of this very token; raises `TokenOrderError` if the application is past it."""
-    last = used_token(value, token)
+    last = blocking_token(value, token)
     assert last is not None
     assert token is not None
     if token[1] < last.number:
@@ -126,7 +126,7 @@ def grow(
     return (yield from publisher.publish(derive, known))
 
 
-def expired(requested: InstantTime | None) -> WriterExpiredError:
+def expired_error(requested: InstantTime | None) -> WriterExpiredError:
     """The error of a writer that was given up, as a value says that has it neither pending nor completed."""
     return WriterExpiredError(
         "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
@@ -134,11 +134,11 @@ def expired(requested: InstantTime | None) -> WriterExpiredError:
     )
 
 
-def over(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError]:
+def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError]:
     """The error of a process whose write is not pending any more: it was given up, or another has completed it."""
     done = yield from find_completion(requested, tail)
     if done is None:
-        return expired(requested)
+        return expired_error(requested)
     return WriterExpiredError(
         "another process of this job has completed the write meanwhile: it is visible, so do not write it again. "
         "Table.complete_write, called with this job, returns its commit. "
@@ -146,7 +146,7 @@ def over(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError]:
     )
 
 
-def taken_over(requested: InstantTime) -> CommitUnknownError:
+def taken_over_error(requested: InstantTime) -> CommitUnknownError:
     """The error of a driver that finds another one in its place."""
     return CommitUnknownError(
         "another driver of this job has taken the write over while this one was at it, and may have committed it: call "

@@ -28,7 +28,7 @@ def find_completion(requested: InstantTime, tail: Timeline) -> Steps[Completion 
     return (yield from _find_after(requested, lambda done: done.requested == requested, tail))
 
 
-def find_ending(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
+def find_completion_by_nonce(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
     """The completion of the write that a begin with this nonce made, which was not before `since`."""
     return (yield from _find_after(since, lambda done: done.nonce == nonce, tail))
 

@@ -7,20 +7,20 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name, driver_of_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.timeline.events import Committed, expired, over
-from crdt_mor.timeline.history import find_ending
+from crdt_mor.timeline.events import WriteOutcome, ended_error, expired_error
+from crdt_mor.timeline.history import find_completion_by_nonce
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
-from crdt_mor.timeline.sweep import tend_at
+from crdt_mor.timeline.sweep import timed_upkeep
 from crdt_mor.timeline.tail import find_tail
-from crdt_mor.timeline.tickets import begins_until, read_ticket
+from crdt_mor.timeline.tickets import last_begin_time, read_ticket
 
 
 def join(
     publisher: TablePublisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
-) -> Steps[tuple[Timeline, Pending] | Committed]:
+) -> Steps[tuple[Timeline, Pending] | WriteOutcome]:
     """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
 
     A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
@@ -35,12 +35,12 @@ def join(
         tail = yield from _begin_once(publisher, known, expiry_ms, job, planned)
     else:
         tail = yield from find_tail(known)
-    begun = tail.find_begun(job)
+    begun = tail.find_by_nonce(job)
     if not isinstance(begun, Pending):
-        done = yield from find_ending(job, planned, tail)
+        done = yield from find_completion_by_nonce(job, planned, tail)
         if done is None:
-            raise expired(begun.requested if begun else None)
-        return Committed(done, tail, repeated=True)
+            raise expired_error(begun.requested if begun else None)
+        return WriteOutcome(done, tail, repeated=True)
     if ticket is not None:
         return ticket
     data = yield Read(version_path(begun.version))
@@ -49,7 +49,7 @@ def join(
     ticket = yield from read_ticket(job)
     if ticket is None:  # whoever began it is dead, and took with him what others need to join
         yield from give_up(publisher, tail, begun.requested, None)
-        raise expired(begun.requested)
+        raise expired_error(begun.requested)
     return ticket
 
 
@@ -61,12 +61,12 @@ def _begin_once(
     What ended is found in the value; or among the completions, which stay; or, where the value has forgotten a write
     that was given up, by the note that was put before. That note goes when no value lets the job begin any more.
     """
-    tail, store_ms = yield from tend_at(publisher, known, expiry_ms)
+    tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        if tail.find_begun(job) is not None or (yield from find_ending(job, planned, tail)) is not None:
+        if tail.find_by_nonce(job) is not None or (yield from find_completion_by_nonce(job, planned, tail)) is not None:
             return None
-        last = begins_until(job)
+        last = last_begin_time(job)
         if last is None or tail.clock > last:
             raise WriterExpiredError(
                 "this job was planned too long ago to begin, or to know whether it had begun before and was given up; "
@@ -93,11 +93,11 @@ def take_over(publisher: TablePublisher, known: Timeline, begun: Pending) -> Ste
     value = yield from publisher.publish(derive, known)
     taken = value.find_pending(requested)
     if taken is None:
-        raise (yield from over(requested, value))
+        raise (yield from ended_error(requested, value))
     return taken
 
 
-def clear_placed(requested: InstantTime, drivers: int) -> Steps[None]:
+def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Steps[None]:
     """Remove what drivers before number `drivers` gave final names: none of them can complete the write any more."""
     for file in (yield Walk()):
         name = data_file_name(file.path)

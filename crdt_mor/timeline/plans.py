@@ -28,7 +28,7 @@ from crdt_mor.timeline.history import find_completion, is_given_up
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps, put_surely
-from crdt_mor.timeline.tail import find_tail, take_back
+from crdt_mor.timeline.tail import delete_if_table_is_gone, find_tail
 
 
 def schedule(
@@ -64,7 +64,7 @@ def schedule(
     try:
         value = yield from publisher.publish(derive, known)
     except (TableReplacedError, TableNotFoundError):
-        yield from take_back(known, written)
+        yield from delete_if_table_is_gone(known, written)
         raise
     scheduled = next((plan for plan in value.plans if plan.nonce == nonce), None)
     for path in written:

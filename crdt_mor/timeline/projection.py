@@ -77,7 +77,7 @@ class Projector:
                 files += self._ended(completion, value.schema)
         return files
 
-    def take_back(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+    def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove what was put for an event whose instant was given up meanwhile, or whose table is no longer there."""
         instant = value.newly_pending
         plan = value.find_plan(instant) if instant is not None else None

@@ -79,7 +79,7 @@ class EventProjector(Protocol):
         """
         ...
 
-    def take_back(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+    def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove `placed`, files of this version's events that were put too late: nobody else comes to remove them."""
         ...
 
@@ -162,8 +162,8 @@ class Publisher:
             elif put.durable:
                 # Its maker may have died before it was durable, and what follows it must not outlast it.
                 yield MakeDurable(put.path)
-        if placed and (yield from _is_void(value)):
-            yield from self.projector.take_back(value, placed)
+        if placed and (yield from _is_obsolete(value)):
+            yield from self.projector.withdraw_obsolete(value, placed)
         yield from self.projector.withdraw_cancelled(value)
 
 
@@ -173,7 +173,7 @@ def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | N
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
-def _is_void(value: Timeline) -> Steps[bool]:
+def _is_obsolete(value: Timeline) -> Steps[bool]:
     """Whether the files of a value's events do not belong where they were just put.
 
     Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the meantime, its

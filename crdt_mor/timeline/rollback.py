@@ -14,7 +14,7 @@ from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, List, Nonce, Steps, Walk
-from crdt_mor.timeline.tail import take_back
+from crdt_mor.timeline.tail import delete_if_table_is_gone
 
 
 def give_up(
@@ -39,7 +39,8 @@ def give_up(
     try:
         value = yield from publisher.publish(derive, known)
     except (TableReplacedError, TableNotFoundError):
-        yield from take_back(known, staged or ())  # Hudi's readers would show it in the table that was made here since
+        # A table that was made here since would have the files, and Hudi's readers would show them.
+        yield from delete_if_table_is_gone(known, staged or ())
         raise
     gone = value.find_rolled_back(requested)
     if gone is not None:
@@ -58,7 +59,7 @@ def _remove_files(publisher: TablePublisher, gone: RolledBack, staged: Iterable[
     if staged is None:
         found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
         staged = [path for path, name in found if name is not None and name.instant == requested]
-        yield from clear_staged(requested, gone.nonce)
+        yield from remove_staged_files(requested, gone.nonce)
     yield Delete(heartbeat_path(requested))
     left = False
     for path in staged:
@@ -68,7 +69,7 @@ def _remove_files(publisher: TablePublisher, gone: RolledBack, staged: Iterable[
             yield Delete(path)
 
 
-def clear_staged(requested: InstantTime, nonce: str) -> Steps[None]:
+def remove_staged_files(requested: InstantTime, nonce: str) -> Steps[None]:
     """Remove what the tasks of a distributed write staged and nobody needs any more, and its ticket."""
     yield Delete(ticket_path(nonce))
     for stat in (yield List(STAGED)):

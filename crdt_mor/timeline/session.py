@@ -224,11 +224,11 @@ class Session:
         value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms))
         return self.remember(value), begun
 
-    def join(self, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
+    def join(self, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
         found = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned))
-        self.remember(found.value if isinstance(found, events.Committed) else found[0])
+        self.remember(found.value if isinstance(found, events.WriteOutcome) else found[0])
         return found
 
     def adopt(self) -> None:

@@ -36,18 +36,18 @@ from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
-from crdt_mor.timeline.tickets import begins_until, read_ticket
+from crdt_mor.timeline.tickets import last_begin_time, read_ticket
 
 SWEEP_EVERY_MS = 60_000
 
 
-def tend(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+def upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
     """Give up the writers whose heartbeat has expired; once a minute, adopt and sweep."""
-    tail, _ = yield from tend_at(publisher, known, expiry_ms)
+    tail, _ = yield from timed_upkeep(publisher, known, expiry_ms)
     return tail
 
 
-def tend_at(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
+def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
     """The tail after upkeep, and the store's clock before it."""
     tail = yield from find_tail(known)
     now_ms: int = yield StoreNow()
@@ -177,11 +177,11 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
 def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
     """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
     for gone in known.rolled_back:
-        last = begins_until(gone.nonce)
+        last = last_begin_time(gone.nonce)
         if gone.requested in forgotten and last is not None and known.clock <= last:
             yield from put_surely(Put(f"{GIVEN_UP}/{gone.nonce}", b""))
     for stat in (yield List(GIVEN_UP)):
-        last = begins_until(stat.path.rpartition("/")[2])
+        last = last_begin_time(stat.path.rpartition("/")[2])
         if last is not None and known.clock > last:
             yield Delete(stat.path)
 

@@ -26,7 +26,7 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
     Raises `TableReplacedError` where the table is no longer the one that `known` is of.
     """
     if known is not None:
-        tail = yield from _climb(known)
+        tail = yield from _gallop(known)
         if tail is not None:
             return tail
     while True:
@@ -44,7 +44,7 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         # more than KEPT_VERSIONS newer ones had been published by the time it was read, and a listing shows the newest.
         names = yield List(VERSIONS)
         if names and names[-1].path < version_path(found.version + KEPT_VERSIONS):
-            tail = yield from _climb(found)
+            tail = yield from _gallop(found)
             if tail is not None:
                 return tail
 
@@ -82,7 +82,7 @@ def replaced(opened: str | None, found: str | None) -> TableReplacedError:
     )
 
 
-def _climb(start: Timeline) -> Steps[Timeline | None]:
+def _gallop(start: Timeline) -> Steps[Timeline | None]:
     """The tail above `start`; None if `start` is no longer there.
 
     Versions stand without a gap from the oldest kept one to the tail, so galloping and halving find the end. A probe
@@ -112,7 +112,7 @@ def _climb(start: Timeline) -> Steps[Timeline | None]:
     return tail
 
 
-def take_back(known: Timeline, paths: Iterable[str]) -> Steps[None]:
+def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None]:
     """Delete what was put for an event of `known`, whose publication was refused, where its table is no longer there.
 
     A table that is there refuses as well, while something that a process of another one has put stands above its tail;

@@ -23,7 +23,7 @@ def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
     if not data:  # not there, or emptied by a power cut
         return None
     value = Timeline.decode(data, path)
-    begun = value.find_begun(nonce)
+    begun = value.find_by_nonce(nonce)
     return (value, begun) if isinstance(begun, Pending) else None
 
 
@@ -32,7 +32,7 @@ def job_name(nonce: str, planned: InstantTime) -> str:
     return f"{nonce}-{planned}"
 
 
-def begins_until(nonce: str) -> InstantTime | None:
+def last_begin_time(nonce: str) -> InstantTime | None:
     """Until when the write of a job may begin; None for the nonce of a begin that is no job's."""
     _, job, planned = nonce.rpartition("-")
     return from_ms(to_ms(InstantTime(planned)) + JOB_EXPIRY_MS) if job else None

@@ -74,8 +74,8 @@ def plan(
     require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
     name = tickets.job_name(session.environment.nonce(), planned_at)
-    if events.used_token(tail, token) is not None:
-        events.check_token(tail, token)
+    if events.blocking_token(tail, token) is not None:
+        events.repeated_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version))
     _collect(rehearsal, schema.empty_table(), operation, mode, plain)
@@ -90,7 +90,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     if job.repeated:
         return Receipt(task)
     joined = join(session, job.name, job.planned)
-    if isinstance(joined, events.Committed):
+    if isinstance(joined, events.WriteOutcome):
         return Receipt(task, joined.completion.requested)
     value, begun = joined
     store = session.store
@@ -118,7 +118,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
 
 def complete(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None
-) -> events.Committed:
+) -> events.WriteOutcome:
     """Publish the files that the receipts name as one commit; all other files that were staged of it are removed."""
     session.require_table(job.table_id)
     token = token or job.token
@@ -126,9 +126,9 @@ def complete(
     if job.repeated:
         tail = session.durable_tail()
         assert token is not None
-        return events.Committed(events.check_token(tail, token), tail, repeated=True)
+        return events.WriteOutcome(events.repeated_token(tail, token), tail, repeated=True)
     joined = join(session, job.name, job.planned)
-    if isinstance(joined, events.Committed):
+    if isinstance(joined, events.WriteOutcome):
         _refuse_other_writes(receipts, joined.completion.requested)
         return replace(joined, value=session.durable_tail())
     value, begun = joined
@@ -142,7 +142,7 @@ def complete(
         completion = session.run(find_completion(begun.requested, tail))
         if completion is None:
             raise
-        return events.Committed(completion, tail, repeated=True)
+        return events.WriteOutcome(completion, tail, repeated=True)
     finally:
         _clear(session, job, begun)
 
@@ -153,7 +153,7 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
     driver: the one that gives up; a write that another driver has taken over goes on. None: whatever driver it has.
     """
     value = session.tail()
-    begun = value.find_begun(job.name)
+    begun = value.find_by_nonce(job.name)
     if begun is not None:
         with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
             session.run(rollback.give_up(session.publisher, value, begun.requested, None, driver))
@@ -174,7 +174,7 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
     """Remove what was staged, unless the write goes on under another driver."""
     with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
         if session.tail().find_pending(begun.requested) is None:
-            session.run(rollback.clear_staged(begun.requested, job.name))
+            session.run(rollback.remove_staged_files(begun.requested, job.name))
 
 
 def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> list[Statement]:

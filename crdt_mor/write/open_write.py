@@ -110,7 +110,7 @@ class OpenWrite:
 
     def commit(
         self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
-    ) -> events.Committed:
+    ) -> events.WriteOutcome:
         """Stage the statements, or call `stage`, and make the files visible; on any failure nothing is left."""
         try:
             self.publish_growth()
@@ -141,7 +141,7 @@ class OpenWrite:
         with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             self.roll_back()
 
-    def _roll_back_or_find(self, unknown: CommitUnknownError) -> events.Committed:
+    def _roll_back_or_find(self, unknown: CommitUnknownError) -> events.WriteOutcome:
         """Decide a commit whose outcome is not known: after a roll-back it never lands, else it is there by now."""
         try:
             value = self.roll_back()
@@ -155,7 +155,7 @@ class OpenWrite:
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
                 f"again. requested={self.begun.requested}"
             ) from unknown
-        return events.Committed(completion, value, repeated=completion.driver != self.begun.driver)
+        return events.WriteOutcome(completion, value, repeated=completion.driver != self.begun.driver)
 
     def take_over(self) -> int:
         """Let this driver alone complete a distributed write from here on; returns how many drivers it has had.
@@ -176,9 +176,9 @@ class OpenWrite:
         tail = self.session.tail()
         pending = tail.find_pending(requested)
         if pending is None:
-            raise self.session.run(events.over(requested, tail))
+            raise self.session.run(events.ended_error(requested, tail))
         if driver and pending.driver != driver:
-            raise events.taken_over(requested)
+            raise events.taken_over_error(requested)
         return tail
 
 
@@ -190,11 +190,11 @@ def begin(session: Session) -> tuple[Timeline, Pending]:
     return value, begun
 
 
-def join(session: Session, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.Committed:
+def join(session: Session, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.WriteOutcome:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
         joined = session.join(job, planned)
-    if not isinstance(joined, events.Committed):
+    if not isinstance(joined, events.WriteOutcome):
         _refuse_foreign_groups(session, *joined)
     return joined
 

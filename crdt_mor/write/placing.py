@@ -31,7 +31,7 @@ from crdt_mor.write.statements import Operation, Statement, has_places, refuse_r
 def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
     """Give every touched file group its one log file, under a name that no other driver of this write gives."""
     drivers = write.take_over()
-    if events.used_token(write.require_pending(), write.token) is not None:
+    if events.blocking_token(write.require_pending(), write.token) is not None:
         return []  # completing finds the earlier commit
     groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
     for receipt in sorted(receipts, key=lambda r: r.task):
@@ -46,7 +46,7 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
 
     files = list(in_threads(place, sorted(groups)))
     if drivers > 1:
-        write.session.run(jobs.clear_placed(write.begun.requested, drivers))
+        write.session.run(jobs.remove_files_of_earlier_drivers(write.begun.requested, drivers))
     return files
 
 

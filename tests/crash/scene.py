@@ -141,7 +141,7 @@ class Scene:
         """No worker lives any more: whoever has not ended its write never will, and need not be waited for."""
         assert not self.workers
         session = self.table._session
-        session.run(sweep.tend(session.publisher, session.tail(), expiry_ms=0))
+        session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
 
     def check_folders(self) -> None:
         value = self.table._session.tail()

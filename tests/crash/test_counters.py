@@ -79,8 +79,8 @@ class Counting(Scene):
             if len(log) < lines:
                 return False
             if as_it_lands and len(log) < lines + PATIENCE_LINES:
-                session = self.table._session
-                return log[-1][0] == "try" and events.used_token(session.tail(), (name, int(log[-1][1]))) is not None
+                token = (name, int(log[-1][1]))
+                return log[-1][0] == "try" and events.blocking_token(self.table._session.tail(), token) is not None
             moment = min(moment, time.monotonic() + delay)
             return time.monotonic() >= moment
 

@@ -74,10 +74,10 @@ class Scene:
 
     def complete(
         self, value: Timeline, begun: Pending, files: list[DataFile], token: tuple[str, int] | None = None
-    ) -> events.Committed:
+    ) -> events.WriteOutcome:
         return self.run(events.complete(PUBLISHER, value, begun, "UPSERT", files, token))
 
-    def commit(self, bucket: int = 0, token: tuple[str, int] | None = None) -> events.Committed:
+    def commit(self, bucket: int = 0, token: tuple[str, int] | None = None) -> events.WriteOutcome:
         value, begun = self.begin()
         return self.complete(value, begun, [self.stage(begun, bucket)], token)
 

@@ -137,7 +137,7 @@ def test_after_a_year_that_the_stores_clock_was_ahead_dead_writers_expire_and_sw
     for minutes in range(1, 13):
         scene.ms = right + minutes * 60_000 + minutes
         beat(scene, alive)
-        scene.run(sweep.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+        scene.run(sweep.upkeep(PUBLISHER, scene.tail(), EXPIRY_MS))
         assert scene.tail().swept == from_ms(scene.ms), "once a minute"
     assert pending(scene) == [alive.requested]
     assert to_ms(scene.tail().clock) > right + 364 * DAY_MS, "what is decided stays decided"
@@ -149,7 +149,7 @@ def test_a_writer_that_began_while_the_stores_clock_was_ahead_lives_as_long_as_i
     _, alive = scene.begin(EXPIRY_MS)
     scene.ms = right
     for _ in range(30):
-        scene.run(sweep.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+        scene.run(sweep.upkeep(PUBLISHER, scene.tail(), EXPIRY_MS))
         beat(scene, alive)
         scene.ms += EXPIRY_MS // 5
     assert pending(scene) == [alive.requested]
@@ -206,7 +206,7 @@ def test_a_live_writer_whose_begin_has_left_the_kept_versions_and_whose_clock_is
         scene.ms += 200
         value, begun = scene.begin(EXPIRY_MS)
         scene.complete(value, begun, [scene.stage(begun)])
-    scene.run(sweep.tend(PUBLISHER, scene.tail(), EXPIRY_MS))
+    scene.run(sweep.upkeep(PUBLISHER, scene.tail(), EXPIRY_MS))
     assert pending(scene) == [alive.requested]
     scene.ms += EXPIRY_MS
     scene.begin(EXPIRY_MS)
@@ -220,10 +220,10 @@ def test_a_writer_of_which_nobody_knows_when_it_began_is_silent_from_now_on(scen
     scene.store.put(version_path(unknown.version), unknown.encode())
     scene.store.delete(heartbeat_path(begun.requested))
     scene.ms += 10 * EXPIRY_MS
-    scene.run(sweep.tend(PUBLISHER, unknown, EXPIRY_MS))
+    scene.run(sweep.upkeep(PUBLISHER, unknown, EXPIRY_MS))
     assert pending(scene) == [begun.requested]
     scene.ms += EXPIRY_MS + 1
-    scene.run(sweep.tend(PUBLISHER, unknown, EXPIRY_MS))
+    scene.run(sweep.upkeep(PUBLISHER, unknown, EXPIRY_MS))
     assert pending(scene) == []
 
 
@@ -281,10 +281,10 @@ def test_a_writer_that_beats_is_never_given_up_and_one_that_has_stopped_is() -> 
     value, begun = run(events.begin(PUBLISHER, Timeline.genesis(SCHEMA), EXPIRY_MS), store, environment)
     with beating(store, environment, begun.requested, EXPIRY_MS):
         environment.sleep(5 * EXPIRY_MS / 1000)
-        value = run(sweep.tend(PUBLISHER, value, EXPIRY_MS), store, environment)
+        value = run(sweep.upkeep(PUBLISHER, value, EXPIRY_MS), store, environment)
         assert value.find_pending(begun.requested) is not None
     environment.sleep(2 * EXPIRY_MS / 1000)
-    value = run(sweep.tend(PUBLISHER, value, EXPIRY_MS), store, environment)
+    value = run(sweep.upkeep(PUBLISHER, value, EXPIRY_MS), store, environment)
     assert value.find_pending(begun.requested) is None
 
 

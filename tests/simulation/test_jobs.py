@@ -235,7 +235,7 @@ def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:
         return None
         yield
 
-    patch.setattr("crdt_mor.timeline.jobs.find_ending", forgetful)
+    patch.setattr("crdt_mor.timeline.jobs.find_completion_by_nonce", forgetful)
 
 
 @pytest.mark.parametrize("plant", [all_drivers_give_a_file_the_same_name, a_job_may_begin_again])

@@ -365,7 +365,7 @@ def what_was_projected_stays(patch: pytest.MonkeyPatch) -> None:
         return False
         yield
 
-    patch.setattr(publish, "_is_void", careless)
+    patch.setattr(publish, "_is_obsolete", careless)
 
 
 def what_a_refused_event_is_for_stays(patch: pytest.MonkeyPatch) -> None:
@@ -373,7 +373,7 @@ def what_a_refused_event_is_for_stays(patch: pytest.MonkeyPatch) -> None:
         return
         yield
 
-    patch.setattr(plans, "take_back", careless)
+    patch.setattr(plans, "delete_if_table_is_gone", careless)
 
 
 def who_is_refused_deletes_though_the_table_is_there(patch: pytest.MonkeyPatch) -> None:

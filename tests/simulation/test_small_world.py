@@ -239,7 +239,7 @@ def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
         data = yield Read(version_path(low))
         return Timeline.decode(data, "") if data is not None else None
 
-    patch.setattr("crdt_mor.timeline.tail._climb", careless)
+    patch.setattr("crdt_mor.timeline.tail._gallop", careless)
 
 
 def what_a_listing_showed_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:

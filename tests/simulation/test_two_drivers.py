@@ -45,14 +45,14 @@ def driver(value: Timeline, begun: Pending, name: str, rows: int) -> Run:
         tail = yield from find_tail(value)
         pending = tail.find_pending(requested)
         if pending is None:
-            raise (yield from events.over(requested, tail))
+            raise (yield from events.ended_error(requested, tail))
         if pending.driver != name:
-            raise events.taken_over(requested)
+            raise events.taken_over_error(requested)
         path = data_path(requested, mine.drivers)
         placed.append(path)
         yield Put(path, b"x" * rows)
         if mine.drivers > 1:
-            yield from jobs.clear_placed(requested, mine.drivers)
+            yield from jobs.remove_files_of_earlier_drivers(requested, mine.drivers)
         done = yield from events.complete(PUBLISHER, value, mine, "UPSERT", [DataFile(path, rows, rows)], None)
     except WriterExpiredError:
         tail = yield from rollback.give_up(PUBLISHER, value, requested, placed, name)
@@ -140,7 +140,7 @@ def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
 def a_driver_that_was_overtaken_may_complete(patch: pytest.MonkeyPatch) -> None:
     complete = events.complete
 
-    def careless(publisher: Publisher, known: Timeline, begun: Pending, *rest: Any) -> Steps[events.Committed]:
+    def careless(publisher: Publisher, known: Timeline, begun: Pending, *rest: Any) -> Steps[events.WriteOutcome]:
         tail = yield from find_tail(known)
         now = tail.find_pending(begun.requested)
         return (yield from complete(publisher, known, now or begun, *rest))
@@ -155,11 +155,11 @@ def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> Non
             if name is not None and driver_of_token(name.token) != drivers:
                 yield Delete(file.path)
 
-    patch.setattr("crdt_mor.timeline.jobs.clear_placed", careless)
+    patch.setattr("crdt_mor.timeline.jobs.remove_files_of_earlier_drivers", careless)
 
 
 def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.jobs.clear_placed", lambda requested, drivers: _nothing())
+    patch.setattr("crdt_mor.timeline.jobs.remove_files_of_earlier_drivers", lambda requested, drivers: _nothing())
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
