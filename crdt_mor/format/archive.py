@@ -39,9 +39,9 @@ class ArchivedInstant:
 
 
 def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) -> str | None:
-    """The name of the manifest that counts, given the version file and the names in the folder; None if none does.
+    """The name of the newest manifest, by the version file and the names in the folder; None without a manifest.
 
-    Without a version file, as a writer that died leaves it, the manifest with the greatest number counts.
+    A writer that died may leave no version file; then the manifest with the greatest number is the newest.
     """
     if version is not None:
         text = version.decode(errors="replace").strip()
@@ -49,8 +49,8 @@ def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) ->
             raise FormatError(f"the archived timeline's version is no number: {text!r}. file={folder}/{VERSION_FILE}")
         return f"{_MANIFEST}{text}"
     numbers = [name.removeprefix(_MANIFEST) for name in names if name.startswith(_MANIFEST)]
-    found = max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=None)
-    return None if found is None else f"{_MANIFEST}{found}"
+    newest = max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=None)
+    return None if newest is None else f"{_MANIFEST}{newest}"
 
 
 def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:

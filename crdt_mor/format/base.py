@@ -30,22 +30,23 @@ AVRO_SCHEMA: Final = "parquet.avro.schema"
 LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
 
 CALENDAR: Final = {"org.apache.spark.version": "3.5.6"}
-"""Says that dates and times of a base file are counted as Spark 3 counts them: in the proleptic Gregorian calendar.
+"""Metadata which says that the dates and times of a base file are in the proleptic Gregorian calendar, as Spark 3 has
+them.
 
-Spark 2 and Hive counted otherwise before 1582-10-15, and moments before 1900. Of a file that does not name the Spark
-that wrote it, Spark 3 cannot know, and refuses such values (READ_ANCIENT_DATETIME). A file of Spark 3.0.0 or later (for
-INT96 3.1.0; versions are compared as texts) without the key `org.apache.spark.legacyDateTime` it reads as it is.
-Hudi's readers take log blocks as they are, without this question.
+Spark 2 and Hive used other calendars for dates before 1582-10-15 and for moments before 1900. Spark 3 cannot know which
+of them a file is in that does not name the Spark that wrote it, and refuses such values (READ_ANCIENT_DATETIME). It
+reads a file as it is if that names Spark 3.0.0 or later (for INT96 3.1.0; versions are compared as texts) and does not
+have the key `org.apache.spark.legacyDateTime`. Hudi's readers read log blocks as they are and do not look at this key.
 
 Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of Spark 3.5.
 """
 
 _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"})
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
-_NOT_ASKED_FOR: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
-"""No reader skips rows by these, so their statistics are not worth the time."""
+_NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
+"""Columns by which no reader skips rows, so that their statistics are not worth the time."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
-"""Stored types of columns, and others that become the same bytes: what polars has, so that nothing is copied."""
+"""Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
 _SAMPLE_ROWS: Final = 512
 _REPEATS_MIN: Final = 4
 """A sampled value must occur this often on average for a dictionary to pay."""
@@ -53,7 +54,7 @@ _REPEATS_MIN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the end of a Parquet file says: its rows, its columns as stored, and its key-value metadata."""
+    """From the end of a Parquet file: the number of its rows, its columns as stored, and its key-value metadata."""
 
     rows: int
     schema: pa.Schema
@@ -61,7 +62,7 @@ class Footer:
 
     @property
     def latest_requested(self) -> InstantTime | None:
-        """The latest requested time folded into this base file; None for files that do not say so (Hudi's)."""
+        """The latest requested time among the commits in this base file; None for base files that Hudi wrote."""
         text = self.metadata.get(LATEST_REQUESTED)
         return InstantTime(text) if text else None
 
@@ -107,12 +108,12 @@ def write_parquet(
 
 
 def _options(schema: pa.Schema, repeating: Sequence[str], log_block: bool) -> dict[str, Any]:
-    """What pyarrow's writer is told; the head of this module says why."""
+    """The options of pyarrow's writer; the head of this module says why they are these."""
     return {
         "compression": "snappy" if log_block else "zstd",
         "compression_level": None if log_block else 1,
         "use_dictionary": [name for name in schema.names if name in _ALWAYS_REPEAT or name in repeating],
-        "write_statistics": [name for name in schema.names if not log_block and name not in _NOT_ASKED_FOR],
+        "write_statistics": [name for name in schema.names if not log_block and name not in _NEVER_FILTERED],
         "write_page_index": not log_block,
         "store_schema": False,
         "use_compliant_nested_type": True,
@@ -170,8 +171,8 @@ _FLAT: Final = frozenset(
 
 
 def repeating_columns(rows: pl.DataFrame) -> tuple[str, ...]:
-    """The columns worth a dictionary, judged by a sample taken evenly over the rows; meta columns are not asked."""
+    """The columns worth a dictionary, judged by a sample taken evenly over the rows; meta columns are left out."""
     meta = _ALWAYS_REPEAT | _NEVER_REPEAT
-    asked = [n for n, kind in rows.schema.items() if n not in meta and not kind.is_nested() and kind != pl.Boolean]
-    sample = rows.select(asked).gather_every(max(1, rows.height // _SAMPLE_ROWS))
-    return tuple(name for name in asked if sample[name].n_unique() * _REPEATS_MIN <= sample.height)
+    candidates = [n for n, kind in rows.schema.items() if n not in meta and not kind.is_nested() and kind != pl.Boolean]
+    sample = rows.select(candidates).gather_every(max(1, rows.height // _SAMPLE_ROWS))
+    return tuple(name for name in candidates if sample[name].n_unique() * _REPEATS_MIN <= sample.height)

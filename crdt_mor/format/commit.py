@@ -1,4 +1,4 @@
-"""What Hudi's timeline files say: commit metadata and compaction plans.
+"""The contents of Hudi's timeline files: commit metadata and compaction plans.
 
     T_C.deltacommit, T_C.commit      HoodieCommitMetadata         also T.deltacommit.inflight: the planned work
     T_C.replacecommit                HoodieReplaceCommitMetadata
@@ -77,7 +77,7 @@ class WriteStat:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What one instant did: the files it wrote by partition, and what it wants to be remembered."""
+    """What one instant did: the files that it wrote, by partition, and key-value metadata (`extra`)."""
 
     stats: Mapping[str, Sequence[WriteStat]] = field(default_factory=dict)
     operation: str | None = None
@@ -102,7 +102,7 @@ class CompactionOperation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlanRecord:
-    """What a pending compaction will read, as Hudi is told. Our own plan stands in the timeline value."""
+    """What a pending compaction will read, for Hudi's eyes. Our own plan is in the timeline value."""
 
     operations: Sequence[CompactionOperation] = ()
     extra: Mapping[str, str] | None = None

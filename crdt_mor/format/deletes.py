@@ -7,10 +7,12 @@ it, has the int 0, as Hudi's own have: Hudi's Spark reader fails on a null where
 uses one wrapper type, as hudi-rs refuses two. Dates and timestamps are written as days and microseconds, because Spark
 compares them with the numbers that its rows hold.
 
-Writing joins four columns of bytes. Reading is a trick: where every delete has the same branch, the branch number can
-be read as an int field of its own and the value as a plain field after it, so polars decodes the block in one go. Rows
-whose branch differs would show it in that field, and a sentinel appended behind the last delete (the array's closing
-0 is its null key) must come out as it went in, so a wrong guess is noticed; then fastavro reads the block as it is.
+Writing joins four columns of bytes. Reading uses that a union is encoded as the number of its branch, then the value.
+If all deletes of a block are of one branch, the block can be decoded by a schema that has no union: an int field for
+the number of the branch, then a plain field for the value. Polars decodes that in one go. Whether the assumption held
+is checked afterwards: a delete of another branch shows its number in the int field, and a sentinel that was appended
+behind the last delete (the closing 0 of the array is the sentinel's null key) must come out as it went in. If not,
+fastavro decodes the block delete by delete.
 """
 
 from __future__ import annotations
@@ -213,10 +215,10 @@ def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bo
 
 
 def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pa.Table]:
-    """`record_key` and `ordering` of every delete of each block. `places`: what errors say of where the blocks are."""
+    """`record_key` and `ordering` of every delete of each block. `places`: of each block, for error messages."""
     bodies = [_body(content, where) for content, where in zip(contents, places, strict=True)]
     tables: list[pa.Table] = []
-    for body, table, where in zip(bodies, _decode_alike(bodies), places, strict=True):
+    for body, table, where in zip(bodies, _decode_columns(bodies), places, strict=True):
         try:
             tables.append(_decode_any(body) if table is None else table)
         except UnsupportedFeatureError as error:
@@ -243,28 +245,34 @@ def _body(content: memoryview, where: str) -> memoryview:
     return body
 
 
-class _Alike(NamedTuple):
-    """So many deletes, from the first one on, which share a branch as far as one can tell."""
+class _OneBranch(NamedTuple):
+    """The deletes of a block, all of one branch as far as its first delete shows.
+
+    height: their number. deletes: their bytes, and the closing 0 of the array.
+    """
 
     branch: int
     height: int
     deletes: memoryview
 
 
-def _decode_alike(bodies: Sequence[memoryview]) -> list[pa.Table | None]:
-    """Of each block all deletes at once if they share a branch, else None; blocks of one branch at once if they can."""
-    shapes = [_shape(body) for body in bodies]
-    found: list[pa.Table | None] = [None] * len(bodies)
-    for branch in {shape.branch for shape in shapes if shape is not None}:
-        alike = [(number, shape) for number, shape in enumerate(shapes) if shape is not None and shape.branch == branch]
-        tables = _decode_branch(branch, [shape for _, shape in alike])
-        for (number, _), table in zip(alike, tables, strict=True):
-            found[number] = table
-    return found
+def _decode_columns(bodies: Sequence[memoryview]) -> list[pa.Table | None]:
+    """The deletes of each block whose deletes are all of one branch, None for other blocks.
+
+    Blocks of one branch are decoded together, since each call of the decoder has a fixed cost.
+    """
+    guesses = [_one_branch(body) for body in bodies]
+    tables: list[pa.Table | None] = [None] * len(bodies)
+    for branch in {guess.branch for guess in guesses if guess is not None}:
+        group = [(number, g) for number, g in enumerate(guesses) if g is not None and g.branch == branch]
+        decoded = _decode_branch(branch, [guess for _, guess in group])
+        for (number, _), table in zip(group, decoded, strict=True):
+            tables[number] = table
+    return tables
 
 
-def _shape(body: memoryview) -> _Alike | None:
-    """None for a block of an unusual shape, or a damaged one."""
+def _one_branch(body: memoryview) -> _OneBranch | None:
+    """The deletes of a block by the branch of the first; None for a block of an unusual shape, or a damaged one."""
     try:
         count, start = avro.decode_long(body, 0)
         if count <= 0:
@@ -276,15 +284,15 @@ def _shape(body: memoryview) -> _Alike | None:
         return None
     if not 0 <= branch < _ARRAY_BRANCH:
         return None
-    # All deletes of a block are in one partition, so this must stand behind each key. Looking for it first spares
-    # polars, which panics with a note on stderr, most of the blocks that it cannot read.
+    # All deletes of a block are in one partition, so these bytes must stand behind each key. Counting them first keeps
+    # most blocks that polars cannot decode away from it: it panics on them and prints to stderr.
     if bytes(body).count(body[partition_at:value_at]) < count:
         return None
-    return _Alike(branch, count, body[start:])
+    return _OneBranch(branch, count, body[start:])
 
 
-def _decode_branch(branch: int, blocks: Sequence[_Alike]) -> list[pa.Table | None]:
-    """Blocks of one branch, one behind the other; None for one that is not as it seemed."""
+def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pa.Table | None]:
+    """The deletes of blocks of one branch, decoded together; None for a block that has other branches as well."""
     wrapper = _WRAPPERS[branch]
     # The closing 0 of each array is its sentinel's null key.
     tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
@@ -294,15 +302,15 @@ def _decode_branch(branch: int, blocks: Sequence[_Alike]) -> list[pa.Table | Non
         frame = pl.read_avro(io.BytesIO(avro.encode_container(_HEADERS[branch], int(ends[-1]), datums)))
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         frame = None
-    if frame is None or not _as_it_seemed(frame, branch, ends):
+    if frame is None or not _all_of_branch(frame, branch, ends):
         return [None] if len(blocks) == 1 else [table for block in blocks for table in _decode_branch(branch, [block])]
     keys = frame["record_key"].to_arrow().cast(pa.string())
-    every = pa.table({"record_key": keys, "ordering": _ordering(frame, wrapper)})
-    return [every.slice(end - 1 - block.height, block.height) for end, block in zip(ends.tolist(), blocks, strict=True)]
+    table = pa.table({"record_key": keys, "ordering": _ordering(frame, wrapper)})
+    return [table.slice(end - 1 - block.height, block.height) for end, block in zip(ends.tolist(), blocks, strict=True)]
 
 
-def _as_it_seemed(frame: pl.DataFrame, branch: int, ends: NDArray[np.int64]) -> bool:
-    """Whether all rows have the branch, and before each end stands a sentinel."""
+def _all_of_branch(frame: pl.DataFrame, branch: int, ends: NDArray[np.int64]) -> bool:
+    """Whether all rows are of the branch, and the last row before each end is a sentinel."""
     if frame.height != ends[-1] or not (frame["branch"] == branch).all():
         return False
     sentinels = frame[ends - 1]
@@ -377,7 +385,7 @@ _UNION_SCHEMA: Final = _union_schema()
 
 
 def _decode_any(body: memoryview) -> pa.Table:
-    """Delete by delete, whatever their branches: for the mixtures that nobody writes on purpose."""
+    """The deletes of a block, one by one, whatever their branches. No writer that we know mixes branches."""
     buffer = io.BytesIO(body)
     rows = fastavro.schemaless_reader(buffer, _UNION_SCHEMA, None, return_record_name=True)  # type: ignore[arg-type]
     records = cast("list[dict[str, object]]", rows)

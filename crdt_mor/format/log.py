@@ -7,7 +7,7 @@ All numbers are big endian; `size` counts what follows it, so a block has `size`
 
 Hudi's readers drop a block that they do not understand, and with garbage behind a block they drop the good one before
 it. Here nothing is skipped: damage is a `FormatError` with path and offset. Reading copies nothing: the content of a
-block is a view into the file. Merging is not done here; which delete beats which row is the merge's business.
+block is a view into the file. Which delete removes which row is decided by the merge, not here.
 """
 
 from __future__ import annotations
@@ -89,11 +89,13 @@ class LogBlock:
 # ---- write ---------------------------------------------------------------------------------------------------------
 
 
-Pieces = list[bytes | memoryview]
-"""Bytes, one piece after another: what is large is not copied to stand beside what is small."""
+Buffers = list[bytes | memoryview]
+"""The bytes of a block, in several buffers: the large content need not be copied to stand behind its small head."""
 
 
-def parquet_block(instant: InstantTime, schema_json: str, parquet: bytes | memoryview, partial: bool = False) -> Pieces:
+def parquet_block(
+    instant: InstantTime, schema_json: str, parquet: bytes | memoryview, partial: bool = False
+) -> Buffers:
     """A block of rows: `parquet` is a whole Parquet file with the five meta columns; `partial` if columns are left out.
 
     `schema_json` is the Avro schema of the block's columns, the meta columns first.
@@ -110,7 +112,7 @@ def delete_block(
     record_keys: Sequence[str] | pa.Array,
     partition: str,
     ordering: pa.Array | None,
-) -> Pieces:
+) -> Buffers:
     """A block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
     if ordering is not None and not pa.types.is_null(ordering.type) and not ordering.null_count:
         schema_json = schema_json.rstrip().removesuffix("}") + _ORDERED
@@ -118,7 +120,7 @@ def delete_block(
     return _block(BlockKind.DELETE, headers, deletes.encode(record_keys, partition, ordering))
 
 
-def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | memoryview) -> Pieces:
+def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | memoryview) -> Buffers:
     assert headers[HeaderKey.INSTANT_TIME], "Hudi's readers drop a block without its instant"
     assert headers[HeaderKey.SCHEMA], "Hudi cannot read a block without its schema"
     entries = [_COUNT.pack(len(headers))]

@@ -24,7 +24,7 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])|\\u?", re.DOTALL)
 
 
 def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """The text of `properties`, in their order, after the comment lines; the same bytes for the same input."""
+    """The text of `properties`, in their order, after the comment lines. Equal input gives equal bytes."""
     lines = [f"#{line}" for comment in comments for line in _LINE_END.split(comment)]
     lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in properties.items()]
     return ("\n".join(lines) + "\n").encode("latin-1", "replace")
@@ -104,12 +104,12 @@ def encode_table(properties: Mapping[str, str], comments: Sequence[str] = ()) ->
 def decode_table(data: bytes, path: str) -> dict[str, str]:
     """The properties of a table; a checksum that does not fit its name raises `FormatError`."""
     properties = decode(data, path)
-    found = properties.get(CHECKSUM)
+    written = properties.get(CHECKSUM)
     expected = checksum(properties.get(DATABASE), properties.get(NAME, ""))
-    if found is not None and found != expected:
+    if written is not None and written != expected:
         raise FormatError(
             "the table's properties are damaged: restore the file from hoodie.properties.backup, if there is one. "
-            f"path={path} checksum={found} expected={expected}"
+            f"path={path} checksum={written} expected={expected}"
         )
     return properties
 

@@ -97,8 +97,8 @@ def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
         return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
     if pt.is_fixed_size_binary(declared) or pt.is_nested(declared):
         return bool(batch == declared)
-    ours, theirs = stored_type(declared, ""), stored_type(batch, "")
-    return bool(ours == theirs or (theirs == pa.int32() and ours == pa.float64()))
+    stored, written = stored_type(declared, ""), stored_type(batch, "")
+    return bool(stored == written or (written == pa.int32() and stored == pa.float64()))
 
 
 def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
@@ -153,7 +153,7 @@ def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
             pt.is_struct(kind)
             and [field.name for field in kind] == [field.name for field in declared]
             and not any(_is_view(field.type) for field in kind)
-            and all(meets(mine.type, theirs.type) for mine, theirs in zip(kind, declared, strict=True))
+            and all(meets(one.type, other.type) for one, other in zip(kind, declared, strict=True))
         )
     return is_list(kind) and not _is_view(kind.value_type) and meets(kind.value_type, declared.value_type)
 
@@ -175,7 +175,7 @@ def _same(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Types of strings and bytes that hold the same values as the stored one."""
+    """Whether this is a type of strings or bytes whose values the stored type holds unchanged."""
     return bool(stored_type(kind, "") in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(_values_of(kind)))
 
 
@@ -249,8 +249,8 @@ def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.
     """Nested values in stored types, field by field. What lies below nulls, or outside of a slice, is left out."""
 
     def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-        found = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        stored = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()
+        return stored.combine_chunks() if isinstance(stored, pa.ChunkedArray) else stored
 
     mask = data.is_null()
     if pt.is_struct(declared):
@@ -279,10 +279,10 @@ def _offsets(lists: pa.Array) -> pa.Array:
     """Where each list begins in `lists.flatten()`, and where the last one ends."""
     if lists.null_count or pt.is_fixed_size_list(lists.type):
         lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
-        found = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
     else:
-        found = pc.subtract(lists.offsets, lists.offsets[0])
-    return found.cast(pa.int32())
+        offsets = pc.subtract(lists.offsets, lists.offsets[0])
+    return offsets.cast(pa.int32())
 
 
 def _all_differ(keys: pa.Array, offsets: pa.Array) -> bool:
@@ -311,12 +311,12 @@ def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         raise pa.ArrowInvalid("a decimal is not exact as a float")
     result = data.cast(target)
     if pt.is_integer(data.type) and pt.is_float16(target):
-        same = pc.equal(result.cast(pa.float64()), data.cast(pa.float64(), safe=False))
-        if not pc.all(same, skip_nulls=True, min_count=0).as_py():
+        exact = pc.equal(result.cast(pa.float64()), data.cast(pa.float64(), safe=False))
+        if not pc.all(exact, skip_nulls=True, min_count=0).as_py():
             raise pa.ArrowInvalid("integer would be rounded")
     if pt.is_floating(data.type) and pt.is_floating(target) and data.type.bit_width > target.bit_width:
-        same = pc.or_(pc.equal(result.cast(data.type), data), pc.is_nan(data))
-        if not pc.all(same, skip_nulls=True, min_count=0).as_py():
+        exact = pc.or_(pc.equal(result.cast(data.type), data), pc.is_nan(data))
+        if not pc.all(exact, skip_nulls=True, min_count=0).as_py():
             raise pa.ArrowInvalid("float would be rounded")
     return result
 

@@ -1,8 +1,9 @@
-"""What a table says about itself in `hoodie.properties`; the only place where a `hoodie.*` key is spelled.
+"""The properties of a table in `hoodie.properties`; the only place where a `hoodie.*` key is spelled.
 
-Tables that we made carry `crdt_mor.*` keys beside Hudi's. Hudi is told the rule under which its own readers give our
-rows (`merge`, below); what it cannot do is refused there, never silently answered otherwise. Tables that Hudi made are
-read as they are, and whatever would need a rule that we do not have is refused with its name.
+Tables that we made have `crdt_mor.*` keys beside Hudi's. Hudi's own keys name the rule under which its readers return
+our rows (the table below). Where Hudi has no such rule they name one that its readers refuse, so that no reader merges
+the rows in another way. Tables that Hudi made are read as they are, and whatever would need a rule that we do not have
+is refused by name.
 
     our merge               Hudi's mode              ordering.fields
     latest                  EVENT_TIME_ORDERING      _hoodie_commit_time
@@ -117,12 +118,12 @@ class TableConfig:
     key: KeySpec
     merge: MergeSpec = field(default_factory=MergeSpec)
     buckets: int | None = None
-    """None: a table that Hudi made without saying."""
+    """None: a table of Hudi's whose properties do not have the number."""
     version: int = WRITTEN_VERSION
     table_type: TableType = "MERGE_ON_READ"
     timeline_path: str = "timeline"
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
-    """All of them, as read; empty for a table that is about to be made."""
+    """All properties of the file, as read; empty for a table that is about to be made."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled by its fields; a mapping proxy cannot be."""
@@ -221,8 +222,8 @@ class TableConfig:
         if self.buckets is None or not 1 <= self.buckets <= _BUCKETS_MAX:
             raise InvalidInputError(f"a table has 1 to {_BUCKETS_MAX} buckets. buckets={self.buckets}")
         if self.version != WRITTEN_VERSION or self.table_type != "MERGE_ON_READ":
-            found = f"type={self.table_type} version={self.version}"
-            raise InvalidInputError(f"new tables are merge on read, version {WRITTEN_VERSION}. {found}")
+            got = f"type={self.table_type} version={self.version}"
+            raise InvalidInputError(f"new tables are merge on read, version {WRITTEN_VERSION}. {got}")
         if self.key.generator or self.key.value_only or self.key.url_encode or self.merge.hudi_commit_time:
             raise InvalidInputError(f"Hudi made older tables so; new ones follow its present rule. key={self.key!r}")
         self.key.check_types(schema)
@@ -458,5 +459,5 @@ def _bool_text(value: bool) -> str:
 
 
 def _unsupported(feature: str, where: str, **values: object) -> UnsupportedFeatureError:
-    found = "".join(f" {name}={value}" for name, value in values.items())
-    return UnsupportedFeatureError(f"this release cannot read {feature}: use Hudi's own reader.{found} table={where}")
+    details = "".join(f" {name}={value}" for name, value in values.items())
+    return UnsupportedFeatureError(f"this release cannot read {feature}: use Hudi's own reader.{details} table={where}")

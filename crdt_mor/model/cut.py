@@ -1,12 +1,12 @@
-"""Cuts: which commits a view shows. What a cut shows is decided once and for ever.
+"""Cuts: which commits a view shows. Which these are never changes once the cut is made.
 
     by completion   everything completed by a time: what a reader saw then
     by request      everything requested before a time that no pending write was requested before: a prefix of the
                     table's order, without holes, which no later commit can change (the fence of RFC-22)
 
 A cut of a table is also a checkpoint: what one shows and another does not is the increment between them. So increments
-neither skip a commit nor repeat one, whatever overlapped. Its text has the table's id at the end, since the same cut of
-another table means other commits:
+neither skip a commit nor repeat one, whatever overlapped. The text of a checkpoint ends in the id of its table, since a
+cut with this time shows other commits of another table:
 
     completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726
 """

@@ -153,8 +153,8 @@ def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets)
         maybe = np.flatnonzero((hashes == np.uint32(string_hash(placeholder))) & (ends - starts == len(placeholder)))
         if maybe.size:
             text = units[starts[maybe][:, None] + np.arange(len(placeholder))]
-            same = (text == np.frombuffer(placeholder.encode(), np.uint8)).all(axis=1)
-            hashes[maybe[same]] = 0
+            equal = (text == np.frombuffer(placeholder.encode(), np.uint8)).all(axis=1)
+            hashes[maybe[equal]] = 0
     return hashes
 
 

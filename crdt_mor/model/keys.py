@@ -136,9 +136,9 @@ class KeySpec:
         values = encoded.dictionary
         prefix = f"{name}=" if self.hive_style else ""
         for bad, reason in self._path_rules(values, prefix):
-            if (found := pc.index(bad, True).as_py()) >= 0:
-                row = pc.index(encoded.indices, pa.scalar(found, encoded.indices.type)).as_py()
-                value = values[found].as_py()
+            if (index := pc.index(bad, True).as_py()) >= 0:
+                row = pc.index(encoded.indices, pa.scalar(index, encoded.indices.type)).as_py()
+                value = values[index].as_py()
                 raise InvalidInputError(f"{reason}: map it to another value. column={name} row={row} value={value!r}")
         values = pc.if_else(pc.equal(values, ""), DEFAULT_PARTITION, values)
         paths = pc.binary_join_element_wise(prefix, values, "") if prefix else values
@@ -218,15 +218,15 @@ def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) 
     if count == 1:
         return np.zeros(len(record_keys), dtype=np.int32)
     hashes = java_hash.key_hashes(_text(record_keys), spec.fields, composite=spec.composite)
-    found: npt.NDArray[np.int32] = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
-    return found
+    numbers: npt.NDArray[np.int32] = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
+    return numbers
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------
 
 
 def _has_text(kind: pa.DataType) -> bool:
-    """Types whose text is the same in every engine."""
+    """Whether all engines write values of this type as one text."""
     kind = kind.value_type if pt.is_dictionary(kind) else kind
     text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
     return bool(text or pt.is_date(kind) or (pt.is_integer(kind) and kind != pa.uint64()))

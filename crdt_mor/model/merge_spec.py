@@ -27,9 +27,9 @@ _KNOWN: Final = "latest, ordering:<column> and partial_update/1?nulls=value or k
 
 @dataclass(frozen=True, slots=True)
 class PayloadRef:
-    """A payload by name; what every process resolves to the same meaning.
+    """A payload by name, from which every process finds the code that merges.
 
-    parameters: a JSON object. fingerprint: what it meant when the table was made; empty: not known yet.
+    parameters: a JSON object. fingerprint: of what the payload did when the table was made; empty: not known yet.
     path: `module:Class`, where no installed package provides the name.
     """
 
@@ -54,8 +54,8 @@ class PayloadRef:
     @property
     def arguments(self) -> dict[str, Any]:
         """The parameters, as Python values."""
-        found: dict[str, Any] = json.loads(self.parameters)
-        return found
+        arguments: dict[str, Any] = json.loads(self.parameters)
+        return arguments
 
     def __str__(self) -> str:
         inside = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
@@ -75,19 +75,19 @@ class ColumnMerge:
 
     def to_json(self) -> dict[str, Any]:
         """One object of the table's properties; `of_json` gives the value back."""
-        found: dict[str, Any] = {"columns": list(self.columns), "payload": self.payload.name}
+        entry: dict[str, Any] = {"columns": list(self.columns), "payload": self.payload.name}
         if self.payload.arguments:
-            found["parameters"] = self.payload.arguments
+            entry["parameters"] = self.payload.arguments
         if self.payload.path:
-            found["path"] = self.payload.path
-        return found | {"fingerprint": self.payload.fingerprint}
+            entry["path"] = self.payload.path
+        return entry | {"fingerprint": self.payload.fingerprint}
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> ColumnMerge:
+    def of_json(cls, entry: Mapping[str, Any]) -> ColumnMerge:
         """Raises KeyError, TypeError or `InvalidInputError` for anything that `to_json` did not make."""
-        parameters = json.dumps(found.get("parameters", {}))
-        payload = PayloadRef(found["payload"], parameters, found["fingerprint"], found.get("path", ""))
-        return cls(tuple(str(name) for name in found["columns"]), payload)
+        parameters = json.dumps(entry.get("parameters", {}))
+        payload = PayloadRef(entry["payload"], parameters, entry["fingerprint"], entry.get("path", ""))
+        return cls(tuple(str(name) for name in entry["columns"]), payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """The columns of a table.
 
-    declared   what the user said: Arrow types, order, nullability      given back by every read
-    stored     what Parquet holds: one canonical type each, all nullable  what the merge works on
-    avro       what Hudi is told
+    declared   the user's Arrow types, order and nullability               what every read returns
+    stored     what Parquet holds: one canonical type each, all nullable   what the merge works on
+    avro       the schema that Hudi's readers get
 
 `normalise` is the door that data comes in through: after it, every value is of a stored type and means what it meant
 before. `restore` is the way out. `join` is how two writers that grow the schema at the same time agree: a semilattice,
-so the answer does not depend on who came first. Knows no files and no keys.
+so the result does not depend on which of them came first. Knows no files and no keys.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class TableSchema:
     def of(cls, schema: pa.Schema) -> TableSchema:
         """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
         _refuse_reserved(schema.names)
-        found = cls._of(schema)
-        _refuse_names_that_differ_in_case(found.declared)
-        return found
+        checked = cls._of(schema)
+        _refuse_names_that_differ_in_case(checked.declared)
+        return checked
 
     @classmethod
     def _of(cls, schema: pa.Schema) -> TableSchema:
@@ -122,13 +122,13 @@ class TableSchema:
         A column that only one side has is nullable: the rows of the other side have null there.
         """
         joined = []
-        for mine in self.declared:
-            theirs = _column(other.declared, mine.name)
-            if theirs is None:
-                joined.append(mine.with_nullable(True))
+        for left in self.declared:
+            right = _column(other.declared, left.name)
+            if right is None:
+                joined.append(left.with_nullable(True))
             else:
-                kind = join_types(mine.type, theirs.type, mine.name)
-                joined.append(pa.field(mine.name, kind, mine.nullable or theirs.nullable))
+                kind = join_types(left.type, right.type, left.name)
+                joined.append(pa.field(left.name, kind, left.nullable or right.nullable))
         joined += [column.with_nullable(True) for column in other.declared if column.name not in self.declared.names]
         return TableSchema(pa.schema(joined))
 
@@ -143,12 +143,12 @@ class TableSchema:
         _refuse_reserved(column.name for column in typed)
         new = TableSchema._of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
         grown = []
-        for mine in self.declared:
-            theirs = _column(new.declared, mine.name)
-            if theirs is None or casts.fits(theirs.type, mine.type):
-                grown.append(mine)
+        for column in self.declared:
+            written = _column(new.declared, column.name)
+            if written is None or casts.fits(written.type, column.type):
+                grown.append(column)
             else:
-                grown.append(mine.with_type(join_types(mine.type, theirs.type, mine.name)))
+                grown.append(column.with_type(join_types(column.type, written.type, column.name)))
         added = [column.with_nullable(True) for column in new.declared if column.name not in self.declared.names]
         _refuse_names_that_differ_in_case(added, self.declared.names)
         return TableSchema(pa.schema([*grown, *added]))
@@ -160,7 +160,7 @@ class TableSchema:
     ) -> pa.Table:
         """`data` in the stored types, its columns in the table's order; refuses whatever would change a value.
 
-        `accepts`: the types that some columns are written in, instead of their own; the first that serves is taken.
+        `accepts`: for some columns, the types that they may be written in instead of their own, by preference.
         """
         names = data.schema.names
         if len(set(names)) < len(names):
@@ -172,7 +172,7 @@ class TableSchema:
         for column in kept:
             written, field = data.column(column.name), column
             if column.name in accepts:
-                field = _taken(written.type, column, accepts[column.name])
+                field = _as_accepted(written.type, column, accepts[column.name])
                 written = casts.aligned(written, field.type)
             arrays.append(casts.to_stored(written, field))
         return pa.table(arrays, names=[column.name for column in kept])
@@ -212,8 +212,8 @@ class TableSchema:
         return pa.table(arrays, schema=pa.schema(columns))
 
 
-def _taken(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
-    """The column as it is written; of several types the first that serves."""
+def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
+    """The column in the first of the accepted types that values of the written type can become."""
     kind = next((kind for kind in accepts if casts.meets(casts.aligned_type(written, kind), kind)), None)
     if kind is None:
         known = ", ".join(map(str, accepts))

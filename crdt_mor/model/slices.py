@@ -22,12 +22,12 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 S = TypeVar("S")
 
 OPENING_A_FILE: Final = 1 << 20
-"""Opening a file costs about as much as decoding so many bytes."""
+"""The bytes whose decoding takes about as long as opening a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The files of one file group; `logs` in START_COMMIT_TIME order, whatever order they completed in."""
+    """The files of one file group; `logs` in the order of their requested times, whatever order they completed in."""
 
     partition: str
     file_id: str
@@ -49,7 +49,7 @@ class FileSlice:
 
     @property
     def weight(self) -> int:
-        """What reading it costs, in bytes."""
+        """What reading the slice costs, in bytes."""
         return sum(file.size + OPENING_A_FILE for file in self.files)
 
 
@@ -90,8 +90,8 @@ def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[DataFile]) -> N
 
     Hudi compacts them all away when it upgrades a table, so that only time travel to before the upgrade meets them.
     """
-    for found in slices:
-        for log in shared.intersection(found.logs):
+    for slice_ in slices:
+        for log in shared.intersection(slice_.logs):
             raise UnsupportedFeatureError(
                 "this snapshot has log files that Hudi wrote before version 8, which this release does not read: ask "
                 f"for a later one, after the upgrade. file={log.path}"

@@ -193,8 +193,9 @@ def _join_nested(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataT
     if pt.is_map(left):
         key = left.key_type if left.key_type == right.key_type else pa.string()
         return pa.map_(key, pa.field("value", join_types(left.item_type, right.item_type, column)))
-    pairs = zip(left, right, strict=True)
-    return pa.struct([pa.field(mine.name, join_types(mine.type, theirs.type, column)) for mine, theirs in pairs])
+    return pa.struct(
+        [pa.field(one.name, join_types(one.type, other.type, column)) for one, other in zip(left, right, strict=True)]
+    )
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------

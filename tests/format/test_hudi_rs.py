@@ -23,7 +23,7 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
-from crdt_mor.format.log import Pieces, delete_block, parquet_block
+from crdt_mor.format.log import Buffers, delete_block, parquet_block
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.model.instant import InstantTime
 
@@ -136,7 +136,7 @@ class HandMade:
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         (root / ".hoodie" / "hoodie.properties").write_text(text)
 
-    def log(self, requested: str, completed: str, data: Pieces) -> None:
+    def log(self, requested: str, completed: str, data: Buffers) -> None:
         name = f".{FILE_ID}_{requested}.log.1_0-0-0"
         (self.root / name).write_bytes(b"".join(data))
         stat = WriteStat(
