@@ -8,10 +8,11 @@ A write is pending from its begin on. Every other action is one of a service (`s
 that is frozen whole, an object of ours, and ends when the plan is completed or cancelled. The code that schedules,
 projects, completes, cancels and sweeps knows no action by name; it asks this table.
 
-Every file of an instant that may still be given up bears our key, so a sweep knows it for ours, be it all that is left.
-(Hudi leaves `deltacommit.requested` empty, and none of its readers looks into it.) Hudi's readers open the record of a
-plan, `compaction.requested`, wherever they see another file of it: so there is no other one before it is completed, and
-a helper that puts a file of a cancelled plan, and dies, never makes the table unreadable.
+Every file of an instant that may still be given up bears our key, so that a sweep recognises it even where it is the
+only one left. (Hudi leaves `deltacommit.requested` empty, and none of its readers looks into it.) Hudi's readers open
+the record of a plan, `compaction.requested`, wherever they see another file of its instant, and fail if there is none.
+So the record is the only file until the plan is completed: a helper that puts a file of a plan after its cancel, and
+dies before it looks again, cannot make the table unreadable.
 
 To add a service: a row here, with the type of its plan and the records that Hudi is told; a `Service` that plans and
 executes; and the next `FORMAT` of the timeline value, since releases that read this one take every plan for a
@@ -43,14 +44,13 @@ P = TypeVar("P", bound=FrozenPlan)
 class Action:
     """What Hudi's timeline directory is told of an instant.
 
-    name: Hudi's word in the names of its files until it is completed; the timeline value calls the action so, too.
+    name: Hudi's word in the names of the files until the instant is completed. The timeline value uses it as well.
     completed: Hudi's word in the name of the completed file.
-    begun: the files that are put when it begins, in this order; removed, if it is given up, in the reverse order. They
-        hold the record that it begins with. A plan begins with one file: a second one could be put by a helper that
-        stalled before, when the first is removed, and Hudi's readers would look for the first in vain.
-    ending: the files that are put when it is completed, before the completed one. They are empty.
-    extra: the extra metadata in the record that it begins with, where our key stands; of (bytes, path).
-    encode_completed: the bytes of the completed file; of the completion and the table's Avro schema.
+    begun: the files that are put when the instant begins, in this order. If it is given up they are removed in the
+        reverse order. Each holds the record of what has begun.
+    ending: the files that are put when the instant is completed, before the completed file. They are empty.
+    extra: decodes the extra metadata, where our key stands, from (the bytes of that record, its path).
+    encode_completed: encodes the completed file from (the completion, the table's Avro schema).
     """
 
     name: str
@@ -66,13 +66,16 @@ class PlannedAction(Action, Generic[P]):
     """An action of a service, which begins with a plan.
 
     operation: Hudi's operation type of the completed instant.
-    decode: the frozen plan in an object, which the plan has encoded itself; of (bytes, path).
-    encode_record: the plan as Hudi is told of it.
+    decode: decodes a frozen plan from (the bytes of its object, its path); the plan has encoded itself.
+    encode_record: encodes the record that Hudi is told of the plan.
     """
 
     operation: str
     decode: Callable[[bytes, str], P]
     encode_record: Callable[[P], bytes]
+
+    def __post_init__(self) -> None:
+        assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
 
 
 WRITE = Action(
@@ -101,21 +104,24 @@ ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT)
 
 
 def action_named(name: str) -> Action:
-    """The action of a plan, or of what was given up, in a timeline value."""
+    """The action of this name, as a timeline value has it."""
     if name not in ACTIONS:
         raise _unknown(name)
     return ACTIONS[name]
 
 
 def planned_action(name: str) -> PlannedAction[Any]:
-    """The action of a plan in a timeline value."""
+    """The action of this name, which is a service's."""
     action = action_named(name)
     assert isinstance(action, PlannedAction), "only a service has plans"
     return action
 
 
 def action_ending_as(word: str) -> Action:
-    """The action whose completed file bears this word of Hudi's; of those with one word Hudi is told in one way."""
+    """The action whose completed files have this word of Hudi's in their names.
+
+    Several actions may end in one word; Hudi is told the same of their completion.
+    """
     for action in ACTIONS.values():
         if action.completed == word:
             return action
@@ -129,7 +135,7 @@ def _unknown(word: str) -> UnsupportedVersionError:
 
 
 def when_put(name: TimelineFileName) -> int:
-    """Which of an instant's files it is, in the order in which they are put."""
+    """The position of a file among those of its instant, in the order in which they are put."""
     action = ACTIONS.get(name.action)
     pending = ("requested", "inflight") if action is None else (*action.begun, *action.ending)
     return [*pending, "completed"].index(name.state)

@@ -270,6 +270,11 @@ def test_a_release_without_the_row_asks_to_be_upgraded(table: Table, monkeypatch
         table.upsert(pl.DataFrame({"id": [1], "n": [1]}))
 
 
+def test_a_plan_with_two_files_before_it_is_completed_has_no_row() -> None:
+    with pytest.raises(AssertionError, match="only file"):
+        replace(TALLY, begun=("requested", "inflight"))
+
+
 def test_a_new_action_needs_a_new_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases that read format 2 take every plan in it for a compaction: they would misread it, not refuse it."""
     monkeypatch.delitem(ACTIONS, TALLY.name)
