@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from crdt_mor import LocalStore, MemoryStore, Store
 from crdt_mor.testing.faults import DelegatingStore
+from tests.tiers import slow
 
 T = TypeVar("T")
 
@@ -16,6 +17,9 @@ STORES: Final[dict[str, Callable[[Path], Store]]] = {
     "local": LocalStore,
 }
 """An empty store of each kind, given a folder that it may use. A store of another kind is one line here."""
+
+LOCAL_FIRST: Final = ["local", *(slow(kind) for kind in STORES if kind != "local")]
+"""For tests that take seconds: over a local disk before every commit, over the others in the slow tier."""
 
 
 class WatchedStore(DelegatingStore):

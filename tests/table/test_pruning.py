@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,8 +31,8 @@ from crdt_mor.read import prune
 from crdt_mor.read.explain import Files
 from crdt_mor.read.expressions import conjunction, conjuncts, sql_literal
 from crdt_mor.read.pushdown import parquet_form
-from crdt_mor.store.local import LocalStore
-from tests.table.helpers import Make, frame, rows
+from tests.stores import LOCAL_FIRST, STORES, WatchedStore
+from tests.table.helpers import Make, Place, frame, rows
 from tests.tiers import slow
 
 EXAMPLES = [4, slow(60)]
@@ -76,9 +75,9 @@ def some(*numbers: int) -> pa.Table:
     return pa.Table.from_pylist(found, SCHEMA)
 
 
-def grown(path: str, settings: dict[str, Any]) -> Table:
+def grown(place: Place, settings: dict[str, Any]) -> Table:
     """Base files that logs touch and that none does, carried rows, stragglers done and pending, logs alone."""
-    table = Table.create(path, SCHEMA, **settings)
+    table = place.create(schema=SCHEMA, **settings)
     table.upsert(some(*range(14)))
     straggler, pending = table.transaction(), table.transaction()
     for tx, n in ((straggler, 3), (pending, 5)):
@@ -97,14 +96,14 @@ grown_tables: list[object] = []
 """Writes that stay open: dropping one would roll it back."""
 
 
-@pytest.fixture(scope="module")
-def tables() -> Iterator[dict[str, Table]]:
+@pytest.fixture(scope="module", params=LOCAL_FIRST)
+def tables(request: pytest.FixtureRequest, fast_module_path: Path) -> Iterator[dict[str, Table]]:
     """A table of each shape."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield {name: grown(f"{folder}/t{i}", said) for i, (name, said) in enumerate(SHAPES.items())}
-        for tx in grown_tables:
-            tx.__exit__(ValueError, None, None)  # type: ignore[attr-defined]
+    folder = fast_module_path / "shapes"
+    yield {name: grown(Place.of(request.param, folder / name), settings) for name, settings in SHAPES.items()}
+    for tx in grown_tables:
+        tx.__exit__(ValueError, None, None)  # type: ignore[attr-defined]
+    grown_tables.clear()
 
 
 @pytest.fixture(scope="module")
@@ -258,9 +257,9 @@ LAYOUTS = ["base only", "base and logs", "a straggler across a compaction"]
 
 
 @contextmanager
-def many(path: Path, layout: str) -> Iterator[Table]:
+def many(place: Place, layout: str) -> Iterator[Table]:
     """400 rows, k000 to k399, in 2 partitions of 8 buckets; in two of three layouts with logs or carries in some."""
-    table = Table.create(path, MANY.schema, key="id", partition_by="region", buckets=8)
+    table = place.create(schema=MANY.schema, key="id", partition_by="region", buckets=8)
     straggler = table.transaction()
     if layout.startswith("a straggler"):
         straggler.__enter__()
@@ -277,22 +276,34 @@ def many(path: Path, layout: str) -> Iterator[Table]:
         assert rows(table, "n", filter="id IN ('k007', 'k008')") == [(7,), (8,)]
 
 
+@pytest.fixture(scope="module", params=STORES)
+def store_of_module(request: pytest.FixtureRequest) -> str:
+    """The kind of store that the tables of this module are in."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module", params=LAYOUTS)
-def table(fast_module_path: Path, request: pytest.FixtureRequest) -> Iterator[Table]:
-    """A table of each layout, which no test changes."""
-    with many(fast_module_path / request.param, request.param) as found:
-        yield found
+def watched(
+    request: pytest.FixtureRequest, store_of_module: str, fast_module_path: Path
+) -> Iterator[tuple[Table, WatchedStore]]:
+    """A table of each layout, which no test changes, and its store, which notes what it is asked."""
+    place = Place.of(store_of_module, fast_module_path / store_of_module / request.param)
+    with many(place, request.param):
+        yield place.watched()
 
 
-def opened(scan: Scan) -> int:
+@pytest.fixture
+def table(watched: tuple[Table, WatchedStore]) -> Table:
+    return watched[0]
+
+
+def opened(scan: Scan, store: WatchedStore) -> int:
     """How many file slices a scan opens, as it says itself and as it does."""
-    said, touched = scan.explain(), []
-    with pytest.MonkeyPatch.context() as patch:
-        stat = LocalStore.stat
-        patch.setattr(LocalStore, "stat", lambda self, path: (touched.append(path), stat(self, path))[1])
-        scan.to_arrow()
-    expected = said.merging.slices + said.passing.slices + said.by_statistics.slices
-    assert len({path for path in touched if path.endswith(".parquet")}) == expected
+    explained = scan.explain()
+    store.calls.clear()
+    scan.to_arrow()
+    expected = explained.merging.slices + explained.passing.slices + explained.by_statistics.slices
+    assert len(set(store.paths("parquet"))) == expected
     return expected
 
 
@@ -322,17 +333,21 @@ def opened(scan: Scan) -> int:
         ("n = 7", 16),
     ],
 )
-def test_partitions_and_buckets_are_ruled_out(table: Table, condition: str, slices: int) -> None:
+def test_partitions_and_buckets_are_ruled_out(
+    watched: tuple[Table, WatchedStore], condition: str, slices: int
+) -> None:
+    table, store = watched
     scan = table.scan(filter=condition)
-    assert opened(scan) == slices
+    assert opened(scan, store) == slices
     assert scan.to_polars().height == table.scan(meta=True).to_polars().filter(pl.sql_expr(condition)).height
 
 
-def test_the_buckets_of_a_list_of_keys_are_those_of_its_keys(table: Table) -> None:
+def test_the_buckets_of_a_list_of_keys_are_those_of_its_keys(watched: tuple[Table, WatchedStore]) -> None:
+    table, store = watched
     keys = [f"k{i:03}" for i in (1, 5, 9, 13)]
     wanted = set(buckets(pa.array(keys), table.config.key, 8).tolist())
     for condition in (pl.col("id").is_in(keys), pl.col("id").is_in(pl.Series(keys).implode())):
-        assert opened(table.scan(filter=condition & (pl.col("region") == "eu"))) == len(wanted)
+        assert opened(table.scan(filter=condition & (pl.col("region") == "eu")), store) == len(wanted)
         assert rows(table, "id", filter=condition) == [(key,) for key in keys]
 
 
@@ -378,6 +393,7 @@ def test_hudis_tables_and_groups_that_are_no_buckets_are_never_ruled_out_by_key(
     assert len(prune.prune(renamed, condition, config, snapshot.schema).kept) == 4
 
 
+@pytest.mark.usefixtures("path")  # over one store: it takes seconds
 def test_very_long_conditions_are_no_trouble(make: Make) -> None:
     table = make(buckets=4)
     table.upsert(MANY)
@@ -425,9 +441,9 @@ def test_partitions_whose_path_says_nothing_are_read(make: Make) -> None:
     assert rows(table, "id", filter="region = 'eu' AND n = 3") == [("c",)]
 
 
-def test_partition_columns_are_tried_as_they_were_declared(fast_path: Path) -> None:
+def test_partition_columns_are_tried_as_they_were_declared(make: Make) -> None:
     schema = pa.schema([("k", pa.int64()), ("u", pa.uint8()), ("day", pa.date32())])
-    table = Table.create(f"{fast_path}/t", schema, key="k", partition_by=["u", "day"])
+    table = make(schema=schema, key="k", partition_by=["u", "day"])
     days = [day for day in DAYS for _ in range(3)]
     table.upsert(pa.table({"k": range(9), "u": [0, 1, 255] * 3, "day": days}, schema))
     condition = (pl.col("u").cast(pl.Int8, strict=False).is_null()) & (pl.col("day").dt.day() < 3)
@@ -439,9 +455,9 @@ def test_partition_columns_are_tried_as_they_were_declared(fast_path: Path) -> N
 # --- what goes down to Parquet ----------------------------------------------------------------------------------------
 
 
-def test_only_conditions_on_restored_columns_wait(fast_path: Path) -> None:
+def test_only_conditions_on_restored_columns_wait(make: Make) -> None:
     schema = pa.schema([("k", pa.string()), ("at", pa.timestamp("ms")), ("n", pa.int64())])
-    table = Table.create(f"{fast_path}/t", schema, key="k", buckets=1)
+    table = make(schema=schema, key="k", buckets=1)
     moments = [dt.datetime(2024, 1, 1) + dt.timedelta(days=i) for i in range(5)]  # noqa: DTZ001
     table.upsert(pa.table({"k": list("abcde"), "at": moments, "n": range(5)}, schema))
     table.maintenance.compact()
@@ -472,17 +488,22 @@ def test_a_filter_without_names_is_refused_since_it_would_mean_other_columns_eac
 # --- explain ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_explanation_says_what_is_opened_with_bytes_and_reads_no_rows(make: Make, monkeypatch: Any) -> None:
+def test_an_explanation_says_what_is_opened_with_bytes_and_reads_no_rows(
+    make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(partition_by="region", buckets=2)
     table.upsert(MANY)
     table.maintenance.compact()
     table.upsert(frame(("k001", "eu", 1)))
     sizes = pl.DataFrame(table.inspect.files()).group_by("partition").agg(pl.col("bytes").sum())
     eu, us = (sizes.filter(partition=f"region={region}")["bytes"].item() for region in ("eu", "us"))
-    scan = table.scan(columns=["price"], filter="region = 'eu' AND n >= 0", limit=3)
-    for place, name in ((kernel, "passed_through"), (kernel, "merge"), (LocalStore, "read")):
-        monkeypatch.setattr(place, name, lambda *_, **__: pytest.fail("rows were read"))
+    reader, store = place.watched()
+    scan = reader.scan(columns=["price"], filter="region = 'eu' AND n >= 0", limit=3)
+    for name in ("passed_through", "merge"):
+        monkeypatch.setattr(kernel, name, lambda *_, **__: pytest.fail("rows were read"))
+    store.calls.clear()
     said = scan.explain()
+    assert {operation for operation, _ in store.calls} == {"parquet"}, "footers of base files, and nothing else"
     assert said.total == Files(4, eu + us)
     assert said.by_partition == Files(2, us)
     assert (said.by_bucket.slices, said.by_statistics.slices) == (0, 0)
@@ -518,7 +539,7 @@ def test_an_explanation_of_nothing(make: Make) -> None:
     assert "filter in Parquet" in str(said)
 
 
-def test_an_explanation_takes_statistics_of_every_type(fast_path: Path) -> None:
+def test_an_explanation_takes_statistics_of_every_type(make: Make) -> None:
     at, tz = MIDNIGHT, MIDNIGHT.replace(tzinfo=dt.UTC)
     values: dict[str, tuple[pa.DataType, object]] = {
         "k": (pa.int8(), 1), "s": (pa.string(), "x"), "y": (pa.binary(), b"x"), "b": (pa.bool_(), True),
@@ -529,7 +550,7 @@ def test_an_explanation_takes_statistics_of_every_type(fast_path: Path) -> None:
         "r": (pa.struct([("a", pa.int64())]), {"a": 1}), "z": (pa.string(), None),
     }  # fmt: skip
     schema = pa.schema([(name, kind) for name, (kind, _) in values.items()])
-    table = Table.create(f"{fast_path}/t", schema, key="k", buckets=1)
+    table = make(schema=schema, key="k", buckets=1)
     row = {name: value for name, (_, value) in values.items()}
     table.upsert(pa.Table.from_pylist([row], schema))
     table.maintenance.compact()
@@ -599,8 +620,8 @@ def test_a_limit_that_is_none_is_refused(make: Make, limit: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_scan_can_be_narrowed_on_the_same_snapshot(fast_path: Path, layout: str) -> None:
-    with many(fast_path / "t", layout) as table:
+def test_a_scan_can_be_narrowed_on_the_same_snapshot(place: Place, layout: str) -> None:
+    with many(place, layout) as table:
         check_narrowing(table)
 
 
