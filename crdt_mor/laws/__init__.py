@@ -6,6 +6,7 @@ compare the fingerprint.
 
     resolve.py       from a payload's name to the payload, and back           fingerprint.py   what a payload means
     allowed.py       which classes a table may name                           claims.py        the laws, by name
+    merging.py       from a table's settings to the rule and the columns that the merge works with
 
     check.py         `check_laws`: a payload's examples, and other values of their types
     examine.py       each law, tried on histories

@@ -40,10 +40,10 @@ def allow_payloads(*payloads: str | type[Payload]) -> None:
     Modules are imported, now. Holds for every table of this process; what can be imported by others holds for the
     processes that this one starts from now on, too. Raises `UnknownPayloadError` for what cannot be imported.
     """
-    for given in payloads:
-        for cls in _classes(given):
+    for payload in payloads:
+        for cls in _classes(payload):
             _named[cls.name] = cls
-    paths = [path for given in payloads if (path := given if isinstance(given, str) else _path_for_others(given))]
+    paths = [path for one in payloads if (path := one if isinstance(one, str) else _path_for_others(one))]
     if paths:
         known = _listed(os.environ.get(VARIABLE, ""))
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, *paths]))
@@ -53,32 +53,32 @@ def import_payload(path: str) -> type[Payload]:
     """The class at `module:Class`, imported: only for a path that a user of this process gave, never for a table's."""
     module, _, name = path.partition(":")
     try:
-        found: object = importlib.import_module(module)
+        imported: object = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            imported = getattr(imported, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise UnknownPayloadError(
             f"the payload cannot be imported: {error}. Install its package, or put its folder on PYTHONPATH. "
             f"payload={path}"
         ) from error
-    return require_class(found, path)
+    return require_class(imported, path)
 
 
-def require_class(found: object, path: str) -> type[Payload]:
-    """`found`, if it is a payload class."""
-    if not (isinstance(found, type) and issubclass(found, Payload)):
+def require_class(candidate: object, path: str) -> type[Payload]:
+    """The candidate, if it is a payload class; raises `UnknownPayloadError` otherwise."""
+    if not (isinstance(candidate, type) and issubclass(candidate, Payload)):
         raise UnknownPayloadError(f"this is not a payload class, a subclass of crdt_mor.Payload. payload={path}")
-    return found
+    return candidate
 
 
 def allowed_class(ref: PayloadRef) -> type[Payload]:
     """The class of a payload that no installed package provides; imports nothing that only the table names."""
-    found = _known(ref)
-    if found is None or _name_of(found) != ref.name:
+    cls = _known(ref)
+    if cls is None or _name_of(cls) != ref.name:
         _follow_variable()
-        found = _known(ref)
-    if found is not None:
-        return found
+        cls = _known(ref)
+    if cls is not None:
+        return cls
     if not ref.path:
         raise UnknownPayloadError(
             f"this table needs a payload that no installed package provides: install the one that has it. "
@@ -120,22 +120,23 @@ def _carried(*classes: type[Payload]) -> Carried:
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _classes(given: str | type[Payload]) -> list[type[Payload]]:
-    if isinstance(given, type) and issubclass(given, Payload):
-        return [_with_name(given, given.__qualname__)]
-    if not isinstance(given, str):
-        raise InvalidInputError(f"payloads are classes, modules like 'acme.payloads', or module:Class. got={given!r}")
-    if ":" in given:
-        return [_with_name(import_payload(given), given)]
+def _classes(payload: str | type[Payload]) -> list[type[Payload]]:
+    """The payload classes that a user means: a class itself, `module:Class`, or all of a module that have a name."""
+    if isinstance(payload, type) and issubclass(payload, Payload):
+        return [_with_name(payload, payload.__qualname__)]
+    if not isinstance(payload, str):
+        raise InvalidInputError(f"payloads are classes, modules like 'acme.payloads', or module:Class. got={payload!r}")
+    if ":" in payload:
+        return [_with_name(import_payload(payload), payload)]
     try:
-        module = importlib.import_module(given)
+        module = importlib.import_module(payload)
     except (ImportError, ValueError) as error:
         raise UnknownPayloadError(
             f"the module of payloads cannot be imported: {error}. Install its package, or put its folder on "
-            f"PYTHONPATH. module={given}"
+            f"PYTHONPATH. module={payload}"
         ) from error
-    found = [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, Payload)]
-    return [cls for cls in found if isinstance(cls.__dict__.get("name"), str)]
+    classes = [cls for cls in vars(module).values() if isinstance(cls, type) and issubclass(cls, Payload)]
+    return [cls for cls in classes if isinstance(cls.__dict__.get("name"), str)]
 
 
 def _with_name(cls: type[Payload], path: str) -> type[Payload]:
@@ -160,9 +161,9 @@ def _follow_variable() -> None:
     text = os.environ.get(VARIABLE, "")
     if text == _variable_read:
         return
-    for given in _listed(text):
+    for path in _listed(text):
         try:
-            for cls in _classes(given):
+            for cls in _classes(path):
                 _named.setdefault(cls.name, cls)
         except UnknownPayloadError as error:
             raise UnknownPayloadError(f"{error} The environment variable {VARIABLE} names it.") from error
@@ -170,10 +171,12 @@ def _follow_variable() -> None:
 
 
 def _known(ref: PayloadRef) -> type[Payload] | None:
-    """The class of this name at the path of `ref`, or the one that was allowed by that name; else what is at the path,
-    which has another name."""
-    found = _in_process(ref.path)
-    return found if found is not None and _name_of(found) == ref.name else _named.get(ref.name, found)
+    """The class that `ref` names, if this process has it: at its path, else one that was allowed by its name.
+
+    If there is neither, the class at the path that has another name, so that an error can name it.
+    """
+    at_path = _in_process(ref.path)
+    return at_path if at_path is not None and _name_of(at_path) == ref.name else _named.get(ref.name, at_path)
 
 
 def _name_of(cls: type[Payload]) -> object:
@@ -186,13 +189,13 @@ def _in_process(path: str) -> type[Payload] | None:
     Runs no code at all: no `__getattr__` of a module, and no loader of a module that is loaded when it is looked at.
     """
     module, _, name = path.partition(":")
-    found: object = sys.modules.get(module)
+    reached: object = sys.modules.get(module)
     for part in name.split("."):
-        if isinstance(found, ModuleType):
-            members = ModuleType.__getattribute__(found, "__dict__")
-        elif isinstance(found, type):
-            members = type.__getattribute__(found, "__dict__")
+        if isinstance(reached, ModuleType):
+            members = ModuleType.__getattribute__(reached, "__dict__")
+        elif isinstance(reached, type):
+            members = type.__getattribute__(reached, "__dict__")
         else:
             return None
-        found = members.get(part)
-    return found if isinstance(found, type) and issubclass(found, Payload) else None
+        reached = members.get(part)
+    return reached if isinstance(reached, type) and issubclass(reached, Payload) else None

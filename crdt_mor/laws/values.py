@@ -1,8 +1,8 @@
 """Values of Arrow types on which a payload is tried besides its examples: the edges of a type, and some between them.
 
-They are the same every time. How far they go is said here for the deep check (`laws.search`), too: sums of a few
-of them stay in range, and what many payloads need not care about is there only where the examples have it: NaN,
-infinities and -0.0 in a float, null in a list. Fields of a struct and values of a map may always be null.
+They are the same every time. The limits here hold for drawn values as well (laws/strategies.py): sums of a few values
+stay in range, and values that many payloads need not expect come only if the examples have them, which are NaN,
+infinities and -0.0 in a float, and null in a list. Fields of a struct and values of a map may always be null.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FIELDS_TRIED = 8
 
 
 def decimal_max(kind: pa.DataType) -> int:
-    """How many of its last place a drawn decimal has at most, so that a few can be added up."""
+    """The greatest decimal that is tried, in units of the last place, so that a few can be added up."""
     return int(10 ** max(kind.precision - 2, 1))
 
 
@@ -43,32 +43,32 @@ def float_edges(seen: Sequence[Any]) -> tuple[bool, bool, bool]:
 
 
 def inside(seen: Sequence[Any]) -> list[Any]:
-    """What is in the examples of a list."""
+    """The items of examples of a list type."""
     return [item for value in seen if value is not None for item in value]
 
 
 def of_entries(seen: Sequence[Any]) -> list[Any]:
-    """The values in the examples of a map."""
+    """The values in examples of a map type."""
     return [item for value in seen if value is not None for item in value.values()]
 
 
 def of_field(seen: Sequence[Any], name: str) -> list[Any]:
-    """What a field is in the examples of a struct."""
+    """A field's values in examples of a struct type."""
     return [value[name] for value in seen if value is not None]
 
 
 def values(kind: pa.DataType, count: int, seen: Sequence[Any] = ()) -> list[Any]:
-    """At most `count` values of a (stored) type, all different; `seen` are examples of it."""
-    found: dict[str, Any] = {}
+    """Up to `count` different values of a stored type. `seen`: examples of it."""
+    distinct: dict[str, Any] = {}
     for value in islice(_values(kind, seen), 4 * count):
-        found.setdefault(repr(value), value)
-        if len(found) == count:
+        distinct.setdefault(repr(value), value)
+        if len(distinct) == count:
             break
-    return list(found.values())
+    return list(distinct.values())
 
 
 def _values(kind: pa.DataType, seen: Sequence[Any]) -> Iterator[Any]:
-    """Values of a type, those at its edges first; without end, but for a few types."""
+    """Values of a type, its edges first. The iterator ends only for types with few values."""
     if pt.is_list(kind):
         return _lists(kind, inside(seen))
     if pt.is_struct(kind):
