@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-slow check-spark check-spark-versions bench bench-small lint types format lock clean
+.PHONY: help setup demo test check check-slow check-long check-spark check-spark-versions bench bench-small lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,17 +22,20 @@ $(READY): requirements.lock pyproject.toml
 demo: setup      ## Three processes, one table, no lock: the example of the README on real flights
 	$(BIN)/crdt-mor demo
 
-test: setup      ## The test suite (all but the tests marked slow, exhaustive, spark and bench)
+test: setup      ## The fast tier of the tests: three minutes on two cores
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 
-check-slow: setup  ## The tests marked slow, and beside them the largest world of the search
+check-slow: setup  ## The slow tier, and beside it the largest world of the search: a quarter of an hour
 	@$(BIN)/python -m pytest -q -m exhaustive & whole=$$!; \
-	$(BIN)/python -m pytest -m "slow and not spark" $(ARGS); slow=$$?; \
+	$(BIN)/python -m pytest -n 2 -m "slow and not spark" $(ARGS); slow=$$?; \
 	wait $$whole && exit $$slow
 
-check-spark: setup  ## The tests on Spark, slow ones too, in threads and on a cluster of processes; needs Java 17
+check-long: setup  ## The long tier, which CI leaves out: what takes minutes by itself, and more seeds
+	$(BIN)/python -m pytest -n 2 -m "long and not spark" $(ARGS)
+
+check-spark: setup  ## The tests on Spark in threads and on a cluster of processes, slow ones too: a quarter of an hour; needs Java 17
 	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,11 @@ STANDARD_LIBRARY = sys.stdlib_module_names
 FILES = sorted(file for name in ("crdt_mor", *LINKED) for file in (ROOT / name).rglob("*.py"))
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def name_of(file: Path) -> str:
     name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     return f"crdt_mor.{name}" if name.split(".")[0] in LINKED else name
@@ -97,7 +103,7 @@ def unit_of(module: str) -> str:
 
 def modules_imported(file: Path) -> Iterator[str]:
     """Every module that a file imports, at its top, inside functions and for type checking only."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -142,7 +148,7 @@ def test_libraries_stay_in_their_layer(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=name_of)
 def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
     found = {module.split(".")[0] for module in modules_imported(file)} & CHANCE
-    found |= set(clocks_of_their_own(ast.parse(file.read_text())))
+    found |= set(clocks_of_their_own(parsed(file)))
     assert name_of(file) == "crdt_mor.clock" or not found, f"take {found} from crdt_mor.clock.Environment"
 
 
@@ -203,7 +209,7 @@ LETS_TIME_PASS = {
 def test_no_test_sleeps(file: Path) -> None:
     """Tests have a simulated clock, or wait for real processes until something holds (`tests.waiting`)."""
     if name_of(file) not in LETS_TIME_PASS:
-        slept = list(sleeps(ast.parse(file.read_text())))
+        slept = list(sleeps(parsed(file)))
         assert not slept, f"take crdt_mor.testing.clock, or wait for other processes by tests.waiting: {slept}"
 
 
@@ -227,7 +233,7 @@ def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """
     if unit_of(name_of(file)) in {"store", "parquet", "cli"}:
         return
-    opened = [f"line {line}: {what}" for line, what in files_opened(ast.parse(file.read_text()))]
+    opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"
 
 

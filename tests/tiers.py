@@ -1,6 +1,10 @@
-"""Which cases of a test run before every commit, and which in the slow tier (`make check-slow`).
+"""Which cases of a test run before every commit, and which in the slow and the long tier.
 
-The fast tier has a case of each kind; seeds, sizes and combinations beyond that are slow ones of the same test.
+    fast    make test          a case of each kind: three minutes on two cores
+    slow    make check-slow    more seeds, sizes and combinations of the same tests: part of CI
+    long    make check-long    what takes a minute or more by itself, and seeds beyond those of CI
+
+CONTRIBUTING.md says how long each takes. Nothing is in two tiers.
 """
 
 from __future__ import annotations
@@ -12,10 +16,15 @@ import pytest
 
 
 def slow(*values: Any) -> Any:
-    """A case that runs in the slow tier only."""
+    """A case of the slow tier."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-def seeds(fast: Iterable[int], more: Iterable[int]) -> list[Any]:
-    """Seeds of the fast tier, and more of them in the slow one."""
-    return [*fast, *map(slow, more)]
+def long(*values: Any) -> Any:
+    """A case of the long tier."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+def seeds(fast: Iterable[int], more: Iterable[int], most: Iterable[int] = ()) -> list[Any]:
+    """Seeds of the fast tier, more of them in the slow one, and most of all in the long one."""
+    return [*fast, *map(slow, more), *map(long, most)]

@@ -11,7 +11,7 @@ import pytest
 
 from tests import waiting
 from tests.crash.scene import Scene, visible
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 EXPIRY_MS = 3_000
 
@@ -38,7 +38,7 @@ def many_writers(scene: Scene, processes: int, commits: int) -> None:
     scene.check_at_rest(names)
 
 
-@pytest.mark.parametrize(("processes", "commits"), [(2, 8), slow(8, 200)])
+@pytest.mark.parametrize(("processes", "commits"), [(2, 8), slow(4, 40), long(8, 200)])
 def test_every_commit_of_several_processes_is_visible(scene: Scene, processes: int, commits: int) -> None:
     many_writers(scene, processes, commits)
     scene.check_hudi_rs()
@@ -85,9 +85,9 @@ def test_kill_9_loses_no_acknowledged_commit_and_shows_none_in_part(scene: Scene
     kill_at_random(scene, kills=2, seed=1, writers=2, compactor_in=1)
 
 
-@pytest.mark.slow
-def test_200_kills_lose_no_acknowledged_commit_and_show_none_in_part(scene: Scene) -> None:
-    kill_at_random(scene, kills=200, seed=2)
+@pytest.mark.parametrize("kills", [slow(40), long(200)])
+def test_many_kills_lose_no_acknowledged_commit_and_show_none_in_part(scene: Scene, kills: int) -> None:
+    kill_at_random(scene, kills, seed=2)
 
 
 def test_a_writer_that_slept_past_the_expiry_neither_commits_nor_harms(tmp_path: Path) -> None:

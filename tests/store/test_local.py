@@ -18,7 +18,7 @@ import pytest
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store import local as module
 from crdt_mor.store.local import TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 RACER = """
 import hashlib, json, sys
@@ -89,7 +89,9 @@ def race(root: Path, names: str, slots: int) -> None:
     assert temp_files(LocalStore(root)) == []
 
 
-@pytest.mark.parametrize(("names", "rounds", "slots"), [("abc", 1, 100), slow("abcdefgh", 4, 1500)])
+@pytest.mark.parametrize(
+    ("names", "rounds", "slots"), [("abc", 1, 100), slow("abcdefgh", 1, 500), long("abcdefgh", 4, 1500)]
+)
 def test_of_several_processes_one_wins_each_slot_and_all_read_it_whole(
     tmp_path: Path, names: str, rounds: int, slots: int
 ) -> None:

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from crdt_mor import PartialUpdate, Table
 from crdt_mor.cli.main import app
 from crdt_mor.readers.polars import scan_table
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 UTC = dt.UTC
 NAN, INF = float("nan"), float("inf")
@@ -182,7 +182,7 @@ def check(tables: Iterable[Table], seed: int, count: int) -> None:
                 raise AssertionError(said) from error
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, 60), *(slow(seed, 500) for seed in range(100, 104))])
+@pytest.mark.parametrize(("seed", "count"), [(1, 60), slow(100, 500), *(long(seed, 500) for seed in range(101, 104))])
 def test_a_filter_gives_what_polars_gives_of_the_whole_frame(tables: dict[str, Table], seed: int, count: int) -> None:
     check(tables.values(), seed, count)
 
