@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -18,6 +19,9 @@ import pyarrow.types as pt
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
+
+_OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
+"""A time zone as a distance from UTC."""
 
 _STRINGS = {pa.string(), pa.large_string(), pa.string_view()}
 _BINARIES = {pa.binary(), pa.large_binary(), pa.binary_view()}
@@ -70,8 +74,27 @@ def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
         if kind.key_type not in _STRINGS:
             raise _unsupported(kind, column, "Avro maps have string keys: use a list of structs")
         return pa.map_(kind.key_type, pa.field("value", _inner(kind.item_type, column)), keys_sorted=kind.keys_sorted)
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        _require_zone(kind.tz, column)
     stored_type(kind, column)
     return kind
+
+
+def _require_zone(name: str, column: str) -> None:
+    """Refuse a time zone that does not exist: readers could not show the column's values."""
+    if not (name == "UTC" or _OFFSET.fullmatch(name) or _has_zone(name)) and _has_zone("UTC"):
+        raise InvalidInputError(
+            f"no such time zone: take a name like Europe/Berlin or UTC, or +02:00. column={column} zone={name!r}"
+        )
+
+
+def _has_zone(name: str) -> bool:
+    """Whether this machine's database of time zones has the name; some machines have no database."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
 
 
 def _inner(kind: pa.DataType, column: str) -> pa.DataType:

@@ -253,6 +253,25 @@ def test_a_value_that_would_change_is_refused_by_column_row_and_value(
     assert value in str(error.value)
 
 
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "Europe", "../UTC", "+25:00", "+2", "utc+2", " "])
+def test_a_time_zone_that_does_not_exist_is_refused(zone: str) -> None:
+    inner = pa.list_(pa.timestamp("us", zone))
+    for kind in (inner.value_type, inner):
+        with pytest.raises(InvalidInputError, match=r"no such time zone.* column=c "):
+            one(kind)
+
+
+def test_time_zones_are_names_or_distances_and_old_tables_keep_what_they_have() -> None:
+    for zone in ("UTC", "Europe/Berlin", "+05:30", "-11:00"):
+        assert one(pa.timestamp("us", zone)).declared.field("c").type.tz == zone
+    assert TableSchema.from_json('[["c","timestamp[us, Mars/Olympus]"]]').declared.field("c").type.tz == "Mars/Olympus"
+
+
+def test_without_a_database_of_time_zones_every_name_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.model.types._has_zone", lambda _: False)
+    assert one(pa.timestamp("us", "Mars/Olympus")).declared.field("c").type.tz == "Mars/Olympus"
+
+
 @pytest.mark.parametrize(
     ("column", "data"),
     [
