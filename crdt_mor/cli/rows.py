@@ -74,10 +74,20 @@ def _print(rows: mor.Scan | mor.Changes, limit: int) -> None:
         render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
 
 
+def _require_flat(schema: pa.Schema) -> None:
+    """Refuse columns whose values CSV cannot hold, before anything is printed."""
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise mor.InvalidInputError(
+            f"CSV has no nested values: leave these columns out (--columns), or take --format jsonl. columns={nested}"
+        )
+
+
 def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
     out = pa.PythonFile(sys.stdout.buffer, mode="w")
     writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter
     if format is Format.csv:
+        _require_flat(rows.schema)
         writer = pa.csv.CSVWriter(out, rows.schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
     else:
         writer = pa.parquet.ParquetWriter(out, rows.schema)

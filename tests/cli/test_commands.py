@@ -236,6 +236,16 @@ def test_cat_gives_the_same_rows_in_every_format(table: Path, limit: int | None)
         assert parquet.sort("id").equals(EVENTS)
 
 
+def test_cat_refuses_nested_columns_as_csv_by_name(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), ("s", pa.struct([("l", pa.int64())]))])
+    mor.Table.create(tmp_path / "t", schema, key="id")
+    refused = crdt_mor("cat", tmp_path / "t", "--format", "csv", code=1)
+    assert refused.stdout == ""
+    assert "CSV has no nested values" in refused.stderr
+    assert "['tags', 's']" in refused.stderr
+    assert crdt_mor("cat", tmp_path / "t", "--columns", "id", "--format", "csv").stdout == '"id"\n'
+
+
 def test_cat_prints_json_where_floats_are_no_numbers_to_it(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("x", pa.float64()), ("s", pa.struct([("l", pa.list_(pa.float32()))]))])
     table = mor.Table.create(tmp_path / "t", schema, key="id")
