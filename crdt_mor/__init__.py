@@ -8,6 +8,7 @@ table.scan(filter="views > 10").to_polars()
 
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment
+from crdt_mor.creation import Merge
 from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
     CheckpointExpiredError,
@@ -50,7 +51,7 @@ from crdt_mor.scan import Scan
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.table import AsOf, Consistency, Merge, Table
+from crdt_mor.table import AsOf, Consistency, Table
 from crdt_mor.transaction import Commit, Transaction
 from crdt_mor.write.statements import SchemaMode
 

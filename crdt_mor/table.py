@@ -8,8 +8,8 @@ what readers see.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Literal
 
 import polars as pl
@@ -17,23 +17,16 @@ import pyarrow as pa
 
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties
 from crdt_mor.distributed import Receipt, WriteJob
-from crdt_mor.errors import (
-    InvalidInputError,
-    SchemaMismatchError,
-    TableExistsError,
-)
-from crdt_mor.format import properties
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
-from crdt_mor.laws.merging import check_columns
-from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.maintenance import Maintenance
-from crdt_mor.merge.payload import PartialUpdate, Payload
+from crdt_mor.merge.payload import Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.points import Point
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.read.cuts import cut_at, window_end
@@ -42,7 +35,7 @@ from crdt_mor.read.window import Window
 from crdt_mor.scan import Scan
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
-from crdt_mor.timeline.session import PROPERTIES, Session, read_config
+from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import Commit, Transaction, check_mode, check_token_form, commit_of
 from crdt_mor.write import distributed
 from crdt_mor.write.statements import Operation, SchemaMode
@@ -55,10 +48,6 @@ Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | Point
 """A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
-
-Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
-"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
-
 
 class Table:
     """A merge-on-read table. Make one with `Table.create` or `Table.open`."""
@@ -108,20 +97,9 @@ class Table:
         """
         environment = environment or SystemEnvironment()
         objects = open_store(uri, environment) if store is None else store
-        key_spec = KeySpec(_names(key), _names(partition_by), hive_style and bool(partition_by))
-        requested = TableConfig(name or _default_name(uri), key_spec, _merge_spec(merge, ordering), buckets)
-        columns = TableSchema.of(schema)
-        table_properties = requested.to_properties(columns, environment.nonce())
-        check_columns(requested, columns)
-        config = TableConfig.from_properties(table_properties, str(uri))
-        comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
-        if not objects.put(PROPERTIES, properties.encode_table(table_properties, comments)):
-            existing = read_config(objects, str(uri))
-            if not exist_ok:
-                raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
-            _require_equal(config, existing, str(uri))
-            objects.make_durable(PROPERTIES)
-            config = existing
+        key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        config = put_properties(objects, environment, str(uri), config, TableSchema.of(schema), exist_ok)
         session = Session(objects, environment, config, _ms(writer_expiry))
         session.start()
         return cls(session, str(uri), store)
@@ -375,10 +353,6 @@ class Table:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _names(names: str | Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
 def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
     """The payloads as a sequence, also where one is passed by itself."""
     return (payloads,) if isinstance(payloads, str | type) else payloads
@@ -400,53 +374,3 @@ def _consistency(consistency: str, *known: str) -> str:
     return consistency
 
 
-def _default_name(uri: str | os.PathLike[str]) -> str:
-    base = os.path.basename(str(uri).rstrip("/")) or "table"
-    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
-    return f"_{name}" if name[0].isdigit() else name
-
-
-def _merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
-    if ordering and merge is not None:
-        raise InvalidInputError(
-            "merge says itself how versions are ordered: give merge or ordering, not both. Where the greatest value of "
-            "a column decides some columns, merge={(…): LatestBy(…)}"
-        )
-    match merge:
-        case None:
-            return MergeSpec("ordering", ordering) if ordering else MergeSpec()
-        case str():
-            return MergeSpec.parse(merge)
-        case PartialUpdate():
-            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns))
-        case Mapping():
-            return MergeSpec(columns=_members(merge))
-    raise InvalidInputError(
-        f"merge takes payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
-    )
-
-
-def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
-    """What the table will store of its payloads; each keeps its laws, or is refused here."""
-    members = [ColumnMerge(_names(n), reference(payload_of(payload))) for n, payload in columns.items()]
-    return tuple(sorted(members, key=lambda member: member.columns))
-
-
-def _require_equal(requested: TableConfig, existing: TableConfig, uri: str) -> None:
-    """Raise where a table that exists is not the one that was to be created."""
-    pairs = {
-        "key": (requested.key, existing.key),
-        "merge": (requested.merge, existing.merge),
-        "buckets": (requested.buckets, existing.buckets),
-    }
-    for name, values in pairs.items():
-        if values[0] != values[1]:
-            raise TableExistsError(
-                f"there is a table already, with another {name}. path={uri} asked={values[0]} found={values[1]}"
-            )
-    schemas = requested.created_schema(), existing.created_schema()
-    if schemas[0] != schemas[1]:
-        raise SchemaMismatchError(
-            'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
-            f"path={uri} asked={schemas[0] and schemas[0].to_json()} found={schemas[1] and schemas[1].to_json()}"
-        )

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 BELOW_READ = {"errors", "clock", "threads", "parquet", "model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
-USERS_HOLD = {"rows", "scan", "changes", "inspect", "maintenance", "distributed", "transaction", "table"}
+USERS_HOLD = {"rows", "creation", "scan", "changes", "inspect", "maintenance", "distributed", "transaction", "table"}
 ENGINE = ROOMS | USERS_HOLD
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -40,7 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "maintenance": ROOMS,
     "distributed": ROOMS,
     "transaction": ROOMS | {"scan"},
-    "table": ROOMS | {"scan", "changes", "inspect", "maintenance", "distributed", "transaction"},
+    "creation": BELOW_READ,
+    "table": ROOMS | {"creation", "scan", "changes", "inspect", "maintenance", "distributed", "transaction"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
     "payloads": {"crdt_mor"},  # each is a model for a customer's own
@@ -69,6 +70,7 @@ LIBRARIES: dict[str, set[str]] = {
     "maintenance": set(),
     "distributed": set(),
     "transaction": {"polars", "pyarrow"},
+    "creation": set(),
     "table": {"polars", "pyarrow"},
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},

@@ -1,0 +1,102 @@
+"""What a table is created with, from the arguments of `Table.create` to the properties that say it for ever."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from crdt_mor.clock import Environment
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError, TableExistsError
+from crdt_mor.format import properties
+from crdt_mor.laws.merging import check_columns
+from crdt_mor.laws.resolve import payload_of, reference
+from crdt_mor.merge.payload import PartialUpdate, Payload
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.store.base import Store
+from crdt_mor.timeline.session import PROPERTIES, read_config
+
+Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
+"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
+
+
+def put_properties(
+    store: Store, environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, exist_ok: bool
+) -> TableConfig:
+    """Put the properties of a new table; returns its settings as every later process reads them.
+
+    Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
+    """
+    table_properties = requested.to_properties(columns, environment.nonce())
+    check_columns(requested, columns)
+    config = TableConfig.from_properties(table_properties, uri)
+    comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
+    if store.put(PROPERTIES, properties.encode_table(table_properties, comments)):
+        return config
+    existing = read_config(store, uri)
+    if not exist_ok:
+        raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
+    _require_equal(config, existing, uri)
+    store.make_durable(PROPERTIES)
+    return existing
+
+
+def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, also where one is passed by itself."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def default_name(uri: str | os.PathLike[str]) -> str:
+    """A name that Hudi allows, after the table's folder."""
+    base = os.path.basename(str(uri).rstrip("/")) or "table"
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
+    """The merge that a table will have, from the arguments `merge` and `ordering`."""
+    if ordering and merge is not None:
+        raise InvalidInputError(
+            "merge says itself how versions are ordered: give merge or ordering, not both. Where the greatest value of "
+            "a column decides some columns, merge={(…): LatestBy(…)}"
+        )
+    match merge:
+        case None:
+            return MergeSpec("ordering", ordering) if ordering else MergeSpec()
+        case str():
+            return MergeSpec.parse(merge)
+        case PartialUpdate():
+            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns))
+        case Mapping():
+            return MergeSpec(columns=_members(merge))
+    raise InvalidInputError(
+        f"merge takes payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
+    )
+
+
+def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
+    """What the table will store of its payloads; each keeps its laws, or is refused here."""
+    members = [ColumnMerge(names_of(n), reference(payload_of(payload))) for n, payload in columns.items()]
+    return tuple(sorted(members, key=lambda member: member.columns))
+
+
+def _require_equal(requested: TableConfig, existing: TableConfig, uri: str) -> None:
+    """Raise where a table that exists is not the one that was to be created."""
+    pairs = {
+        "key": (requested.key, existing.key),
+        "merge": (requested.merge, existing.merge),
+        "buckets": (requested.buckets, existing.buckets),
+    }
+    for name, values in pairs.items():
+        if values[0] != values[1]:
+            raise TableExistsError(
+                f"there is a table already, with another {name}. path={uri} asked={values[0]} found={values[1]}"
+            )
+    schemas = requested.created_schema(), existing.created_schema()
+    if schemas[0] != schemas[1]:
+        raise SchemaMismatchError(
+            'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
+            f"path={uri} asked={schemas[0] and schemas[0].to_json()} found={schemas[1] and schemas[1].to_json()}"
+        )
