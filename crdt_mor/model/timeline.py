@@ -96,8 +96,8 @@ class Timeline:
 
     def find_by_nonce(self, nonce: str) -> Pending | RolledBack | None:
         """The instant that a begin with this nonce made, unless it is completed or forgotten."""
-        begun: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
-        return next((p for p in begun if p.nonce == nonce), None)
+        instants: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
+        return next((p for p in instants if p.nonce == nonce), None)
 
     def find_plan(self, barrier: InstantTime) -> OpenPlan | None:
         return next((p for p in self.plans if p.barrier == barrier), None)
@@ -125,10 +125,10 @@ class Timeline:
 
     def hand_over(self, nonce: str, wall_ms: int, requested: InstantTime, driver: str) -> Timeline:
         """From here on `driver` alone may complete a pending write: what it read of other drivers' work is final."""
-        begun = self.find_pending(requested)
-        assert begun is not None, "rule 1: only a pending instant can be completed by anybody"
-        taken = replace(begun, driver=driver, drivers=begun.drivers + 1)
-        pending = tuple(taken if p is begun else p for p in self.pending)
+        old = self.find_pending(requested)
+        assert old is not None, "rule 1: only a pending instant can be completed by anybody"
+        new = replace(old, driver=driver, drivers=old.drivers + 1)
+        pending = tuple(new if p is old else p for p in self.pending)
         return self._next(nonce, tick_after(self.clock, wall_ms), pending=pending)
 
     def complete(
@@ -141,12 +141,12 @@ class Timeline:
         token: tuple[str, int] | None = None,
     ) -> Timeline:
         """A pending write is committed, all its files at once."""
-        begun = self.find_pending(requested)
-        assert begun is not None, "rule 1: only a pending instant can complete"
+        old = self.find_pending(requested)
+        assert old is not None, "rule 1: only a pending instant can complete"
         completed = tick_after(self.clock, wall_ms)
         version = self.version + 1
-        done = Completion(
-            requested, completed, version, begun.nonce, DELTA_COMMIT, operation, tuple(files), driver=begun.driver
+        completion = Completion(
+            requested, completed, version, old.nonce, DELTA_COMMIT, operation, tuple(files), driver=old.driver
         )
         tokens = self.tokens
         if token is not None:
@@ -157,33 +157,33 @@ class Timeline:
         return self._next(
             nonce,
             completed,
-            pending=tuple(p for p in self.pending if p is not begun),
-            completions=(*self.completions, done),
+            pending=tuple(p for p in self.pending if p is not old),
+            completions=(*self.completions, completion),
             tokens=tokens,
         )
 
     def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
         """A pending write is given up for good; its files may be removed once this value is known to be genuine."""
-        begun = self.find_pending(requested)
-        assert begun is not None, "rule 1: only a pending instant can be rolled back"
-        gone = RolledBack(requested, begun.nonce, self.version + 1)
+        old = self.find_pending(requested)
+        assert old is not None, "rule 1: only a pending instant can be rolled back"
+        rolled_back = RolledBack(requested, old.nonce, self.version + 1)
         return self._next(
             nonce,
             tick_after(self.clock, wall_ms),
-            pending=tuple(p for p in self.pending if p is not begun),
-            rolled_back=(*self.rolled_back, gone),
+            pending=tuple(p for p in self.pending if p is not old),
+            rolled_back=(*self.rolled_back, rolled_back),
         )
 
     def grow(self, nonce: str, wall_ms: int, schema: str) -> Timeline:
         """The schema becomes `schema`: an empty delta commit of its own, begun and completed in one event."""
         requested = tick_after(self.clock, wall_ms)
         completed = tick_after(requested, wall_ms)
-        done = Completion(requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA")
+        completion = Completion(requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA")
         added = self._with_added(schema)
-        return self._next(nonce, completed, schema=schema, added=added, completions=(*self.completions, done))
+        return self._next(nonce, completed, schema=schema, added=added, completions=(*self.completions, completion))
 
     def _with_added(self, schema: str) -> tuple[str, ...]:
-        """The columns that have been added once the schema is `schema`; the first schema there is adds none."""
+        """`added` with the columns that are new in `schema`. The first schema of a table adds none."""
         before, after = ([name for name, *_ in json.loads(text)] for text in (self.schema, schema))
         return (*self.added, *(name for name in after if before and name not in before))
 
@@ -211,41 +211,46 @@ class Timeline:
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
         completed = tick_after(self.clock, wall_ms)
-        done = Completion(barrier, completed, self.version + 1, plan.nonce, action, operation, tuple(files))
+        completion = Completion(barrier, completed, self.version + 1, plan.nonce, action, operation, tuple(files))
         return self._next(
             nonce,
             completed,
             plans=tuple(p for p in self.plans if p is not plan),
-            completions=(*self.completions, done),
+            completions=(*self.completions, completion),
         )
 
     def cancel_plan(self, nonce: str, wall_ms: int, barrier: InstantTime) -> Timeline:
         """An open plan is given up, by name: it cannot be executed."""
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can be cancelled"
-        gone = RolledBack(barrier, plan.nonce, self.version + 1, plan.action)
+        rolled_back = RolledBack(barrier, plan.nonce, self.version + 1, plan.action)
         return self._next(
             nonce,
             tick_after(self.clock, wall_ms),
             plans=tuple(p for p in self.plans if p is not plan),
-            rolled_back=(*self.rolled_back, gone),
+            rolled_back=(*self.rolled_back, rolled_back),
         )
 
     def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[InstantTime]) -> Timeline:
         """Rolled-back instants whose files a listing has shown to be gone are forgotten; by the store's clock, now."""
-        gone = set(forgotten)
-        kept = tuple(r for r in self.rolled_back if r.requested not in gone)
+        times = set(forgotten)
+        kept = tuple(r for r in self.rolled_back if r.requested not in times)
         return self._next(nonce, tick_after(self.clock, wall_ms), rolled_back=kept, swept=from_ms(store_ms))
 
     def adopt(
-        self, nonce: str, wall_ms: int, found: Sequence[Completion], schema: str, cancelled: Sequence[OpenPlan] = ()
+        self,
+        nonce: str,
+        wall_ms: int,
+        completions: Sequence[Completion],
+        schema: str,
+        cancelled: Sequence[OpenPlan] = (),
     ) -> Timeline:
         """Instants that Hudi wrote become part of the value, and the clock moves past them.
 
-        cancelled: open plans that are given up in the same event, since they do not know what they would bury.
+        cancelled: open plans that are given up in the same event, since they lack what they would hide.
         """
         version = self.version + 1
-        adopted = tuple(replace(c, version=version, adopted=True) for c in found)
+        adopted = tuple(replace(c, version=version, adopted=True) for c in completions)
         clock = max([self.clock, *(c.completed for c in adopted)])
         file_ids = [file.name.file_id for c in adopted for file in c.files]
         return self._next(
@@ -305,32 +310,32 @@ class Timeline:
     def decode(cls, data: bytes, path: str) -> Self:
         """The value in an object; raises `FormatError` naming `path`."""
         try:
-            found = json.loads(data)
-            if found["format"] not in FORMATS_READ:
+            document = json.loads(data)
+            if document["format"] not in FORMATS_READ:
                 raise UnsupportedVersionError(
                     f"this table's timeline was written by a newer release; upgrade crdt-mor. "
-                    f"file={path} format={found['format']} supported={list(FORMATS_READ)}"
+                    f"file={path} format={document['format']} supported={list(FORMATS_READ)}"
                 )
             value = cls(
-                version=found["version"],
-                nonce=found["nonce"],
-                clock=found["clock"],
-                schema=found["schema"],
-                swept=found["swept"],
-                pending=tuple(Pending(*p) for p in found["pending"]),
-                plans=tuple(plan_of(p, found["format"]) for p in found["plans"]),
-                rolled_back=tuple(rolled_back_of(r) for r in found["rolled_back"]),
-                completions=tuple(completion_of(c) for c in found["completions"]),
-                segments=tuple(Segment(*s) for s in found["segments"]),
-                tokens=tuple(Token(*t) for t in found["tokens"]),
-                foreign_group=found["foreign_group"],
-                table_id=found.get("table_id"),
-                added=tuple(found.get("added", ())),
+                version=document["version"],
+                nonce=document["nonce"],
+                clock=document["clock"],
+                schema=document["schema"],
+                swept=document["swept"],
+                pending=tuple(Pending(*p) for p in document["pending"]),
+                plans=tuple(plan_of(p, document["format"]) for p in document["plans"]),
+                rolled_back=tuple(rolled_back_of(r) for r in document["rolled_back"]),
+                completions=tuple(completion_of(c) for c in document["completions"]),
+                segments=tuple(Segment(*s) for s in document["segments"]),
+                tokens=tuple(Token(*t) for t in document["tokens"]),
+                foreign_group=document["foreign_group"],
+                table_id=document.get("table_id"),
+                added=tuple(document.get("added", ())),
             )
             _require_shape(value)
         except WRONG_SHAPE as error:
             raise FormatError(f"not a timeline value: {error!r}. file={path}") from error
-        if not value.is_in(data):  # who looks again whether it still stands would look for ever
+        if not value.is_in(data):  # a process that checks whether this version still stands would check for ever
             raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
         return value
 

@@ -145,7 +145,7 @@ class Segment:
 
 
 def bytes_of(completions: Iterable[Completion]) -> int:
-    """About as many as the completions take in a value."""
+    """About how many bytes the completions take in a value."""
     files = sum(len(file.path) + 20 for c in completions for file in c.files)
     groups = sum(len(partition) + len(file_id) + 8 for c in completions for partition, file_id in c.replaced)
     return files + groups

@@ -57,10 +57,11 @@ class Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One completed instant of Hudi's timeline. `own`: we projected it; `schema`: the Avro text that it carries.
+class HudiInstant:
+    """One completed instant of Hudi's timeline.
 
-    `numbered`: beside it a schema whose columns have numbers, by which Hudi's readers find them in older files.
+    own: we projected it. schema: the Avro schema that it carries, as text; "" for none. numbered: it carries another
+    schema as well, whose columns have numbers, by which Hudi's readers find them in older files.
     """
 
     completion: Completion
@@ -69,101 +70,103 @@ class Found:
     numbered: bool = False
 
 
-Seen = dict[str, tuple[Found, ...]]
-"""What files of Hudi's timeline hold, by path: they never change, so whoever keeps this reads each of them once."""
+InstantCache = dict[str, tuple[HudiInstant, ...]]
+"""What files of Hudi's timeline hold, by path. They never change, so each is read once by whoever keeps the cache."""
 
 
-def foreign_completions(projector: Projector, value: Timeline, seen: Seen | None = None) -> Steps[Foreign]:
+def foreign_completions(projector: Projector, value: Timeline, cache: InstantCache | None = None) -> Steps[Foreign]:
     """The completed instants in Hudi's timeline that are not ours; raises where one of them is below a base of ours."""
-    seen = {} if seen is None else seen
+    cache = {} if cache is None else cache
     names: list[Stat] = yield List(projector.folder)
     archive: list[Stat] = yield List(projector.archive)
     parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
     carried = {str(completed_name(c)) for c in value.completions}
-    others = [name for name in parsed if name and _counts(name) and str(name) not in carried]
-    if not archive and len(others) == sum(segment.count for segment in value.segments):
+    candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]
+    if not archive and len(candidates) == sum(segment.count for segment in value.segments):
         return Foreign((), value.schema)
-    done = yield from all_completions(value)
-    known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in done}
+    completions = yield from all_completions(value)
+    known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in completions}
     known |= {r.requested for r in value.rolled_back}
-    found: dict[InstantTime, Found] = {}
+    instants: dict[InstantTime, HudiInstant] = {}
     moved = bool(archive)
-    completed = {c.requested: c.completed for c in done}
-    for name in others:
+    completed = {c.requested: c.completed for c in completions}
+    for name in candidates:
         if name.requested in known and name.completed in (None, completed.get(name.requested)):
             continue
-        item = yield from _read_active(projector.path(name), name, seen)
-        if item is None:
+        instant = yield from _read_active(projector.path(name), name, cache)
+        if instant is None:
             moved = True
         elif name.requested not in known:
-            found[name.requested] = item
-        elif not item.own and name.action in _DATA_ACTIONS:
-            raise _same_instant(item.completion)
-    for item in (yield from _read_archive(projector.archive, seen)) if moved else []:
-        if item.completion.requested not in known and item.completion.action != _SAVEPOINT:
-            found.setdefault(item.completion.requested, item)
-    own = next((item for item in found.values() if item.own), None)
-    if own is not None and value.version == 0 and not (yield from _has_gone_on()):
+            instants[name.requested] = instant
+        elif not instant.own and name.action in _DATA_ACTIONS:
+            raise _same_time_error(instant.completion)
+    for instant in (yield from _read_archive(projector.archive, cache)) if moved else []:
+        if instant.completion.requested not in known and instant.completion.action != _SAVEPOINT:
+            instants.setdefault(instant.completion.requested, instant)
+    own = next((instant for instant in instants.values() if instant.own), None)
+    if own is not None and value.version == 0 and not (yield from _has_later_versions()):
         raise FormatError(
             "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
             f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
         )
-    foreign = _foreign(projector, value, list(found.values()))
-    _refuse_below(bases_of(done), foreign.completions)
+    foreign = _foreign(projector, value, list(instants.values()))
+    _refuse_below(bases_of(completions), foreign.completions)
     return foreign
 
 
 def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
-    """Instants that Hudi itself wrote become part of the value; open plans that would bury one are cancelled."""
+    """Instants that Hudi itself wrote become part of the value; open plans that would hide one are cancelled."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        found = yield from foreign_completions(publisher.projector, tail)
-        if not found.completions:
+        foreign = yield from foreign_completions(publisher.projector, tail)
+        if not foreign.completions:
             return None
-        cancelled = yield from _plans_missing(tail, found.completions)
-        return tail.adopt(nonce, wall_ms, found.completions, found.schema, cancelled)
+        cancelled = yield from _plans_missing(tail, foreign.completions)
+        return tail.adopt(nonce, wall_ms, foreign.completions, foreign.schema, cancelled)
 
     return (yield from publisher.publish(derive, known))
 
 
-def _plans_missing(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
-    """The open plans whose barrier is above a commit of Hudi's that they do not know, in a file group of it."""
-    burying = []
+def _plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:
+    """The open plans that lack a commit of Hudi's although it is below their barrier, in one of their file groups."""
+    outdated = []
     for plan in tail.plans:
         frozen = yield from read_plan(tail, plan)
         barriers = dict.fromkeys(frozen.file_groups if frozen is not None else (), plan.barrier)
-        if any(below(completion, barriers) for completion in found):
-            burying.append(plan)
-    return burying
+        if any(group_below(completion, barriers) for completion in completions):
+            outdated.append(plan)
+    return outdated
 
 
-def bases_of(done: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
+def bases_of(completions: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
     """The instant of our newest base file of each file group."""
     bases: dict[FileGroup, InstantTime] = {}
-    for completion in done:
+    for completion in completions:
         for file in completion.files if not completion.adopted else ():
             if file.is_base:
                 bases[file.group] = max(file.name.instant, bases.get(file.group, EPOCH))
     return bases
 
 
-def below(found: Completion, barriers: Mapping[FileGroup, InstantTime]) -> tuple[FileGroup, InstantTime] | None:
+def group_below(
+    completion: Completion, barriers: Mapping[FileGroup, InstantTime]
+) -> tuple[FileGroup, InstantTime] | None:
     """A file group in which a commit of Hudi's wrote to a slice that is older than our barrier, and that barrier.
 
     A compaction of Hudi's writes nothing new.
     """
-    if found.action == "commit":
+    if completion.action == "commit":
         return None
-    touched = [(file.group, file.name.instant if file.is_base else found.completed) for file in found.files]
-    touched += [(group, found.completed) for group in found.replaced]
+    touched = [(file.group, file.name.instant if file.is_base else completion.completed) for file in completion.files]
+    touched += [(group, completion.completed) for group in completion.replaced]
     lost = ((group, barriers[group]) for group, since in touched if since <= barriers.get(group, EPOCH))
     return next(lost, None)
 
 
-def _refuse_below(bases: Mapping[FileGroup, InstantTime], found: Iterable[Completion]) -> None:
-    for completion in found:
-        if (lost := below(completion, bases)) is not None:
+def _refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[Completion]) -> None:
+    for completion in completions:
+        if (lost := group_below(completion, bases)) is not None:
             (partition, file_id), base = lost
             raise UnsupportedFeatureError(
                 "a commit of Hudi's completed at a time that a compaction of ours had passed already, so that no "
@@ -174,54 +177,55 @@ def _refuse_below(bases: Mapping[FileGroup, InstantTime], found: Iterable[Comple
             )
 
 
-def _same_instant(found: Completion) -> UnsupportedFeatureError:
+def _same_time_error(completion: Completion) -> UnsupportedFeatureError:
     """The refusal of a table in which a commit of Hudi's has the requested time of an instant of ours."""
     return UnsupportedFeatureError(
         "Hudi and we wrote to this table at the very same moment, and a commit of Hudi's has the requested time of an "
         "instant of ours, so that its rows cannot be told from ours: move its completed file out of the timeline's "
-        f"folder and its log files out of the table, and write its rows again. instant={found.requested} "
-        f"completed={found.completed} files={[file.path for file in found.files]}"
+        f"folder and its log files out of the table, and write its rows again. instant={completion.requested} "
+        f"completed={completion.completed} files={[file.path for file in completion.files]}"
     )
 
 
-def _has_gone_on() -> Steps[bool]:
-    """Whether there are versions after the first by now: then commits of ours are newer than the value, as any may be.
+def _has_later_versions() -> Steps[bool]:
+    """Whether there are versions after the first by now. Then commits of ours in Hudi's directory are newer ones.
 
-    Asked after Hudi's directory was read, as each commit of ours was published before it is found there.
+    It is asked after that directory was listed, since each commit of ours is published before it is projected.
     """
     names: list[Stat] = yield List(VERSIONS)
     return bool(names) and names[-1].path > version_path(0)
 
 
-def _counts(name: TimelineFileName) -> bool:
+def _is_completed(name: TimelineFileName) -> bool:
     return name.state == "completed" and name.action != _SAVEPOINT
 
 
-def _foreign(projector: Projector, value: Timeline, found: list[Found]) -> Foreign:
-    theirs = sorted((item for item in found if not item.own), key=lambda item: item.completion.completed)
-    told = [item for item in theirs if item.schema]
-    if not told:
+def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant]) -> Foreign:
+    foreign = [instant for instant in instants if not instant.own]
+    foreign.sort(key=lambda instant: instant.completion.completed)
+    with_schema = [instant for instant in foreign if instant.schema]
+    if not with_schema:
         schema = value.schema
     elif value.version == 0 and not projector.config.ours:
         # Hudi's readers take the schema of the commit that was requested last, whatever older files hold.
-        told.sort(key=lambda item: item.completion.requested)
-        if any(item.numbered for item in told):
-            _refuse_renamed(told)
-        schema = TableSchema.from_avro(told[-1].schema).to_json()
+        with_schema.sort(key=lambda instant: instant.completion.requested)
+        if any(instant.numbered for instant in with_schema):
+            _refuse_renamed(with_schema)
+        schema = TableSchema.from_avro(with_schema[-1].schema).to_json()
     else:
         joined = TableSchema.from_json(value.schema)
-        for text in dict.fromkeys(item.schema for item in told):
+        for text in dict.fromkeys(instant.schema for instant in with_schema):
             joined = joined.join(TableSchema.from_avro(text))
         schema = joined.to_json()
-    return Foreign(tuple(item.completion for item in theirs), schema)
+    return Foreign(tuple(instant.completion for instant in foreign), schema)
 
 
-def _refuse_renamed(told: list[Found]) -> None:
+def _refuse_renamed(instants: list[HudiInstant]) -> None:
     """Refuse a table in which a column was renamed or dropped by number: by name it would be looked for in vain.
 
     A name that comes back later would even be found where it means another column.
     """
-    schemas = [TableSchema.from_avro(text).declared for text in dict.fromkeys(item.schema for item in told)]
+    schemas = [TableSchema.from_avro(text).declared for text in dict.fromkeys(instant.schema for instant in instants)]
     for before, after in pairwise(schemas):
         if gone := sorted(_column_names(before) - _column_names(after)):
             raise UnsupportedFeatureError(
@@ -244,20 +248,20 @@ def _column_names(columns: Iterable[pa.Field], above: str = "") -> set[str]:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _read_active(path: str, name: TimelineFileName, seen: Seen) -> Steps[Found | None]:
+def _read_active(path: str, name: TimelineFileName, cache: InstantCache) -> Steps[HudiInstant | None]:
     """An instant of the active timeline; None if its file is gone by now."""
-    if path not in seen:
+    if path not in cache:
         data = b""
         if name.action in _DATA_ACTIONS:
-            read = yield Read(path)
-            if read is None:
+            content = yield Read(path)
+            if content is None:
                 return None
-            data = read
-        seen[path] = (_found(name, data, path),)
-    return seen[path][0]
+            data = content
+        cache[path] = (_hudi_instant(name, data, path),)
+    return cache[path][0]
 
 
-def _read_archive(folder: str, seen: Seen) -> Steps[list[Found]]:
+def _read_archive(folder: str, cache: InstantCache) -> Steps[list[HudiInstant]]:
     """All archived instants; read again if Hudi replaces the files meanwhile."""
     for _ in range(READS_MAX):
         listed: list[Stat] = yield List(folder)
@@ -270,23 +274,23 @@ def _read_archive(folder: str, seen: Seen) -> Steps[list[Found]]:
             continue
         paths = [f"{folder}/{name}" for name in decode_manifest(data, f"{folder}/{manifest}")]
         for path in paths:
-            if path not in seen and (data := (yield Read(path))) is not None:
-                seen[path] = tuple(_found(item.name, item.metadata, path) for item in decode_instants(data, path))
-        if all(path in seen for path in paths):
-            return [item for path in paths for item in seen[path]]
+            if path not in cache and (data := (yield Read(path))) is not None:
+                cache[path] = tuple(_hudi_instant(row.name, row.metadata, path) for row in decode_instants(data, path))
+        if all(path in cache for path in paths):
+            return [instant for path in paths for instant in cache[path]]
     raise StorageUnavailableError(
         "files of Hudi's archived timeline are missing: Hudi is replacing them, then try again, or they were deleted, "
         f"then restore them from a backup. folder={folder}"
     )
 
 
-def _found(name: TimelineFileName, data: bytes, path: str) -> Found:
+def _hudi_instant(name: TimelineFileName, data: bytes, path: str) -> HudiInstant:
     if name.action not in _DATA_ACTIONS:
-        return Found(_completion(name, CommitMetadata()))
+        return HudiInstant(_completion(name, CommitMetadata()))
     metadata = decode_commit(data, path, replace=name.action == "replacecommit")
     extra = metadata.extra
     own, schema, numbered = OWN_KEY in extra, extra.get("schema", ""), bool(extra.get(_NUMBERED_SCHEMA))
-    return Found(_completion(name, metadata), own, schema, numbered)
+    return HudiInstant(_completion(name, metadata), own, schema, numbered)
 
 
 def _completion(name: TimelineFileName, metadata: CommitMetadata) -> Completion:

@@ -29,7 +29,7 @@ from crdt_mor.timeline.sweep import timed_upkeep
 class WriteOutcome:
     """The commit that a write became, and the value that holds it.
 
-    `repeated`: it was there already, by its token, or since another driver of its job has completed it.
+    `repeated`: the commit was there before. Its token was used already, or another driver of the job has completed it.
     """
 
     completion: Completion | Token
@@ -38,7 +38,7 @@ class WriteOutcome:
 
 
 def begin(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write, with its first heartbeat, and the value that it begins from. First, `upkeep`."""
+    """A new pending write, with its first heartbeat, and the value that it begins from. Upkeep comes before it."""
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
     nonce = yield Nonce()
 
@@ -46,11 +46,11 @@ def begin(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[t
         return None if tail.find_by_nonce(nonce) else tail.begin(nonce, wall_ms, store_ms)
 
     value = yield from publisher.publish(derive, tail, store_ms)
-    begun = value.find_by_nonce(nonce)
-    if not isinstance(begun, Pending):
-        raise expired_error(begun.requested if begun else None)
-    yield Touch(heartbeat_path(begun.requested))
-    return value, begun
+    pending = value.find_by_nonce(nonce)
+    if not isinstance(pending, Pending):
+        raise expired_error(pending.requested if pending else None)
+    yield Touch(heartbeat_path(pending.requested))
+    return value, pending
 
 
 def complete(
@@ -72,13 +72,13 @@ def complete(
         return tail.complete(nonce, wall_ms, requested, operation, files, token)
 
     value = yield from publisher.publish(derive, known)
-    done = yield from find_completion(requested, value)
-    if done is not None:
-        others = done.driver != begun.driver
+    completion = yield from find_completion(requested, value)
+    if completion is not None:
+        others = completion.driver != begun.driver
         for file in files if others else ():
             yield Delete(file.path)
         yield Delete(heartbeat_path(requested))
-        return WriteOutcome(done, value, repeated=others)
+        return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)
     if pending is None:
         raise expired_error(requested)
@@ -89,13 +89,13 @@ def complete(
 
 
 def blocking_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
-    """The token that stands in the way of a write with `token`: of the same application, with a number not below."""
+    """The last token of the application, if its number is not below that of `token`: then a write must not complete."""
     last = value.find_token(token[0]) if token else None
     return last if last is not None and token is not None and token[1] <= last.number else None
 
 
 def repeated_token(value: Timeline, token: tuple[str, int] | None) -> Token:
-    """The earlier commit of this very token; raises `TokenOrderError` if the application is past it."""
+    """The last token of the application, where a write with `token` repeats it; raises `TokenOrderError` otherwise."""
     last = blocking_token(value, token)
     assert last is not None
     assert token is not None
@@ -113,7 +113,7 @@ def grow(
 ) -> Steps[Timeline]:
     """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join.
 
-    check: raises for a schema that the table must not have; what others have added meanwhile is in the one it is given.
+    check: raises for a schema that the table must not have. It gets the joined one, with the columns of other writers.
     """
     nonce = yield Nonce()
 
@@ -127,7 +127,7 @@ def grow(
 
 
 def expired_error(requested: InstantTime | None) -> WriterExpiredError:
-    """The error of a writer that was given up, as a value says that has it neither pending nor completed."""
+    """The error of a writer whose write was given up: the newest value has it neither pending nor completed."""
     return WriterExpiredError(
         "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
         f"its own processes abandoned it. Nothing of it is visible. Write again. requested={requested}"
@@ -136,13 +136,13 @@ def expired_error(requested: InstantTime | None) -> WriterExpiredError:
 
 def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError]:
     """The error of a process whose write is not pending any more: it was given up, or another has completed it."""
-    done = yield from find_completion(requested, tail)
-    if done is None:
+    completion = yield from find_completion(requested, tail)
+    if completion is None:
         return expired_error(requested)
     return WriterExpiredError(
         "another process of this job has completed the write meanwhile: it is visible, so do not write it again. "
         "Table.complete_write, called with this job, returns its commit. "
-        f"requested={requested} completed={done.completed} version={done.version}"
+        f"requested={requested} completed={completion.completed} version={completion.version}"
     )
 
 

@@ -19,36 +19,36 @@ def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
         return False
     if tail.find_rolled_back(instant) is not None:
         return True
-    done = yield from find_completion(instant, tail)
-    return done is None
+    completion = yield from find_completion(instant, tail)
+    return completion is None
 
 
 def find_completion(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
     """The completion of an instant, in the value or in its segments."""
-    return (yield from _find_after(requested, lambda done: done.requested == requested, tail))
+    return (yield from _find_after(requested, lambda completion: completion.requested == requested, tail))
 
 
 def find_completion_by_nonce(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
     """The completion of the write that a begin with this nonce made, which was not before `since`."""
-    return (yield from _find_after(since, lambda done: done.nonce == nonce, tail))
+    return (yield from _find_after(since, lambda completion: completion.nonce == nonce, tail))
 
 
 def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
     """A completion after `since`, in the value or in its segments."""
-    for done in reversed(tail.completions):
-        if wanted(done):
-            return done
+    for completion in reversed(tail.completions):
+        if wanted(completion):
+            return completion
     for segment in reversed(tail.segments):
         if segment.last > since:
-            for done in (yield from read_segment(segment)):
-                if wanted(done):
-                    return done
+            for completion in (yield from read_segment(segment)):
+                if wanted(completion):
+                    return completion
     return None
 
 
 def all_completions(value: Timeline) -> Steps[list[Completion]]:
     """Every completion of a value, those of its segments included."""
-    found = list(value.completions)
+    completions = list(value.completions)
     for segment in value.segments:
-        found += yield from read_segment(segment)
-    return found
+        completions += yield from read_segment(segment)
+    return completions

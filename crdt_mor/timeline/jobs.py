@@ -25,8 +25,8 @@ def join(
 
     A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
 
-    The ticket is the value that the write began from. One who dies before he has put it leaves the version that
-    published the begin.
+    The ticket is the value that the write began from. A process that dies before it has put the ticket leaves the
+    version that published the begin, and the ticket is made from it.
 
     job: its name. planned: the table's clock at that time.
     """
@@ -35,21 +35,21 @@ def join(
         tail = yield from _begin_once(publisher, known, expiry_ms, job, planned)
     else:
         tail = yield from find_tail(known)
-    begun = tail.find_by_nonce(job)
-    if not isinstance(begun, Pending):
-        done = yield from find_completion_by_nonce(job, planned, tail)
-        if done is None:
-            raise expired_error(begun.requested if begun else None)
-        return WriteOutcome(done, tail, repeated=True)
+    pending = tail.find_by_nonce(job)
+    if not isinstance(pending, Pending):
+        completion = yield from find_completion_by_nonce(job, planned, tail)
+        if completion is None:
+            raise expired_error(pending.requested if pending else None)
+        return WriteOutcome(completion, tail, repeated=True)
     if ticket is not None:
         return ticket
-    data = yield Read(version_path(begun.version))
+    data = yield Read(version_path(pending.version))
     if data is not None:
         yield Put(ticket_path(job), data, durable=False)
     ticket = yield from read_ticket(job)
-    if ticket is None:  # whoever began it is dead, and took with him what others need to join
-        yield from give_up(publisher, tail, begun.requested, None)
-        raise expired_error(begun.requested)
+    if ticket is None:  # the process that began it has died, and the version that others need to join is deleted
+        yield from give_up(publisher, tail, pending.requested, None)
+        raise expired_error(pending.requested)
     return ticket
 
 
@@ -58,8 +58,8 @@ def _begin_once(
 ) -> Steps[Timeline]:
     """A value in which the write of a job has begun, unless it had ended before.
 
-    What ended is found in the value; or among the completions, which stay; or, where the value has forgotten a write
-    that was given up, by the note that was put before. That note goes when no value lets the job begin any more.
+    A write that has ended is found in the value or among the completions. Where the value has forgotten a write that
+    was given up, a note says so, which is put before the value forgets and stays as long as the job could begin.
     """
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
 
@@ -79,10 +79,10 @@ def _begin_once(
     return (yield from publisher.publish(derive, tail, store_ms))
 
 
-def take_over(publisher: TablePublisher, known: Timeline, begun: Pending) -> Steps[Pending]:
-    """The write as it stands when `begun.driver` alone may complete it, which no earlier driver can from then on."""
+def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> Steps[Pending]:
+    """Make `claimed.driver` the one driver that may complete the write; the write with that driver."""
     nonce = yield Nonce()
-    requested, driver = begun.requested, begun.driver
+    requested, driver = claimed.requested, claimed.driver
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         pending = tail.find_pending(requested)
@@ -98,7 +98,7 @@ def take_over(publisher: TablePublisher, known: Timeline, begun: Pending) -> Ste
 
 
 def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Steps[None]:
-    """Remove what drivers before number `drivers` gave final names: none of them can complete the write any more."""
+    """Remove files that drivers before number `drivers` gave final names. They can no longer complete the write."""
     for file in (yield Walk()):
         name = data_file_name(file.path)
         driver = driver_of_token(name.token) if name is not None and name.instant == requested else None

@@ -13,12 +13,12 @@ The rules that make it correct. Leaving out any one of them makes `tests/simulat
      read back, or put by somebody else, is made durable before it is acknowledged or built upon.
   4. Acknowledge last, after one's own projection.
 
-The first event of a table that was made without an id gives it one, its nonce: whoever loses that race derives again
-from a value that has it.
+The first event of a table that was made without an id gives it one, which is its nonce. A process that loses that race
+derives again from a value that has the id.
 
 What is true of every version and the one that follows it is stated in `model.invariants`, and asked before each put.
 
-An event that finds itself decided in the tail derives nothing (`None`), so whoever is unsure just starts again.
+An event whose outcome the tail holds already derives nothing (`None`), so a process that is unsure starts again.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ from crdt_mor.timeline.steps import (
 from crdt_mor.timeline.tail import expire_versions, find_tail, still_stands
 
 EXPIRE_EVERY = 64
-"""Who publishes a multiple of this version deletes the ones that are too old. Readers delete nothing."""
+"""A publisher whose version is a multiple of this deletes the versions that are too old. Readers delete nothing."""
 
 CLOCK_AHEAD_MAX_MS = 60_000
-"""How far a writer's wall clock may be ahead of the store's when it moves the table's. One that is behind does no harm,
-nor does one that is behind the table's, however wrong it is: neither moves anything."""
+"""How far a writer's wall clock may be ahead of the store's clock when it moves the table's clock.
+
+A wall clock that is behind the store's or the table's clock does no harm, however wrong it is: it moves nothing."""
 
 Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
 """(tail, wall clock in ms) -> the next value, or None if the tail holds the event's outcome already.
@@ -97,7 +98,7 @@ class Publisher:
     def publish(self, derive: Derive, known: Timeline | None = None, store_ms: int | None = None) -> Steps[Timeline]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
 
-        store_ms: a time that the store's clock has reached, where the caller has asked for one.
+        store_ms: a time that the store's clock has reached, where the caller knows one.
         """
         tail = yield from find_tail(known)
         attempt = 0
@@ -127,10 +128,11 @@ class Publisher:
             raise _unknown(error) from error
 
     def _next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
-        """The tail after a put that did not succeed. If the table is another one by now, or gone, `lost` is taken back:
-        it may stand in that table's folder, above its tail.
+        """The tail after a put that did not succeed.
 
-        Where the table is there, and refuses only for what stands above its tail, `lost` may be part of it yet.
+        If the table was replaced or removed, `lost` is deleted: it may stand above the tail of the table that is there
+        now. If the table is still there, and only a version of an earlier table stands above its tail, then `lost` may
+        become part of it yet.
         """
         try:
             return (yield from find_tail(tail))
@@ -179,10 +181,10 @@ def _is_obsolete(value: Timeline) -> Steps[bool]:
     Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the meantime, its
     files have been removed by somebody who will not come again. If the table was, they were put into another one.
     """
-    begun = value.newly_pending
+    instant = value.newly_pending
     try:
-        if begun is not None:
-            return (yield from is_given_up(begun, value))
+        if instant is not None:
+            return (yield from is_given_up(instant, value))
         if not (yield from still_stands(value)):
             yield from find_tail(value)
     except (TableReplacedError, TableNotFoundError):
@@ -221,10 +223,10 @@ def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
             data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
             if data is None:
                 return None
-            found = Timeline.decode(data, path)
-            if found.nonce != value.nonce:
+            stored = Timeline.decode(data, path)
+            if stored.nonce != value.nonce:
                 return None
-            value = found
+            value = stored
             yield MakeDurable(path)  # what was read back may not last yet
         return value if (yield from is_genuine(tail)) else None
     except StorageUnavailableError as error:

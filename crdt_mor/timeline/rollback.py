@@ -24,9 +24,10 @@ def give_up(
     staged: Sequence[str] | None,
     driver: str | None = None,
 ) -> Steps[Timeline]:
-    """Roll a pending write back, then remove its files: `staged`, or, where unknown, all that bear its instant.
+    """Roll a pending write back, then remove its data files.
 
-    driver: who gives up; a write that another driver has taken over goes on, and only `staged` is removed.
+    staged: their paths; None where they are not known, and a listing finds all files that bear the instant.
+    driver: the driver that gives up. A write that another driver has taken over goes on, and only `staged` is removed.
     """
     nonce = yield Nonce()
 
@@ -42,35 +43,35 @@ def give_up(
         # A table that was made here since would have the files, and Hudi's readers would show them.
         yield from delete_if_table_is_gone(known, staged or ())
         raise
-    gone = value.find_rolled_back(requested)
-    if gone is not None:
+    rolled_back = value.find_rolled_back(requested)
+    if rolled_back is not None:
         with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
-            yield from _remove_files(publisher, gone, None if driver else staged)  # other drivers' files as well
+            yield from _remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
     elif staged:
-        done = yield from find_completion(requested, value)
-        for path in staged if done is None or done.driver != (driver or "") else ():
+        completion = yield from find_completion(requested, value)
+        for path in staged if completion is None or completion.driver != (driver or "") else ():
             yield Delete(path)
     return value
 
 
-def _remove_files(publisher: TablePublisher, gone: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
-    """Remove the files of a rolled-back write: the data files first, and only once all of them are gone the others."""
-    requested = gone.requested
+def _remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
+    """Remove the files of a rolled-back write. Those in Hudi's timeline go last, once all data files are gone."""
+    requested = rolled_back.requested
     if staged is None:
-        found = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
-        staged = [path for path, name in found if name is not None and name.instant == requested]
-        yield from remove_staged_files(requested, gone.nonce)
+        data_files = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
+        staged = [path for path, name in data_files if name is not None and name.instant == requested]
+        yield from remove_staged_files(requested, rolled_back.nonce)
     yield Delete(heartbeat_path(requested))
-    left = False
+    undeleted = False
     for path in staged:
-        left |= not (yield Delete(path))
-    if not left:
+        undeleted |= not (yield Delete(path))
+    if not undeleted:
         for path in reversed(publisher.projector.pending_paths(requested, DELTA_COMMIT)):
             yield Delete(path)
 
 
 def remove_staged_files(requested: InstantTime, nonce: str) -> Steps[None]:
-    """Remove what the tasks of a distributed write staged and nobody needs any more, and its ticket."""
+    """Remove the ticket of a distributed write that is over, and what its tasks have staged."""
     yield Delete(ticket_path(nonce))
     for stat in (yield List(STAGED)):
         if stat.path.startswith(f"{STAGED}/{requested}-"):

@@ -25,12 +25,12 @@ from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, events, jobs
-from crdt_mor.timeline.adoption import Seen, foreign_completions
+from crdt_mor.timeline.adoption import InstantCache, foreign_completions
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
-from crdt_mor.timeline.tail import find_tail, replaced
+from crdt_mor.timeline.tail import find_tail, table_replaced
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Session:
         self._known: Timeline | None = None
         self._looked_at_ms = 0
         self._foreign = False
-        self._seen: Seen = {}
+        self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
 
@@ -77,7 +77,7 @@ class Session:
         return cls(store, environment, read_config(store, uri), expiry_ms)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by what it is of: whoever reads a sealed view in another process asks nothing of the timeline.
+        """A session is pickled without what it remembers: another process reads a sealed view without the timeline.
 
         The classes of the table's payloads come along, as the other process may not have imported them.
         """
@@ -93,8 +93,8 @@ class Session:
         Raises `TableReplacedError` where they are those of another table, or no longer what this session goes by.
         """
         stat = self.store.stat(PROPERTIES)
-        seen, config = self._settings
-        if stat is not None and stat != seen and (data := self.store.read(PROPERTIES)) is not None:
+        known_stat, config = self._settings
+        if stat is not None and stat != known_stat and (data := self.store.read(PROPERTIES)) is not None:
             config = TableConfig.from_properties(decode_table(data, PROPERTIES), PROPERTIES)
             _require_same(self.config, config)
             self._settings = (stat, config)
@@ -102,7 +102,7 @@ class Session:
 
     def payloads(self) -> Carried:
         """The classes of the table's payloads, for whatever is pickled of it."""
-        return carried(said.payload for said in self.config.merge.columns)
+        return carried(column.payload for column in self.config.merge.columns)
 
     def remember(self, value: Timeline) -> Timeline:
         """Note a genuine value."""
@@ -114,11 +114,11 @@ class Session:
 
     def require_table(self, table_id: str | None) -> None:
         """Raise `TableReplacedError` where this is not the table of that id; None: of one that had none yet."""
-        if table_id is not None and (found := self.tail().table_id) != table_id:
-            raise replaced(table_id, found)
+        if table_id is not None and (current_id := self.tail().table_id) != table_id:
+            raise table_replaced(table_id, current_id)
 
     def _require_own(self, value: Timeline) -> None:
-        """What is first seen of the timeline has to be of the table that the properties are of."""
+        """The first value that a session sees has to be of the same table as the properties."""
         if self._known is not None and self._known.table_id is not None:
             return  # from there on each value is compared with the one before
         if self.config.table_id is None:
@@ -150,7 +150,7 @@ class Session:
         return self.remember(self.run(first_tail(self.config)))
 
     def durable_tail(self) -> Timeline:
-        """The newest value, made to last and projected: what a caller is told out of it stays so."""
+        """The newest value, made durable and projected: what a caller learns from it stays true after a power cut."""
         tail = self.tail()
         self.run(self.publisher.help_project(tail))
         return tail
@@ -166,14 +166,14 @@ class Session:
         now_ms = self.environment.now_ms()
         if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
             return tail
-        found = self.run(foreign_completions(self.publisher.projector, tail, self._seen))
-        self._looked_at_ms, self._foreign = now_ms, bool(found.completions)
-        completions = [c for c in found.completions if not decided or self.is_decided(c.completed)]
+        foreign = self.run(foreign_completions(self.publisher.projector, tail, self._hudi_instants))
+        self._looked_at_ms, self._foreign = now_ms, bool(foreign.completions)
+        completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
         if not completions:
             return tail
         # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
         clock = max(tail.clock, *(c.completed for c in completions))
-        return replace(tail.adopt(tail.nonce, 0, completions, found.schema), version=tail.version, clock=clock)
+        return replace(tail.adopt(tail.nonce, 0, completions, foreign.schema), version=tail.version, clock=clock)
 
     def is_decided(self, moment: InstantTime) -> bool:
         """Whether no later commit of ours can come before a moment: the table's clock or the wall clock has passed it.
@@ -186,8 +186,8 @@ class Session:
 
     def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
         """Commits that Hudi has made, that a cut shows, and that `value` does not have."""
-        found = self.run(foreign_completions(self.publisher.projector, value, self._seen))
-        missing = [completion for completion in found.completions if cut.shows(completion)]
+        foreign = self.run(foreign_completions(self.publisher.projector, value, self._hudi_instants))
+        missing = [completion for completion in foreign.completions if cut.shows(completion)]
         self._foreign |= bool(missing)
         return missing
 
@@ -211,12 +211,12 @@ class Session:
         return [c for c in self.completions(value, cut.needs) if cut.shows(c)]
 
     def _segment(self, segment: Segment) -> tuple[Completion, ...]:
-        found = self._segments.get(segment.name)
-        if found is None:
-            found = self._segments[segment.name] = self.run(read_segment(segment))
+        completions = self._segments.get(segment.name)
+        if completions is None:
+            completions = self._segments[segment.name] = self.run(read_segment(segment))
             if len(self._segments) > _SEGMENTS_CACHED:
                 self._segments.popitem(last=False)
-        return found
+        return completions
 
     def begin(self) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
@@ -227,9 +227,9 @@ class Session:
     def join(self, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
-        found = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned))
-        self.remember(found.value if isinstance(found, events.WriteOutcome) else found[0])
-        return found
+        joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned))
+        self.remember(joined.value if isinstance(joined, events.WriteOutcome) else joined[0])
+        return joined
 
     def adopt(self) -> None:
         """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
@@ -242,31 +242,31 @@ class Session:
 def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None]:
     """Put the first version, unless there is one.
 
-    Its nonce is that of this put, so that it is told from the first version of whoever else puts one. The table may be
-    made anew meanwhile: then it is taken back, and nobody who has the table before open takes it for the one he knows.
+    Its nonce is of this put alone, so that it differs from the first version that another process puts. If the table
+    was made anew meanwhile, the version is deleted again: it would stand in the timeline of the new table.
     """
     if (yield List(VERSIONS)):
         return
     # Hudi's Spark reader lists its timeline's folder even where nothing was ever written.
     yield Put(f"{folder}/.crdt_mor", b"", durable=False)
     nonce = yield Nonce()
-    mine = replace(genesis, nonce=nonce)
-    path = version_path(mine.version)
-    yield Put(path, mine.encode())
+    first = replace(genesis, nonce=nonce)
+    path = version_path(first.version)
+    yield Put(path, first.encode())
     try:
         yield from _require_there(config)
     except (TableNotFoundError, TableReplacedError):
-        found = yield Read(path)
-        if found is not None and mine.is_in(found):
+        data = yield Read(path)
+        if data is not None and first.is_in(data):
             yield Delete(path)
         raise
 
 
 def first_tail(config: TableConfig) -> Steps[Timeline]:
-    """The newest value, for who has only read the properties so far.
+    """The newest value, for a process that has only read the properties so far.
 
-    They are looked at once more: the table may have been made anew, and the value may be of what a process that has the
-    one before open puts beside it.
+    The properties are read once more. The table may have been made anew, and a process that has the earlier table open
+    may have put a version into its place.
     """
     tail = yield from find_tail(None)
     yield from _require_there(config)
@@ -279,21 +279,21 @@ def _require_there(config: TableConfig) -> Steps[None]:
     _require_same(config, _decoded(data, PROPERTIES))
 
 
-def _require_same(opened: TableConfig, found: TableConfig) -> None:
-    """Raise where a session that was opened with one must not write to the table of the other."""
-    if found.table_id is not None and found.table_id != opened.table_id:
-        raise replaced(opened.table_id, found.table_id)
+def _require_same(opened: TableConfig, current: TableConfig) -> None:
+    """Raise where a session that was opened with one configuration must not write to the table with the other."""
+    if current.table_id is not None and current.table_id != opened.table_id:
+        raise table_replaced(opened.table_id, current.table_id)
     settings = {
-        "key": (opened.key, found.key),
-        "buckets": (opened.buckets, found.buckets),
-        "merge": (opened.merge, found.merge),
+        "key": (opened.key, current.key),
+        "buckets": (opened.buckets, current.buckets),
+        "merge": (opened.merge, current.merge),
     }
-    for name, (mine, theirs) in settings.items():
-        if mine != theirs:
+    for name, (before, now) in settings.items():
+        if before != now:
             raise TableReplacedError(
                 "the table has other settings than when it was opened: it was removed and made again, or its "
                 "properties were edited. Nothing was written; open it anew. "
-                f"setting={name} opened={mine} found={theirs}"
+                f"setting={name} opened={before} found={now}"
             )
 
 

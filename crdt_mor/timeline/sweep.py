@@ -1,4 +1,4 @@
-"""Upkeep that writers and planners do in passing: silent writers are given up, and what the dead left is deleted.
+"""Upkeep that writers and planners do in passing: silent writers are given up, and what dead writers left is deleted.
 
 How long a writer has been silent, and when the last sweep was, is asked of the store's clock alone: of modification
 times, and of times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and
@@ -39,6 +39,7 @@ from crdt_mor.timeline.tail import find_tail
 from crdt_mor.timeline.tickets import last_begin_time, read_ticket
 
 SWEEP_EVERY_MS = 60_000
+"""How long after a sweep the next one is due, by the store's clock."""
 
 
 def upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
@@ -61,10 +62,10 @@ def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> 
 
 
 def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
-    """Whether a writer has been silent for longer than the expiry. Of a write that began lately nothing is asked.
+    """Whether a writer has been silent for longer than the expiry. For a write that began lately no heartbeat is read.
 
-    Without a heartbeat it is silent since its begin. Where nobody can say since when, or the store's clock was wrong
-    then, its heartbeat is touched in its stead, so that the silence counts from now on.
+    A writer without a heartbeat has been silent since its begin. Where the time of the begin is unknown, or the store's
+    clock was wrong then, the heartbeat is touched in the writer's stead, so that its silence counts from now on.
     """
     begun_ms = pending.begun_ms
     if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
@@ -78,13 +79,13 @@ def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
 
 
 def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
-    """Delete what given-up writes left, also what a stalled helper put long after; forget those that are clean.
+    """Delete what given-up writes left, and what stalled helpers put later; forget instants that have left nothing.
 
     A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
     still later leaves files of an instant that nobody knows; those are recognised by that and deleted as well.
 
-    Where a folder cannot be looked into, as it may be another user's, nothing is forgotten, and the next sweep is due
-    when it would be anyway: nobody looks again at every commit.
+    Where a folder cannot be listed, as it may be another user's, nothing is forgotten. The sweep counts all the same,
+    so that the next one is due after `SWEEP_EVERY_MS` and not at the next commit.
     """
     clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
@@ -99,7 +100,7 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 
 
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
-    """Delete whatever is certainly garbage; the rolled-back instants of which there was none."""
+    """Delete whatever is certainly garbage. Returns the rolled-back instants that have left none."""
     given_up = {r.requested for r in known.rolled_back}
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
@@ -112,7 +113,7 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
 
 
 def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
-    """Delete data files that are certainly garbage, and then the timeline files of their instants; which had any."""
+    """Delete data files that are certainly garbage, then the timeline files of their instants. Returns them."""
     files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
     named: dict[InstantTime, list[TimelineFileName]] = {}
     for stat in (yield List(publisher.projector.folder)):
@@ -120,9 +121,9 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
         if name is not None:
             named.setdefault(name.requested, []).append(name)
     yield from find_tail(known)  # raises where the listings are of another table, which was made here since
-    done = yield from all_completions(known)
-    alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in done}
-    yield from _sweep_overtaken(files, done)
+    completions = yield from all_completions(known)
+    alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
+    yield from _sweep_overtaken(files, completions)
     garbage: set[InstantTime] = set()
     for instant, names in named.items():
         if (
@@ -131,7 +132,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
             and (instant in given_up or (yield from _is_stale(publisher, names)))
         ):
             garbage.add(instant)
-    left: set[InstantTime] = set()
+    undeleted: set[InstantTime] = set()
     for file in files:
         found = data_file_name(file.path)
         if found is None or found.instant in alive or found.instant >= known.clock:
@@ -142,27 +143,27 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
         if found.instant in given_up or found.instant in garbage or orphan:
             garbage.add(found.instant)
             if not (yield Delete(file.path)):
-                left.add(found.instant)
+                undeleted.add(found.instant)
     # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
-    for instant in sorted(named.keys() & garbage - left):
+    for instant in sorted(named.keys() & garbage - undeleted):
         for name in sorted(named[instant], key=when_put, reverse=True):
             yield Delete(publisher.projector.path(name))
     return garbage
 
 
-def _sweep_overtaken(files: Sequence[Stat], done: Sequence[Completion]) -> Steps[None]:
-    """Delete what a driver placed when another had completed its write: Hudi's readers would go by the name."""
+def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:
+    """Delete files that a driver placed after another driver had completed its write: Hudi's readers go by names."""
     named = ((file.path, data_file_name(file.path)) for file in files)
     placed = [(path, name.instant) for path, name in named if name and driver_of_token(name.token) is not None]
     shared = {instant for _, instant in placed}
-    commits = {c.requested: {file.path for file in c.files} for c in done if c.requested in shared}
+    commits = {c.requested: {file.path for file in c.files} for c in completions if c.requested in shared}
     for path, instant in placed:
         if path not in commits.get(instant, {path}):
             yield Delete(path)
 
 
 def _sweep_staged(known: Timeline) -> Steps[None]:
-    """Delete what tasks staged, or put there long after, of writes that are over."""
+    """Delete what tasks have staged for writes that are over by now."""
     for stat in (yield List(STAGED)):
         name = stat.path.rpartition("/")[2]
         if name.endswith(TICKET):
@@ -176,10 +177,10 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
 
 def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
     """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
-    for gone in known.rolled_back:
-        last = last_begin_time(gone.nonce)
-        if gone.requested in forgotten and last is not None and known.clock <= last:
-            yield from put_surely(Put(f"{GIVEN_UP}/{gone.nonce}", b""))
+    for rolled_back in known.rolled_back:
+        last = last_begin_time(rolled_back.nonce)
+        if rolled_back.requested in forgotten and last is not None and known.clock <= last:
+            yield from put_surely(Put(f"{GIVEN_UP}/{rolled_back.nonce}", b""))
     for stat in (yield List(GIVEN_UP)):
         last = last_begin_time(stat.path.rpartition("/")[2])
         if last is not None and known.clock > last:
@@ -189,7 +190,7 @@ def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
 def _is_stale(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
     """Whether a pending instant in Hudi's directory that the value does not know was once projected by us.
 
-    Each file that we put there says so. One of Hudi's own, or of another's, never does, so its writer is not hurt.
+    Each file that we put there bears our key. A file of Hudi's never does, so no pending write of Hudi's is removed.
     """
     if any(name.state == "completed" for name in names):
         return False

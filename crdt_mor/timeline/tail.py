@@ -17,11 +17,11 @@ from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.steps import Delete, GetStat, List, Read, Steps
 
 KEPT_VERSIONS = 512
-"""Versions behind the tail that are kept, so that who remembers one of them finds the tail without a listing."""
+"""Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
 
 
 def find_tail(known: Timeline | None) -> Steps[Timeline]:
-    """The newest value; `known` is one that was genuine once, and makes it cheap.
+    """The newest value. `known` is a value that was genuine once: the search begins there, without a listing.
 
     Raises `TableReplacedError` where the table is no longer the one that `known` is of.
     """
@@ -37,45 +37,45 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         data = yield Read(path)
         if data is None:
             continue  # deleted since: the tail has moved on
-        found = _value_at(data, path)
-        if known is not None and (yield from _is_elsewhere(known, found)):
-            raise replaced(known.table_id, found.table_id)
-        # Between listing and reading it may have been deleted and put again by somebody who was late: a ghost. But then
-        # more than KEPT_VERSIONS newer ones had been published by the time it was read, and a listing shows the newest.
+        newest = _decode_version(data, path)
+        if known is not None and (yield from _is_elsewhere(known, newest)):
+            raise table_replaced(known.table_id, newest.table_id)
+        # It may be a ghost: deleted after the listing, and put again by a late put before it was read. But then more
+        # than KEPT_VERSIONS newer versions had been published before it was read, and another listing shows the newest.
         names = yield List(VERSIONS)
-        if names and names[-1].path < version_path(found.version + KEPT_VERSIONS):
-            tail = yield from _gallop(found)
+        if names and names[-1].path < version_path(newest.version + KEPT_VERSIONS):
+            tail = yield from _gallop(newest)
             if tail is not None:
                 return tail
 
 
-def _value_at(data: bytes, path: str) -> Timeline:
-    """The value of a version, which must be the one that its name says: it would be looked for in another place."""
-    found = Timeline.decode(data, path)
-    if version_path(found.version) != path:
-        raise FormatError(f"this is another version than its name says: restore it. file={path} found={found.version}")
-    return found
+def _decode_version(data: bytes, path: str) -> Timeline:
+    """The value of a version; raises `FormatError` where its number is not that of its name."""
+    value = Timeline.decode(data, path)
+    if version_path(value.version) != path:
+        raise FormatError(f"this is another version than its name says: restore it. file={path} found={value.version}")
+    return value
 
 
 def is_kept(known: Timeline, tail: Timeline) -> bool:
-    """Whether `known` still has to stand where `tail` is the newest version, so that who misses it is elsewhere."""
+    """Whether `known` is too young to have been deleted when `tail` is the newest version of the same table."""
     return tail.version < known.version + KEPT_VERSIONS
 
 
-def _is_elsewhere(known: Timeline, found: Timeline) -> Steps[bool]:
-    """Whether `found`, the newest version, tells that the table of `known` is not the one that is there."""
-    if _is_foreign(found, known):
+def _is_elsewhere(known: Timeline, newest: Timeline) -> Steps[bool]:
+    """Whether `newest`, the newest version that is there, is of another table than `known`."""
+    if _is_foreign(newest, known):
         return True
-    return is_kept(known, found) and not (yield from still_stands(known))
+    return is_kept(known, newest) and not (yield from still_stands(known))
 
 
-def _is_foreign(found: Timeline, known: Timeline) -> bool:
+def _is_foreign(value: Timeline, known: Timeline) -> bool:
     """Whether a value is certainly of another table. A table that was made without an id may have one by now."""
-    return known.table_id is not None and found.table_id != known.table_id
+    return known.table_id is not None and value.table_id != known.table_id
 
 
-def replaced(opened: str | None, found: str | None) -> TableReplacedError:
-    """The refusal to go on in a table with what belongs to another one."""
+def table_replaced(opened: str | None, found: str | None) -> TableReplacedError:
+    """The error of a process that has one table open and finds another one in its place."""
     return TableReplacedError(
         "the table here is another one than the one that was opened: it was removed and made again, or restored from a "
         f"copy. Nothing was written; open it anew. opened={opened} found={found}"
@@ -104,36 +104,37 @@ def _gallop(start: Timeline) -> Steps[Timeline | None]:
         data = yield Read(version_path(low))
         if data is None:
             return None
-        tail = _value_at(data, version_path(low))
+        tail = _decode_version(data, version_path(low))
     if not (yield from still_stands(start)):
         return None
     if _is_foreign(tail, start):
-        raise replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
+        raise table_replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
     return tail
 
 
 def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None]:
-    """Delete what was put for an event of `known`, whose publication was refused, where its table is no longer there.
+    """Delete the objects that were put for an event which was then refused, if the table of `known` is gone.
 
-    A table that is there refuses as well, while something that a process of another one has put stands above its tail;
-    then the event may be part of it already.
+    An event is also refused while the table is there, if a process of an earlier table at this place has put a version
+    above its tail. Then the event may be part of the table already, and its objects stay.
     """
     for path in paths if not (yield from _is_here(known)) else ():
         yield Delete(path)
 
 
 def _is_here(known: Timeline) -> Steps[bool]:
-    """Whether the table of `known` is the one that is there, which the oldest version tells. When in doubt, yes."""
+    """Whether the table of `known` is still there, which its oldest version tells. When in doubt, yes."""
     if (yield from still_stands(known)):
         return True
     names = yield List(VERSIONS)
     if not names or known.table_id is None:
         return False
     data = yield Read(names[0].path)
-    return data is None or not _is_foreign(_value_at(data, names[0].path), known)
+    return data is None or not _is_foreign(_decode_version(data, names[0].path), known)
 
 
 def still_stands(value: Timeline) -> Steps[bool]:
+    """Whether the object of this very version is still there: with its nonce, so that a ghost is not taken for it."""
     data = yield Read(version_path(value.version))
     return data is not None and value.is_in(data)
 

@@ -23,8 +23,8 @@ def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
     if not data:  # not there, or emptied by a power cut
         return None
     value = Timeline.decode(data, path)
-    begun = value.find_by_nonce(nonce)
-    return (value, begun) if isinstance(begun, Pending) else None
+    pending = value.find_by_nonce(nonce)
+    return (value, pending) if isinstance(pending, Pending) else None
 
 
 def job_name(nonce: str, planned: InstantTime) -> str:
@@ -33,6 +33,6 @@ def job_name(nonce: str, planned: InstantTime) -> str:
 
 
 def last_begin_time(nonce: str) -> InstantTime | None:
-    """Until when the write of a job may begin; None for the nonce of a begin that is no job's."""
+    """The last time at which the write of a job may begin; None for the nonce of a write that is not a job's."""
     _, job, planned = nonce.rpartition("-")
     return from_ms(to_ms(InstantTime(planned)) + JOB_EXPIRY_MS) if job else None
