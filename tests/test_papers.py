@@ -19,6 +19,13 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
     assert not sorted(name for name in names if not any((base / name).exists() for base in (REPO, REPO / "crdt_mor")))
 
 
+def test_the_figures_of_the_first_screen_are_those_that_the_benches_record() -> None:
+    rows = [line for line in (REPO / "README.md").read_text().splitlines() if re.search(r"\| \S*\d+ of 30", line)]
+    recorded = (REPO / "benches" / "README.md").read_text().splitlines()
+    assert len(rows) == 3
+    assert not [row for row in rows if row not in recorded]
+
+
 def test_no_word_of_the_code_points_to_a_page_that_is_not_here() -> None:
     """Designs and reviews that were never in the repository explain nothing to who reads it."""
     files = [*REPO.glob("crdt_mor/**/*.py"), *REPO.glob("payloads/*.py"), *REPO.glob("readers/**/*.py")]
