@@ -6,8 +6,8 @@ A micro-batch is what lies between two of them. That is closed for ever: straggl
 later, and commits are in the order in which they complete. So a batch that is repeated after a failure has the rows
 that it had before.
 
-A stream that says nothing of `changes` has the columns of the table, and new and updated rows alone. It ends with an
-error at the first delete, since nothing in such a row says that it is one.
+A stream without the option `changes` has the columns of the table, and only new and updated rows. It ends with an
+error at the first delete, since without the column `_change_type` a deleted row looks like any other.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield _without_change_type(batch) if self._upserts_alone else batch
 
     def commit(self, end: Offset) -> None:
-        """Nothing to let go of: the table keeps what was committed."""
+        """There is nothing to release: the table keeps what was committed."""
 
     @cached_property
     def _table(self) -> Table:

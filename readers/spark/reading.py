@@ -32,7 +32,7 @@ class Part(InputPartition):
 
 
 def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
-    """What reads `schema`, columns that the user or Spark chose; raises where the table has no such."""
+    """The reader of the columns `schema`, which the user or Spark chose; raises where the table lacks one of them."""
     if options.changes is not None:
         return RowsReader(changes(options.open(), options, schema), schema)
     rows = snapshot(options)
@@ -45,7 +45,7 @@ def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    """The columns of what the options ask for."""
+    """The columns of the snapshot or of the changes that the options describe."""
     if options.changes is not None:
         return spark_schema(changes(options.open(), options).schema)
     return spark_schema(snapshot(options).schema)
@@ -63,7 +63,7 @@ def snapshot(options: ReadOptions) -> Scan:
 
 
 def changes(table: Table, options: ReadOptions, schema: StructType | None = None) -> Changes:
-    """The changes that the options describe, sealed now; with the columns of `schema`, which must be there."""
+    """The changes that the options describe, sealed now, with the columns of `schema`; raises where one is missing."""
     window = _changes(table, options, options.columns)
     if schema is None:
         return window
@@ -99,7 +99,7 @@ class RowsReader(DataSourceReader):
         return [Part(rows) for rows in self._rows.parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part; where there was none, Spark asks with a partition of its own, for nothing."""
+        """The rows of one part. A read without parts has no rows: Spark then passes an empty partition of its own."""
         if isinstance(partition, Part):
             yield from fitted(partition.rows.to_reader(), self._schema)
 

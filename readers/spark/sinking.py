@@ -6,7 +6,7 @@ The token of a batch is (the query's id, the batch's number), which a restart fr
 batch is repeated whose commit had landed before its driver died, the token leads to that commit; and of a driver and an
 earlier one that is still running, only the first commits.
 
-Spark tells the query's id to tasks alone, and makes a new writer for the commit: tasks send the job along.
+Spark tells the query's id only to tasks, and makes a new writer for the commit: so each task sends the job to it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:
-        """In a task."""
+        """Called in a task: stage its rows."""
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         assert query is not None, "Spark tells every task of a stream the query's id"
         return StagedBatch(self._job, stage(self._job, self._schema, iterator), query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """On the driver, when every task has succeeded. A batch of no tasks has no messages, and nothing to commit."""
+        """Called on the driver when every task has succeeded. A batch without tasks has no messages and no commit."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
             job = staged[0].job
@@ -60,7 +60,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             mor.Table.open(job.uri).complete_write(job, [message.receipt for message in staged], token=token)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """On the driver, when a task has failed for good. Where no task came to its end, the write expires unseen."""
+        """Called on the driver when a task has failed for good. If no task had come to its end, the write expires."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
             mor.Table.open(staged[0].job.uri).abandon_write(staged[0].job)

@@ -38,26 +38,26 @@ class CrdtMorSource(DataSource):
         return "crdt_mor"
 
     def schema(self) -> StructType:
-        """The columns, where the user does not say which with `.schema(...)`."""
+        """The columns of a read for which the user has called no `.schema(...)`."""
         return reading.schema_of(ReadOptions.of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read."""
+        """The reader of a batch."""
         return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """A stream of changes."""
+        """The reader of a stream of changes."""
         require_spark(READS_STREAMS, "reading a table as a stream")
         from crdt_mor.readers.spark import following
 
         return following.StreamReader(ReadOptions.of(self.options).for_stream(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Of one batch."""
+        """The writer of one batch."""
         return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Of a stream."""
+        """The writer of a stream."""
         require_spark(WRITES_STREAMS, "writing a stream to a table")
         from crdt_mor.readers.spark import sinking
 

@@ -47,7 +47,7 @@ Operation = Literal["append", "upsert", "delete"]
 
 
 def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> mor.WriteJob:
-    """The write that the options ask for, checked against the table; `known`: the options there are."""
+    """The write that the options describe, checked against the table. `known`: the names that an option may have."""
     settings = by_name(options, known, "write")
     if overwrite:
         raise mor.InvalidInputError(
@@ -105,23 +105,23 @@ class BatchWriter(DataSourceArrowWriter):
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """In a task."""
+        """Called in a task: stage its rows."""
         return Staged(stage(self._job, self._schema, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when every task has succeeded. A job of no tasks at all has no messages."""
+        """Called on the driver when every task has succeeded. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
         mor.Table.open(self._job.uri).complete_write(self._job, receipts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
-        """On the driver, when a task has failed for good or the commit has."""
+        """Called on the driver when a task, or the commit, has failed for good."""
         mor.Table.open(self._job.uri).abandon_write(self._job)
 
 
 class PlannedWrites(DataSource):
-    """Writes the rows of a job that was planned before: `upsert` and its siblings, which want to know of its commit.
+    """Writes the rows of a job that `append`, `upsert` or `delete` has planned, since they return its commit.
 
-    All rows go through Spark's data sources, since `mapInArrow` needs pandas.
+    The rows go through one of Spark's data sources, as `mapInArrow` would need pandas.
     """
 
     @classmethod
@@ -130,7 +130,7 @@ class PlannedWrites(DataSource):
         return "crdt_mor_planned_writes"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  it only appends
-        """Of the job that the option has."""
+        """The writer of the job that is pickled in the option `job`."""
         return BatchWriter(pickle.loads(b64decode(self.options["job"])), schema)
 
 
