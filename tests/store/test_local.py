@@ -99,17 +99,27 @@ def test_of_several_processes_one_wins_each_slot_and_all_read_it_whole(
         race(tmp_path / f"table-{number}", names, slots)
 
 
-def test_a_polling_reader_never_sees_half_a_file(disk: LocalStore) -> None:
+def test_a_polling_reader_never_sees_half_a_file(disk: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer gives the file its name only after the reader has looked, so that it looks while the file is made."""
     content = os.urandom(3_000_000)
-    before = 0
+    looked = threading.Event()
+    link = os.link
+
+    def link_later(source: str, target: str) -> None:
+        assert looked.wait(60)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", link_later)
     for number in range(12):
+        looked.clear()
         writer = threading.Thread(target=disk.put, args=(f"d/{number}", content))
         writer.start()
+        assert disk.read(f"d/{number}") is None
+        looked.set()
         while (seen := disk.read(f"d/{number}")) is None:
-            before += 1
+            pass
         assert seen == content
         writer.join()
-    assert before > 0, "the reader came too late every time: it proved nothing"
 
 
 @pytest.mark.parametrize("at", ["fsync", "link"])
