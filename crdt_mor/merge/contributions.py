@@ -62,7 +62,7 @@ def scan(source: ParquetSource, columns: Columns) -> pl.LazyFrame:
 
 
 def scan_contents(contents: Sequence[bytes], columns: Columns) -> pl.LazyFrame:
-    """The same of Parquet files whose bytes are at hand, as those of log blocks are."""
+    """The rows of Parquet files in memory, such as those in log blocks, as the table's columns are now."""
     return scan(ParquetSource.in_memory(*contents), columns)
 
 
