@@ -216,7 +216,7 @@ def _operation_datum(operation: CompactionOperation) -> _Datum:
 
 
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
-    """What a commit file (`replace`: a replacecommit file) says; `FormatError` if it is empty or damaged."""
+    """The metadata in a commit file (`replace`: a replacecommit file); `FormatError` if it is empty or damaged."""
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
     datum = _decode_json(data, path, record) if data[:1] == b"{" else _decode(data, path, record)
     try:
@@ -236,7 +236,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
 
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
-    """What a `.compaction.requested` file says; `FormatError` if it is empty or damaged."""
+    """The plan in a `.compaction.requested` file; `FormatError` if it is empty or damaged."""
     datum = _decode(data, path, _COMPACTION_PLAN.name)
     try:
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))

@@ -54,7 +54,7 @@ class BlockKind(IntEnum):
 
 
 class HeaderKey(IntEnum):
-    """What a header says, by its number in the file."""
+    """The meaning of a header, by its number in the file."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1

@@ -3,7 +3,7 @@
     #comment
     key=value        `\\` escapes, `\\uXXXX` per UTF-16 unit, a line that ends in `\\` goes on in the next
 
-Also `.hoodie_partition_metadata`, which is the same text. What the keys mean is `model.config`'s.
+`.hoodie_partition_metadata` is in this format, too. What the keys mean is known to `model.config` alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whatever a user holds his rows in, as an Arrow table.
+"""A user's rows as an Arrow table, from any library that offers Arrow's C interfaces.
 
-The Arrow C interfaces do the work, so no dataframe library is imported here.
+No dataframe library is imported here.
 """
 
 from __future__ import annotations

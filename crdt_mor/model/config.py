@@ -209,7 +209,7 @@ class TableConfig:
             _RECORD_KEY: ",".join(self.key.fields),
             **partition,
             _GENERATOR: self.key.keygen_type,
-            # Hudi writers that know the key keep to it; the others do the same in version 9 anyway.
+            # Hudi's writers that do not know this property prefix keys in tables of version 9 as well.
             **({_KEY_ENCODING: "FIELD_PREFIXED"} if prefixed else {}),
             _HIVE_STYLE: _bool_text(self.key.hive_style),
             _URL_ENCODE: "false",

@@ -47,7 +47,7 @@ class KeySpec:
     partition_fields: tuple[str, ...] = ()
     hive_style: bool = False
     generator: str = ""
-    """What a table that Hudi made says; empty = Hudi's own rule."""
+    """The key generator named by a table that Hudi made; empty: the one that Hudi derives from the columns."""
     value_only: bool = False
     """A single COMPLEX key without its field name: tables that Hudi 0.14.1 to 1.0.2 began."""
     url_encode: bool = False

@@ -1,10 +1,10 @@
-"""What happens when two writers meet on a key, as the table says it: names and parameters, no code.
+"""How the rows that several commits wrote for one key are merged: the rule that a table's properties name, no code.
 
     latest                      the row of the commit that was requested last
     ordering:<column>           the row with the greatest value of one column
-    partial_update/1?nulls=…    column by column, the last commit that gave it
+    partial_update/1?nulls=…    per column, the value of the last commit that wrote the column
 
-Beside the first and the last, columns may have payloads of their own: `latest [{"columns":["views"], …}]`.
+With `latest` and `partial_update`, columns may have payloads of their own: `latest [{"columns":["views"], …}]`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class MergeSpec:
 
     @property
     def custom(self) -> bool:
-        """Whether only we can merge it: Hudi's readers know nothing like it."""
+        """Whether Hudi's readers have no such rule, so that only our own readers can merge the rows."""
         return self.kind == "partial" or bool(self.columns)
 
     @property
