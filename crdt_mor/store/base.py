@@ -16,11 +16,11 @@ from typing import Protocol, TypeAlias
 from crdt_mor.parquet import ParquetSource
 
 Chunks: TypeAlias = Iterable[bytes | memoryview]
-"""What an object holds, one piece after another; they may be made while earlier ones are put. What goes wrong in making
+"""What an object holds, chunk by chunk; later ones may be made while earlier ones are put. What goes wrong in making
 them is raised by the put as it is, and nothing is created."""
 
 Content: TypeAlias = bytes | memoryview | Chunks
-"""What an object holds: its bytes, whole or in pieces."""
+"""What an object holds: its bytes, whole or in chunks."""
 
 
 @dataclass(frozen=True, slots=True)

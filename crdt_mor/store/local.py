@@ -39,13 +39,14 @@ R = TypeVar("R")
 
 TEMP_FOLDER = ".hoodie/.temp"
 TEMP_PREFIX = "put-"
-"""Hudi keeps its markers in the same folder; only files that start like this are ours."""
+"""Our temporary files begin with this. Hudi keeps its own markers in that folder, which are left alone."""
 
 TEMP_EXPIRY_MS = 24 * 3600 * 1000
-"""A put takes seconds. Should one be frozen for a day, its link finds no file, and it starts again."""
+"""A put takes seconds, so an older temporary file is of a dead process. A put that was frozen for a day finds its file
+gone when it links it, and starts again."""
 
 _SYNCED_AT_ONCE = 4 << 20
-"""Of pieces that are made while they are put, so many bytes are written before the disk is waited for."""
+"""How many bytes are written between two fsyncs of a content whose chunks are made while they are written."""
 
 _CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
@@ -98,13 +99,13 @@ class LocalStore:
         target = self._at(path)
         if os.path.lexists(target):
             return False
-        pieces = [data] if isinstance(data, (bytes, memoryview)) else data
+        chunks = [data] if isinstance(data, (bytes, memoryview)) else data
         try:
-            return self._put(path, target, pieces, durable)
+            return self._put(path, target, chunks, durable)
         except _RemovedError:
-            if iter(pieces) is pieces:  # they can be taken only once
+            if iter(chunks) is chunks:  # an iterator, which gives its chunks only once
                 raise
-            return self._put(path, target, pieces, durable)
+            return self._put(path, target, chunks, durable)
 
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
@@ -120,10 +121,10 @@ class LocalStore:
         """Size and age of an object; None if there is none."""
         with _answering("stat", path):
             try:
-                found = os.stat(self._at(path))
+                status = os.stat(self._at(path))
             except _NOT_THERE:
                 return None
-        return _stat(path, found) if mode.S_ISREG(found.st_mode) else None
+        return _stat(path, status) if mode.S_ISREG(status.st_mode) else None
 
     def list(self, folder: str) -> builtins.list[Stat]:
         """The objects directly in `folder`, by path; empty if there is no such folder."""
@@ -133,13 +134,13 @@ class LocalStore:
     def walk(self, folder: str) -> builtins.list[Stat]:
         """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
         folder = folder_path(folder)
-        found: list[Stat] = []
+        objects: list[Stat] = []
         todo = [folder]
         while todo:
             files, folders = self._scan(todo.pop())
-            found += files
+            objects += files
             todo += folders if in_hoodie(folder) else [name for name in folders if not in_hoodie(name)]
-        return sorted(found, key=lambda stat: stat.path)
+        return sorted(objects, key=lambda stat: stat.path)
 
     def delete(self, path: str) -> None:
         """Remove the object; removing what is not there is fine. After a power cut it may be back."""
@@ -171,13 +172,13 @@ class LocalStore:
         """The clock of the file system, which need not be this machine's."""
         with _answering("now", _CLOCK):
             try:
-                found = self._touch(_CLOCK)
+                status = self._touch(_CLOCK)
             except PermissionError:  # it is another user's file, which is no reason not to know the time
                 temp, file = self._open_temp()
-                found = os.fstat(file)
+                status = os.fstat(file)
                 os.close(file)
                 os.unlink(temp)
-            return _stat(_CLOCK, found).modified_ms
+            return _stat(_CLOCK, status).modified_ms
 
     def parquet(self, path: str) -> ParquetSource | None:
         """The absolute path of a Parquet file; None if there is none."""
@@ -206,20 +207,20 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, pieces: Chunks, durable: bool) -> bool:
-        """The steps of a put."""
+    def _put(self, path: str, target: str, chunks: Chunks, durable: bool) -> bool:
+        """The steps of a put, as the module's picture has them."""
         folder = path.rpartition("/")[0]
-        once = iter(pieces) is pieces
+        streamed = iter(chunks) is chunks
         with _answering("put", path):
             temp, file = self._in_folders([TEMP_FOLDER, folder], self._open_temp)
         try:
             try:
                 written = 0
-                for piece in pieces:  # an error in making one is not the disk's
+                for chunk in chunks:  # an error in making one is not the disk's
                     with _answering("put", path):
-                        _write_whole(file, piece)
-                        written += len(piece)
-                        if durable and once and written >= _SYNCED_AT_ONCE:
+                        _write_whole(file, chunk)
+                        written += len(chunk)
+                        if durable and streamed and written >= _SYNCED_AT_ONCE:
                             os.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
                             written = 0
             finally:
@@ -308,11 +309,11 @@ class LocalStore:
         """
         if folder in self._inside:
             return
-        root, found = os.path.realpath(self.root), os.path.realpath(self._folder(folder))
-        if found != root and not found.startswith(os.path.join(root, "")):
+        root, target = os.path.realpath(self.root), os.path.realpath(self._folder(folder))
+        if target != root and not target.startswith(os.path.join(root, "")):
             raise UnsupportedFeatureError(
                 "a symbolic link leads out of the table, and nothing is written or deleted there: put a real folder in "
-                f"its place. table={self.root} folder={folder} leads_to={found}"
+                f"its place. table={self.root} folder={folder} leads_to={target}"
             )
         self._inside.add(folder)
 
@@ -373,9 +374,9 @@ class LocalStore:
                     folders.append(start + entry.name)
                     continue
                 with suppress(FileNotFoundError):
-                    found = entry.stat()
-                    if mode.S_ISREG(found.st_mode):
-                        files.append(_stat(start + entry.name, found))
+                    status = entry.stat()
+                    if mode.S_ISREG(status.st_mode):
+                        files.append(_stat(start + entry.name, status))
         return files, folders
 
 
@@ -412,8 +413,8 @@ def _links(temp: str, path: str, error: OSError) -> int:
         ) from error
 
 
-def _write_whole(file: int, piece: bytes | memoryview) -> None:
-    rest = memoryview(piece)
+def _write_whole(file: int, chunk: bytes | memoryview) -> None:
+    rest = memoryview(chunk)
     while rest:
         rest = rest[os.write(file, rest) :]
 
@@ -426,8 +427,8 @@ def _fsync_path(path: str) -> None:
         os.close(file)
 
 
-def _stat(path: str, found: os.stat_result) -> Stat:
-    return Stat(path, found.st_size, found.st_mtime_ns // 1_000_000)
+def _stat(path: str, status: os.stat_result) -> Stat:
+    return Stat(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _cause(error: OSError) -> str:

@@ -1,7 +1,7 @@
-"""A store in a dictionary, for tests and simulations: the same promises as a disk, none of its delays.
+"""A store in a dictionary, for tests and simulations. It promises what a disk does, and delays nothing.
 
 One lock makes every operation one step, so a put is whole or not there, and of several puts of a path one wins.
-Engines cannot open its objects by address: read the bytes instead.
+No other process sees its objects, and no address leads to them: a `ParquetSource` of it holds the bytes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class MemoryStore:
     def read(self, path: str) -> bytes | None:
         """The whole object; None if there is none."""
         with self._lock:
-            found = self._objects.get(object_path(path))
-        return None if found is None else found[0]
+            stored = self._objects.get(object_path(path))
+        return None if stored is None else stored[0]
 
     def view(self, path: str) -> memoryview | None:
         """The whole object as it lies in memory; None if there is none."""
-        found = self.read(path)
-        return None if found is None else memoryview(found)
+        content = self.read(path)
+        return None if content is None else memoryview(content)
 
     def put(self, path: str, data: Content, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
@@ -60,8 +60,8 @@ class MemoryStore:
     def stat(self, path: str) -> Stat | None:
         """Size and age of an object; None if there is none."""
         with self._lock:
-            found = self._objects.get(object_path(path))
-        return None if found is None else Stat(path, len(found[0]), found[1])
+            stored = self._objects.get(object_path(path))
+        return None if stored is None else Stat(path, len(stored[0]), stored[1])
 
     def list(self, folder: str) -> builtins.list[Stat]:
         """The objects directly in `folder`, by path."""
@@ -71,8 +71,8 @@ class MemoryStore:
     def walk(self, folder: str) -> builtins.list[Stat]:
         """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
         folder = folder_path(folder)
-        found = self._below(_start(folder))
-        return found if in_hoodie(folder) else [stat for stat in found if not in_hoodie(stat.path)]
+        objects = self._below(_start(folder))
+        return objects if in_hoodie(folder) else [stat for stat in objects if not in_hoodie(stat.path)]
 
     def delete(self, path: str) -> None:
         """Remove the object; removing what is not there is fine."""
@@ -100,8 +100,12 @@ class MemoryStore:
 
     def _below(self, start: str) -> builtins.list[Stat]:
         with self._lock:
-            found = [Stat(path, len(data), at) for path, (data, at) in self._objects.items() if path.startswith(start)]
-        return sorted(found, key=lambda stat: stat.path)
+            objects = [
+                Stat(path, len(content), modified_ms)
+                for path, (content, modified_ms) in self._objects.items()
+                if path.startswith(start)
+            ]
+        return sorted(objects, key=lambda stat: stat.path)
 
 
 def _start(folder: str) -> str:
