@@ -15,6 +15,7 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline.session import LOOK_EVERY_MS
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
+from tests.stores import WatchedStore
 
 
 class Clock(SystemEnvironment):
@@ -161,22 +162,16 @@ def test_differences_and_files_of_a_moment_have_what_hudi_wrote_before_it(table:
     assert sorted(other.diff(before, mine).to_arrow()["k"].to_pylist()) == ["b", "c", "hudi", "more"]
 
 
-def test_a_scan_of_rows_does_not_look_into_hudis_timeline(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed: list[str] = []
-    list_ = LocalStore.list
-
-    def noted(store: LocalStore, folder: str) -> object:
-        listed.append(folder)
-        return list_(store, folder)
-
-    monkeypatch.setattr(LocalStore, "list", noted)
-    scan = table.scan()
+def test_a_scan_of_rows_does_not_look_into_hudis_timeline(table: Table, clock: Clock) -> None:
+    store = WatchedStore(LocalStore(table.uri))
+    scan = Table.open(table.uri, store=store, environment=clock).scan()
+    store.calls.clear()
     assert keys(scan) == ["a"]
     assert [part.to_arrow().num_rows for part in scan.parts()] == [1]
     assert repr(scan)
-    assert listed == []
+    assert store.paths("list") == []
     assert scan.checkpoint
-    assert table._session.publisher.projector.folder in listed
+    assert ".hoodie/timeline" in store.paths("list")
 
 
 def test_a_part_says_what_its_scan_says(table: Table) -> None:

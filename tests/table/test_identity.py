@@ -35,7 +35,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish, sweep
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.session import PROPERTIES, Session
-from tests.table.helpers import SCHEMA, Make, files, frame, rows
+from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 
 OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))
 NEW = frame(*((f"k{i}", "us", 10 + i) for i in range(3)))
@@ -219,22 +219,12 @@ def test_where_the_properties_have_lost_the_id_the_timeline_has_it(make: Make, p
             handle.upsert(OLD)
 
 
-def test_commits_look_at_the_properties_and_read_them_once(
-    make: Make, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_look_at_the_properties_and_read_them_once(make: Make, place: Place) -> None:
     make()
-    table = Table.open(path)
-    read: list[str] = []
-    original = LocalStore.read
-
-    def noted(store: LocalStore, name: str) -> bytes | None:
-        read.append(name)
-        return original(store, name)
-
-    monkeypatch.setattr(LocalStore, "read", noted)
+    table, store = place.watched()
     for _ in range(3):
         table.upsert(OLD)
-    assert read.count(PROPERTIES) == 1
+    assert store.paths("read").count(PROPERTIES) == 1
 
 
 # --- what travels: jobs and plans -------------------------------------------------------------------------------------
