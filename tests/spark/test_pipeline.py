@@ -76,14 +76,16 @@ class Pipeline:
         """Wait; a pipeline that Spark gave no time to start is started again, and no other may end by itself."""
 
         def look() -> bool:
+            if happened():
+                return True
             assert self.process is not None
             if self.process.poll() is not None:
-                said = self.log.read_text()
-                assert TOO_SLOW in said, "a query has ended:\n" + said[-4000:]
+                log = self.log.read_text()
+                assert TOO_SLOW in log, "a query has ended:\n" + log[-4000:]
                 self.start()
-            return bool(happened())
+            return False
 
-        waiting.wait_for("end of it", look, PATIENCE, lambda: self.log.read_text()[-4000:], every_s=0.05)
+        waiting.wait_for("what the pipeline does", look, PATIENCE, lambda: self.log.read_text()[-4000:], every_s=0.05)
 
     def table(self, name: str) -> str:
         return str(self.home / "lake" / name)
