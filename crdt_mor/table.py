@@ -232,13 +232,14 @@ class Table:
     def complete_write(
         self, job: WriteJob, receipts: Sequence[Receipt], *, token: tuple[str, int] | None = None
     ) -> Commit:
-        """Publish what was staged as one commit: of each task the receipt that counts. If it fails, nothing is left.
+        """Publish what the tasks staged as one commit. If it fails, nothing is left.
 
-        A job becomes one commit, whoever completes it and however often: who comes later gets that commit, `repeated`,
-        also with the receipts of other attempts. Of two drivers at once the later one takes over; the other gets the
-        commit as well, or, where it is not there yet, `CommitUnknownError`, and may call again.
-
+        receipts: one of each task, that of the attempt that counts.
         token: as in `upsert`, where it was not known when the write was planned.
+
+        A job becomes one commit, however often and by however many processes it is completed: each later call returns
+        that commit, `repeated`, also with the receipts of other attempts. Of two drivers at once the later one takes
+        over; the other gets the commit as well, or `CommitUnknownError` where it is not there yet, and may call again.
         """
         check_token_form(token)
         try:

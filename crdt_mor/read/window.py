@@ -83,9 +83,9 @@ class Window:
         else:
             history = self._completions(self.start, self.end)
             weights = [(groups.scope, groups.weight(raw=mode == "raw")) for groups in self._touched()]
-        bare = replace(self, value=self.value.header)
+        light = replace(self, value=self.value.header)
         parts = [frozenset(scopes) for scopes in balanced_parts(weights, size)]
-        return [replace(bare, between=_within(self.between, part), history=_within(history, part)) for part in parts]
+        return [replace(light, between=_within(self.between, part), history=_within(history, part)) for part in parts]
 
     @property
     def _whole(self) -> bool:
