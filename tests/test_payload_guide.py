@@ -90,6 +90,7 @@ def reader(folder: Path) -> Iterator[Reader]:
         found.close()
 
 
+@pytest.mark.slow
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(fast_path: Path) -> None:
     found = blocks(TEXT)
     assert {block.language for block in found} == {"python", "console", "toml"}
@@ -113,6 +114,7 @@ def test_every_law_stands_in_the_guide() -> None:
     assert [law for law in LAWS if law not in TEXT] == []
 
 
+@pytest.mark.slow
 def test_a_class_that_moved_is_found_by_its_entry_point(fast_path: Path) -> None:
     code = next(block.code for block in blocks(TEXT) if "class Longest" in block.code and "def merge" in block.code)
     (fast_path / "acme_payloads.py").write_text(code)

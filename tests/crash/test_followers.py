@@ -1,4 +1,7 @@
-"""Increments taken while processes write and compact: each copy is the table in the end, each commit counted once."""
+"""Increments taken while processes write and compact: each copy is the table in the end, each commit counted once.
+
+All processes are killed (kill -9) in the middle of their work: what they had acknowledged is there, nothing in part.
+"""
 
 from __future__ import annotations
 
