@@ -92,6 +92,7 @@ def test_a_path_without_a_payload_is_wrong_usage() -> None:
     assert "crdt_mor.payloads:Counter" in laws("payloads", code=2).stderr
 
 
+@pytest.mark.slow
 def test_the_command_leaves_nothing_in_the_current_directory(mine: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "crdt_mor.cli.main", "laws", f"{mine}:Longest", "--examples", "5"],

@@ -232,6 +232,7 @@ def test_a_payload_need_not_take_every_value_of_its_type() -> None:
     assert check_laws(Status()) is None  # type: ignore[func-returns-value]
 
 
+@pytest.mark.slow
 def test_deep_finds_the_same_every_time() -> None:
     assert str(refusal(unlawful.MaxOfSmall(), deep=True)) == str(refusal(unlawful.MaxOfSmall(), deep=True))
 
@@ -398,6 +399,7 @@ def test_a_fingerprint_sees_what_concurrency_means() -> None:
     assert fingerprint(Blind()) != fingerprint(unlawful.Conflicts())
 
 
+@pytest.mark.slow
 def test_fingerprints_are_the_same_in_every_process() -> None:
     code = (
         "from crdt_mor.laws.fingerprint import fingerprint\n"

@@ -303,6 +303,7 @@ table.upsert(pa.table({"id": ["a"], "c": ["b"]}))
 """
 
 
+@pytest.mark.slow
 def test_a_payload_that_means_something_else_is_refused(path: str, tmp_path: Path) -> None:
     module = tmp_path / "acme_payloads.py"
     module.write_text(ACME.format(join="max(a, b)", merge="states.max()"))
