@@ -56,7 +56,7 @@ def rows_of(scan: Any) -> dict[str, tuple[object, ...]]:
     return {row["key"]: (row["batch"], row["n"]) for row in scan.to_arrow().to_pylist()}
 
 
-@pytest.mark.parametrize(("writers", "windows"), [(2, 2), slow(3, 30)])
+@pytest.mark.parametrize(("writers", "windows"), [(2, 2), slow(3, 6)])
 def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene, writers: int, windows: int) -> None:
     copies = [Copy(False, "latest"), Copy(True, "latest"), Copy(False, "stable"), Copy(True, "stable")]
     names = [f"w{i}" for i in range(writers)]
