@@ -224,9 +224,12 @@ def plain(rows: mor.Scan | mor.Changes) -> list[str]:
 
 
 def make(release: str, scratch: Path, target: Path) -> None:
+    """One thread works at a time, as the order in which several ask for ids would be that of the machine."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("crdt_mor") and hasattr(module, "COMPLETIONS_MAX"):
-            module.COMPLETIONS_MAX = SEALED_AT
+        if name.startswith("crdt_mor"):
+            for constant, value in (("COMPLETIONS_MAX", SEALED_AT), ("THREADS", 1)):
+                if hasattr(module, constant):
+                    setattr(module, constant, value)
     found = {}
     for table in TABLES:
         clock = Clock()
