@@ -58,3 +58,31 @@ def test_the_changelog_knows_this_version() -> None:
     assert version is not None
     changelog = (REPO / "CHANGELOG.md").read_text()
     assert version[1] in changelog or "Unreleased" in changelog
+
+
+def releases_of_the_changelog() -> list[list[str]]:
+    """The lines of each release, of which the first is its heading."""
+    lines = (REPO / "CHANGELOG.md").read_text().splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("## ")]
+    return [lines[start:end] for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+
+
+def test_the_changelog_keeps_the_form_that_it_names() -> None:
+    assert "https://keepachangelog.com" in (REPO / "CHANGELOG.md").read_text()
+    assert releases_of_the_changelog()[0][0] == "## [Unreleased]"
+    for heading, *body in releases_of_the_changelog():
+        assert re.fullmatch(r"## \[(Unreleased\]|\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d)", heading)
+        kinds = [line for line in body if line.startswith("#")]
+        assert kinds, heading
+        assert {kind.removeprefix("### ") for kind in kinds} <= {
+            *("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+        }, heading
+        assert len(kinds) == len(set(kinds)), f"one kind of change has two headings: {heading}"
+
+
+def test_each_change_in_the_changelog_is_a_bullet_below_its_kind_and_is_told_once() -> None:
+    for heading, *body in releases_of_the_changelog():
+        changes = body[next(number for number, line in enumerate(body) if line.startswith("### ")) :]
+        assert not [line for line in changes if line and not line.startswith(("### ", "- ", "  "))], heading
+        bullets = [line for line in changes if line.startswith("- ")]
+        assert len(bullets) == len(set(bullets)), f"a change is told twice: {heading}"
