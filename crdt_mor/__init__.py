@@ -7,7 +7,7 @@ table.scan(filter="views > 10").to_polars()
 """
 
 from crdt_mor.changes import Changes
-from crdt_mor.clock import Environment
+from crdt_mor.clock import Environment, Process
 from crdt_mor.creation import Merge
 from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
@@ -96,6 +96,7 @@ __all__ = [
     "PayloadNotAllowedError",
     "PayloadRef",
     "Point",
+    "Process",
     "Receipt",
     "RecordPayload",
     "Scan",

@@ -1,19 +1,35 @@
-"""The only door for time and chance.
+"""The only door for time, chance and the process's own name.
 
 Everything that needs the wall clock, a fresh id or a random number takes it from an `Environment`, and so does what
-waits or goes on in the background. So a simulation can own all of them: `crdt_mor.testing.clock` has one. Nothing here
-is trusted for correctness: instants come from the timeline's own clock (`model.timeline`), ids only have to be unique.
+waits or goes on in the background; and so does what notes which process it is. So a simulation can own all of them:
+`crdt_mor.testing.clock` has one. Nothing here is trusted for correctness: instants come from the timeline's own clock
+(`model.timeline`), ids only have to be unique.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import socket
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
+
+_NAME_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, as it is named to people: its program, the machine, its id there."""
+
+    program: str
+    host: str
+    pid: int
 
 
 class Environment(Protocol):
@@ -40,6 +56,10 @@ class Environment(Protocol):
 
     def jitter(self) -> float:
         """A random number, 0 <= x < 1."""
+        ...
+
+    def process(self) -> Process:
+        """Which process this is: each commit says who made it."""
         ...
 
 
@@ -76,3 +96,15 @@ class SystemEnvironment:
 
     def jitter(self) -> float:
         return self._random.random()
+
+    def process(self) -> Process:
+        return Process(_program(), socket.gethostname(), os.getpid())
+
+
+def _program() -> str:
+    """The name of the running program: that of its script, or of the package that `python -m` was given."""
+    path = (getattr(sys, "argv", None) or [""])[0]
+    name = os.path.basename(path)
+    if name == "__main__.py":
+        name = os.path.basename(os.path.dirname(path))
+    return "python" if name in ("", "-c", "-m") else name[:_NAME_MAX]

@@ -8,7 +8,7 @@ what readers see.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -24,6 +24,7 @@ from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import Payload
+from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
@@ -163,13 +164,23 @@ class Table:
     # --- write ----------------------------------------------------------------------------------------------------
 
     def append(
-        self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None
+        self,
+        data: object,
+        *,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
         """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
-        return self._once(token, lambda tx: tx.append(data, schema_mode=schema_mode))
+        return self._once(token, commit_info, lambda tx: tx.append(data, schema_mode=schema_mode))
 
     def upsert(
-        self, data: object, *, schema_mode: SchemaMode = "strict", token: tuple[str, int] | None = None
+        self,
+        data: object,
+        *,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
         """Insert or update rows by key.
 
@@ -178,8 +189,10 @@ class Table:
         schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
             refused adds none.
         token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
+        commit_info: what the commit says of itself in `history`, texts by text, at most 4 KiB as JSON. Two keys are
+            known: `message`, and `application`, which is else the token's or the program's name.
         """
-        return self._once(token, lambda tx: tx.upsert(data, schema_mode=schema_mode))
+        return self._once(token, commit_info, lambda tx: tx.upsert(data, schema_mode=schema_mode))
 
     def delete(
         self,
@@ -189,6 +202,7 @@ class Table:
         filter: pl.Expr | str | None = None,
         plain: bool = False,
         token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
         """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
 
@@ -197,11 +211,13 @@ class Table:
         filter: decided on the snapshot that the transaction begins with.
         plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
         """
-        return self._once(token, lambda tx: tx.delete(data, keys=keys, filter=filter, plain=plain))
+        return self._once(token, commit_info, lambda tx: tx.delete(data, keys=keys, filter=filter, plain=plain))
 
-    def transaction(self, *, token: tuple[str, int] | None = None) -> Transaction:
+    def transaction(
+        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
+    ) -> Transaction:
         """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
-        return Transaction(self._session, token)
+        return Transaction(self._session, token, commit_info)
 
     # --- write, with many processes -------------------------------------------------------------------------------
 
@@ -213,6 +229,7 @@ class Table:
         schema_mode: SchemaMode = "strict",
         plain: bool = False,
         token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
     ) -> WriteJob:
         """A write whose rows many processes will stage: `WriteJob.stage`, then `complete_write`.
 
@@ -223,27 +240,34 @@ class Table:
         schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
         """
         check_token_form(token)
+        info = check_info(commit_info)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session = self._session
-        job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token)
+        job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token, info)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
 
     def complete_write(
-        self, job: WriteJob, receipts: Sequence[Receipt], *, token: tuple[str, int] | None = None
+        self,
+        job: WriteJob,
+        receipts: Sequence[Receipt],
+        *,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
         """Publish what the tasks staged as one commit. If it fails, nothing is left.
 
         receipts: one of each task, that of the attempt that counts.
-        token: as in `upsert`, where it was not known when the write was planned.
+        token, commit_info: as in `upsert`, where they were not known when the write was planned.
 
         A job becomes one commit, however often and by however many processes it is completed: each later call returns
         that commit, `repeated`, also with the receipts of other attempts. Of two drivers at once the later one takes
         over; the other gets the commit as well, or `CommitUnknownError` where it is not there yet, and may call again.
         """
         check_token_form(token)
+        info = check_info(commit_info)
         try:
-            committed = distributed.complete(self._session, job.job, receipts, token)
+            committed = distributed.complete(self._session, job.job, receipts, token, info)
         except BaseException:
             distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
             raise
@@ -264,9 +288,14 @@ class Table:
         groups = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
         return pa.table(groups)
 
-    def _once(self, token: tuple[str, int] | None, statement: Callable[[Transaction], None]) -> Commit:
+    def _once(
+        self,
+        token: tuple[str, int] | None,
+        commit_info: Mapping[str, str] | None,
+        statement: Callable[[Transaction], None],
+    ) -> Commit:
         """One statement as a transaction of its own; nothing is done where the token was used before."""
-        with self.transaction(token=token) as tx:
+        with self.transaction(token=token, commit_info=commit_info) as tx:
             if tx.commit is None:
                 statement(tx)
         assert tx.commit is not None

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema, read_arrow
 from crdt_mor.model.timeline import Timeline
@@ -48,8 +49,11 @@ class Transaction:
     commit. With a token that was used before, `commit` is set from the start, and the statements do nothing.
     """
 
-    def __init__(self, session: Session, token: tuple[str, int] | None) -> None:
+    def __init__(
+        self, session: Session, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None = None
+    ) -> None:
         check_token_form(token)
+        self._info = check_info(commit_info)
         self._session = session
         self._token = token
         self._value: Timeline | None = None
@@ -68,7 +72,7 @@ class Transaction:
                 self.commit = commit_of(self._session, events.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
-        self._write = OpenWrite.begin(self._session, self._token)
+        self._write = OpenWrite.begin(self._session, self._token, self._info)
         self._value, self._state = self._write.value, "open"
         return self
 

@@ -265,8 +265,8 @@ OPENS_FILES = {"fsspec", "glob", "mmap", "obstore", "pathlib", "pyarrow.dataset"
 """Modules that are of no use but to find and open files."""
 
 HARMLESS = {
-    "os": {"PathLike", "cpu_count", "environ", "fspath", "getcwd", "path", "pathsep"},
-    "os.path": {"abspath", "basename", "expanduser", "realpath"},
+    "os": {"PathLike", "cpu_count", "environ", "fspath", "getcwd", "getpid", "path", "pathsep"},
+    "os.path": {"abspath", "basename", "dirname", "expanduser", "realpath"},
     "shutil": {"which"},
 }
 """What may be taken of modules that open files besides."""

@@ -16,10 +16,11 @@ from crdt_mor.format import properties
 from crdt_mor.format.base import LATEST_REQUESTED
 from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.model import plans
+from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
-from crdt_mor.model.names import OWN_KEY, WRITE_TOKEN, bucket_file_id
+from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
 from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
@@ -31,10 +32,11 @@ PAGE = (REPO / "docs" / "format.md").read_text()
 
 T = EPOCH
 FILE = DataFile("day=mon/x", 1, 1, 0)
-COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), driver="driver")
+WHO = Author("application", "host", 1, (("message", "text"),))
+COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), False, "driver", WHO)
 VALUE = Timeline(
     1, "nonce", T, "[]",
-    pending=(Pending(T, "nonce", 1, 5, "driver", 2),),
+    pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO),),
     plans=(OpenPlan(T, "nonce", 1, "path"),),
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
@@ -77,6 +79,14 @@ def test_files_and_segments_are_as_the_page_says() -> None:
     assert encoded()["completions"][0][6] == [["day=mon/x", 1, 1, 0]]
     assert list(json.loads(encode_segment([COMMIT]))) == ["format", "completions"]
     assert '`{"format": …, "completions": [...]}`' in section("A segment")
+
+
+def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:
+    assert [found[4] for found in encoded()["pending"]] == [found[9] for found in encoded()["completions"]]
+    assert encoded()["pending"][0][4] == ["application", "host", 1, {"message": "text"}]
+    assert "`[application, host, pid, what the user says]`" in section("`pending`")
+    assert f"`{COMMIT_INFO_KEY}`" in section("What Hudi is told")
+    assert f"{INFO_BYTES_MAX:,} bytes" in section("`pending`")
 
 
 def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:

@@ -122,14 +122,16 @@ def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
 
 
 def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline) -> bool:
-    """A pending write keeps what its begin gave it, and its driver changes only with the number of those it had.
+    """A pending write keeps what its begin gave it; driver and author change only with the number of its drivers.
 
     A driver that was replaced would otherwise find itself in charge again, and complete with files that are gone.
     """
     before = {p.requested: p for p in previous.pending}
     return all(
         (old.nonce, old.version, old.begun_ms) == (p.nonce, p.version, p.begun_ms)
-        and ((old.driver, old.drivers) == (p.driver, p.drivers) or p.drivers == old.drivers + 1)
+        and (
+            (old.driver, old.drivers, old.author) == (p.driver, p.drivers, p.author) or p.drivers == old.drivers + 1
+        )
         for p in following.pending
         if (old := before.get(p.requested)) is not None
     )

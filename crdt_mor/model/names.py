@@ -29,6 +29,9 @@ COMMIT = "commit"
 OWN_KEY = "crdt_mor"
 """Stands in the metadata of every file of Hudi's timeline that we project; instants with it are never adopted."""
 
+COMMIT_INFO_KEY = "crdt_mor.commit_info"
+"""Stands beside it in the metadata of a commit of which its user says something: that, as JSON."""
+
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
 _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>\d+)\.parquet\Z")
 _LOG = re.compile(

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
 from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
 from crdt_mor.model.timeline_json import (
@@ -31,6 +32,7 @@ from crdt_mor.model.timeline_json import (
     completion_json,
     completion_of,
     pending_json,
+    pending_of,
     plan_json,
     plan_of,
     require_types,
@@ -117,17 +119,21 @@ class Timeline:
     def _next(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
         return replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
 
-    def begin(self, nonce: str, wall_ms: int, store_ms: int | None = None) -> Timeline:
+    def begin(
+        self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None
+    ) -> Timeline:
         """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
         requested = tick_after(self.clock, wall_ms)
-        pending = (*self.pending, Pending(requested, nonce, self.version + 1, store_ms))
-        return self._next(nonce, requested, pending=pending)
+        begun = Pending(requested, nonce, self.version + 1, store_ms, author=author)
+        return self._next(nonce, requested, pending=(*self.pending, begun))
 
-    def hand_over(self, nonce: str, wall_ms: int, requested: InstantTime, driver: str) -> Timeline:
+    def hand_over(
+        self, nonce: str, wall_ms: int, requested: InstantTime, driver: str, author: Author | None = None
+    ) -> Timeline:
         """From here on `driver` alone may complete a pending write: what it read of other drivers' work is final."""
         old = self.find_pending(requested)
         assert old is not None, "rule 1: only a pending instant can be completed by anybody"
-        new = replace(old, driver=driver, drivers=old.drivers + 1)
+        new = replace(old, driver=driver, drivers=old.drivers + 1, author=author or old.author)
         pending = tuple(new if p is old else p for p in self.pending)
         return self._next(nonce, tick_after(self.clock, wall_ms), pending=pending)
 
@@ -146,8 +152,9 @@ class Timeline:
         completed = tick_after(self.clock, wall_ms)
         version = self.version + 1
         completion = Completion(
-            requested, completed, version, old.nonce, DELTA_COMMIT, operation, tuple(files), driver=old.driver
-        )
+            requested, completed, version, old.nonce, DELTA_COMMIT, operation, tuple(files), driver=old.driver,
+            author=old.author,
+        )  # fmt: skip
         tokens = self.tokens
         if token is not None:
             last = self.find_token(token[0])
@@ -174,11 +181,13 @@ class Timeline:
             rolled_back=(*self.rolled_back, rolled_back),
         )
 
-    def grow(self, nonce: str, wall_ms: int, schema: str) -> Timeline:
+    def grow(self, nonce: str, wall_ms: int, schema: str, author: Author | None = None) -> Timeline:
         """The schema becomes `schema`: an empty delta commit of its own, begun and completed in one event."""
         requested = tick_after(self.clock, wall_ms)
         completed = tick_after(requested, wall_ms)
-        completion = Completion(requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA")
+        completion = Completion(
+            requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA", author=author
+        )
         added = self._with_added(schema)
         return self._next(nonce, completed, schema=schema, added=added, completions=(*self.completions, completion))
 
@@ -202,7 +211,14 @@ class Timeline:
         return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
 
     def complete_plan(
-        self, nonce: str, wall_ms: int, barrier: InstantTime, action: str, operation: str, files: Sequence[DataFile]
+        self,
+        nonce: str,
+        wall_ms: int,
+        barrier: InstantTime,
+        action: str,
+        operation: str,
+        files: Sequence[DataFile],
+        author: Author | None = None,
     ) -> Timeline:
         """An open plan is executed; its files replace the ones it consumed, for readers from now on.
 
@@ -211,7 +227,9 @@ class Timeline:
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
         completed = tick_after(self.clock, wall_ms)
-        completion = Completion(barrier, completed, self.version + 1, plan.nonce, action, operation, tuple(files))
+        completion = Completion(
+            barrier, completed, self.version + 1, plan.nonce, action, operation, tuple(files), author=author
+        )
         return self._next(
             nonce,
             completed,
@@ -322,10 +340,10 @@ class Timeline:
                 clock=document["clock"],
                 schema=document["schema"],
                 swept=document["swept"],
-                pending=tuple(Pending(*p) for p in document["pending"]),
+                pending=tuple(pending_of(p, document["format"]) for p in document["pending"]),
                 plans=tuple(plan_of(p, document["format"]) for p in document["plans"]),
                 rolled_back=tuple(rolled_back_of(r) for r in document["rolled_back"]),
-                completions=tuple(completion_of(c) for c in document["completions"]),
+                completions=tuple(completion_of(c, document["format"]) for c in document["completions"]),
                 segments=tuple(Segment(*s) for s in document["segments"]),
                 tokens=tuple(Token(*t) for t in document["tokens"]),
                 foreign_group=document["foreign_group"],

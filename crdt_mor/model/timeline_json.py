@@ -10,19 +10,25 @@ from types import MappingProxyType, NoneType
 from typing import Any
 
 from crdt_mor.errors import FormatError
+from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack
 
-FORMAT = 2
+FORMAT = 3
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
 
 In format 1 an open plan named its file groups; they are in the plan's own object, too.
 
-In formats 1 and 2 every plan is a compaction: an entry says nothing of its action. A release that gives a plan another
-action writes the next format, since the releases before it would take that plan for a compaction.
+Until now every plan is a compaction: an entry says nothing of its action. A release that gives a plan another action
+writes the next format, since the releases before it would take that plan for a compaction.
+
+Format 3 adds who began a write and who made a commit.
 """
 
-FORMATS_READ = (1, FORMAT)
+FORMATS_READ = (1, 2, FORMAT)
+
+_WITHOUT_AUTHORS = 2
+"""The last format that says nothing of who made what."""
 
 
 def encode_segment(completions: Sequence[Completion]) -> bytes:
@@ -34,7 +40,8 @@ def encode_segment(completions: Sequence[Completion]) -> bytes:
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
     """The completions in a segment, in completion order; raises `FormatError` naming `path`."""
     try:
-        completions = tuple(completion_of(c) for c in json.loads(data)["completions"])
+        document = json.loads(data)
+        completions = tuple(completion_of(c, document["format"]) for c in document["completions"])
         require_types(completions)
         return completions
     except WRONG_SHAPE as error:
@@ -77,7 +84,16 @@ def _is_plain(file: DataFile) -> bool:
 
 
 def pending_json(p: Pending) -> list[object]:
-    return [p.requested, p.nonce, p.version, p.begun_ms, *([p.driver, p.drivers] if p.driver else [])]
+    plain = [p.requested, p.nonce, p.version, p.begun_ms, author_json(p.author)]
+    return [*plain, *([p.driver, p.drivers] if p.driver else [])]
+
+
+def pending_of(entry: list[Any], written_in: int) -> Pending:
+    requested, nonce, version, *rest = entry
+    begun_ms = rest.pop(0) if rest else None  # the first release noted none
+    author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
+    driver, drivers = rest or ("", 0)
+    return Pending(requested, nonce, version, begun_ms, driver, drivers, author)
 
 
 def plan_json(p: OpenPlan) -> list[object]:
@@ -104,11 +120,13 @@ def rolled_back_of(entry: list[Any]) -> RolledBack:
 def completion_json(c: Completion) -> list[object]:
     files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
-    return [*plain, *([c.driver] if c.driver else [])]
+    return [*plain, author_json(c.author), *([c.driver] if c.driver else [])]
 
 
-def completion_of(entry: list[Any]) -> Completion:
-    head, (files, replaced, adopted, *driver) = entry[:6], entry[6:]
+def completion_of(entry: list[Any], written_in: int) -> Completion:
+    head, (files, replaced, adopted, *rest) = entry[:6], entry[6:]
+    author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
     groups = tuple((a, b) for a, b in replaced)
-    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), *driver]
+    (driver,) = rest or [""]
+    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author]
     return Completion(*plain)

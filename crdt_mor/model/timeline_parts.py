@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from crdt_mor.errors import FormatError
+from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName
 
@@ -61,6 +62,7 @@ class Pending:
 
     `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
     `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
+    `author`: who began it, or the driver; None: it was begun by a release that did not note it.
     """
 
     requested: InstantTime
@@ -69,6 +71,7 @@ class Pending:
     begun_ms: int | None = None
     driver: str = ""
     drivers: int = 0
+    author: Author | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ class Completion:
 
     `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
     `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
-    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself.
+    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: who made it; None of
+    those that Hudi or an older release made.
     """
 
     requested: InstantTime
@@ -119,6 +123,7 @@ class Completion:
     replaced: tuple[FileGroup, ...] = ()
     adopted: bool = False
     driver: str = ""
+    author: Author | None = None
 
     @property
     def rows(self) -> int:
@@ -144,11 +149,12 @@ class Segment:
     superseded: InstantTime | None = None
 
 
-def bytes_of(completions: Iterable[Completion]) -> int:
+def bytes_of(completions: Sequence[Completion]) -> int:
     """About how many bytes the completions take in a value."""
     files = sum(len(file.path) + 20 for c in completions for file in c.files)
     groups = sum(len(partition) + len(file_id) + 8 for c in completions for partition, file_id in c.replaced)
-    return files + groups
+    said = sum(len(key) + len(text) for c in completions if c.author for key, text in c.author.info)
+    return files + groups + said
 
 
 def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:

@@ -96,7 +96,7 @@ def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion
     """
     session.require_table(plan.table_id)
     tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
-    value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files))
+    value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files, session.author()))
     session.remember(value)
     return completion
 

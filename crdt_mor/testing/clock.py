@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from crdt_mor.clock import Process
+
 
 @dataclass
 class _Task:
@@ -57,3 +59,6 @@ class SimulatedEnvironment:
 
     def jitter(self) -> float:
         return 0.5
+
+    def process(self) -> Process:
+        return Process("simulated", "simulated", 1)

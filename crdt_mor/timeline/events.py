@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, TokenOrderError, WriterExpiredError
+from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
@@ -37,13 +38,15 @@ class WriteOutcome:
     repeated: bool = False
 
 
-def begin(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, Pending]]:
+def begin(
+    publisher: TablePublisher, known: Timeline, expiry_ms: int, author: Author | None = None
+) -> Steps[tuple[Timeline, Pending]]:
     """A new pending write, with its first heartbeat, and the value that it begins from. Upkeep comes before it."""
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return None if tail.find_by_nonce(nonce) else tail.begin(nonce, wall_ms, store_ms)
+        return None if tail.find_by_nonce(nonce) else tail.begin(nonce, wall_ms, store_ms, author)
 
     value = yield from publisher.publish(derive, tail, store_ms)
     pending = value.find_by_nonce(nonce)
@@ -109,7 +112,11 @@ def repeated_token(value: Timeline, token: tuple[str, int] | None) -> Token:
 
 
 def grow(
-    publisher: TablePublisher, known: Timeline, batch: pa.Schema, check: Callable[[TableSchema], None]
+    publisher: TablePublisher,
+    known: Timeline,
+    batch: pa.Schema,
+    check: Callable[[TableSchema], None],
+    author: Author | None = None,
 ) -> Steps[Timeline]:
     """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join.
 
@@ -121,7 +128,7 @@ def grow(
         before = TableSchema.from_json(tail.schema)
         joined = before.grow(batch)
         check(joined)
-        return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json())
+        return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json(), author)
 
     return (yield from publisher.publish(derive, known))
 

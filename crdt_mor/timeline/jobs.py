@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crdt_mor.errors import StorageUnavailableError, WriterExpiredError
+from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name, driver_of_token
 from crdt_mor.model.timeline import Timeline
@@ -19,7 +20,12 @@ from crdt_mor.timeline.tickets import last_begin_time, read_ticket
 
 
 def join(
-    publisher: TablePublisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
+    publisher: TablePublisher,
+    known: Timeline,
+    expiry_ms: int,
+    job: str,
+    planned: InstantTime,
+    author: Author | None = None,
 ) -> Steps[tuple[Timeline, Pending] | WriteOutcome]:
     """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
 
@@ -32,7 +38,7 @@ def join(
     """
     ticket = yield from read_ticket(job)
     if ticket is None:
-        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned)
+        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned, author)
     else:
         tail = yield from find_tail(known)
     pending = tail.find_by_nonce(job)
@@ -54,7 +60,12 @@ def join(
 
 
 def _begin_once(
-    publisher: TablePublisher, known: Timeline, expiry_ms: int, job: str, planned: InstantTime
+    publisher: TablePublisher,
+    known: Timeline,
+    expiry_ms: int,
+    job: str,
+    planned: InstantTime,
+    author: Author | None,
 ) -> Steps[Timeline]:
     """A value in which the write of a job has begun, unless it had ended before.
 
@@ -74,13 +85,13 @@ def _begin_once(
             )
         if (yield GetStat(note_path(job))) is not None:
             return None
-        return tail.begin(job, wall_ms, store_ms)
+        return tail.begin(job, wall_ms, store_ms, author)
 
     return (yield from publisher.publish(derive, tail, store_ms))
 
 
 def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> Steps[Pending]:
-    """Make `claimed.driver` the one driver that may complete the write; the write with that driver."""
+    """Make `claimed.driver` the one driver that may complete the write; the write with that driver and its author."""
     nonce = yield Nonce()
     requested, driver = claimed.requested, claimed.driver
 
@@ -88,7 +99,7 @@ def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> S
         pending = tail.find_pending(requested)
         if pending is None or pending.driver == driver:
             return None
-        return tail.hand_over(nonce, wall_ms, requested, driver)
+        return tail.hand_over(nonce, wall_ms, requested, driver, claimed.author)
 
     value = yield from publisher.publish(derive, known)
     taken = value.find_pending(requested)

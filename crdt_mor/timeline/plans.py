@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import cast
 
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
+from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
@@ -124,7 +125,11 @@ def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) 
 
 
 def complete(
-    publisher: Publisher, known: Timeline, barrier: InstantTime, files: Sequence[DataFile]
+    publisher: Publisher,
+    known: Timeline,
+    barrier: InstantTime,
+    files: Sequence[DataFile],
+    author: Author | None = None,
 ) -> Steps[tuple[Timeline, Completion | None]]:
     """Publish that a plan is executed, unless somebody has; None if it was cancelled."""
     nonce = yield Nonce()
@@ -137,7 +142,7 @@ def complete(
         if plan is not None:
             plan.require_outputs(files)
         action = planned_action(open_plan.action)
-        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, action.operation, files)
+        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, action.operation, files, author)
 
     value = yield from publisher.publish(derive, known)
     return value, (yield from find_completion(barrier, value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from crdt_mor.format.commit import (
@@ -14,7 +15,7 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
-from crdt_mor.model.names import OWN_KEY
+from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline_parts import Completion, DataFile
 
@@ -65,6 +66,8 @@ def _encode_completion(completion: Completion, avro_schema: str, *, compacted: b
     for file in completion.files:
         stats.setdefault(file.partition, []).append(_write_stat(file, completion))
     extra = {OWN_KEY: str(completion.version), "schema": avro_schema}
+    if completion.author is not None and completion.author.info:
+        extra[COMMIT_INFO_KEY] = json.dumps(dict(completion.author.info), separators=(",", ":"))
     return encode_commit(CommitMetadata(stats=stats, operation=completion.operation, extra=extra, compacted=compacted))
 
 

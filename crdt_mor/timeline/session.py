@@ -17,6 +17,7 @@ from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.format.properties import decode_table
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
+from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms
@@ -218,16 +219,24 @@ class Session:
                 self._segments.popitem(last=False)
         return completions
 
-    def begin(self) -> tuple[Timeline, Pending]:
+    def author(self, application: str = "", info: Info = ()) -> Author:
+        """This process, at work for an application, by default for its own program. `info`: what the user says."""
+        process = self.environment.process()
+        return Author(application or process.program, process.host, process.pid, info)
+
+    def begin(self, author: Author | None = None) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
-        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms))
+        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms, author or self.author()))
         return self.remember(value), begun
 
-    def join(self, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.WriteOutcome:
+    def join(
+        self, job: str, planned: InstantTime, author: Author | None = None
+    ) -> tuple[Timeline, Pending] | events.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
-        joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned))
+        author = author or self.author()
+        joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author))
         self.remember(joined.value if isinstance(joined, events.WriteOutcome) else joined[0])
         return joined
 

@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.merge.blocks import PARTITION_PATH
+from crdt_mor.model.authors import Info, application_of
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.schema import TableSchema
@@ -63,6 +64,7 @@ def plan(
     mode: SchemaMode,
     plain: bool,
     token: tuple[str, int] | None,
+    info: Info = (),
 ) -> Job:
     """Check what can be checked without rows; then `mode="merge"` grows the table's schema.
 
@@ -73,15 +75,19 @@ def plan(
     tail = session.tail()
     require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
+    author = session.author(application_of(info, token), info)  # the tasks are of the driver's application
     name = tickets.job_name(session.environment.nonce(), planned_at)
     if events.blocking_token(tail, token) is not None:
         events.repeated_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
-    rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version))
+    rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version, author=author))
     _collect(rehearsal, schema.empty_table(), operation, mode, plain)
     rehearsal.publish_growth()
     payloads = session.payloads()
-    return Job(name, operation, plain, token, table_id=tail.table_id, planned=tail.clock, payloads=payloads)
+    return Job(
+        name, operation, plain, token, table_id=tail.table_id, planned=tail.clock,
+        application=author.application, info=info, payloads=payloads,
+    )  # fmt: skip
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
@@ -89,7 +95,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
-    joined = join(session, job.name, job.planned)
+    joined = join(session, job.name, job.planned, session.author(job.application, job.info))
     if isinstance(joined, events.WriteOutcome):
         return Receipt(task, joined.completion.requested)
     value, begun = joined
@@ -117,9 +123,13 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
 
 
 def complete(
-    session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None
+    session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None, info: Info = ()
 ) -> events.WriteOutcome:
-    """Publish the files that the receipts name as one commit; all other files that were staged of it are removed."""
+    """Publish the files that the receipts name as one commit; all other files that were staged of it are removed.
+
+    info: what its commit says of itself, besides what the job says.
+    """
+    application = application_of(info, token) or job.application
     session.require_table(job.table_id)
     token = token or job.token
     _refuse_tasks_twice(receipts)
@@ -127,13 +137,14 @@ def complete(
         tail = session.durable_tail()
         assert token is not None
         return events.WriteOutcome(events.repeated_token(tail, token), tail, repeated=True)
-    joined = join(session, job.name, job.planned)
+    author = session.author(application, tuple({**dict(job.info), **dict(info)}.items()))
+    joined = join(session, job.name, job.planned, author)
     if isinstance(joined, events.WriteOutcome):
         _refuse_other_writes(receipts, joined.completion.requested)
         return replace(joined, value=session.durable_tail())
     value, begun = joined
     _refuse_other_writes(receipts, begun.requested)
-    write = OpenWrite(session, value, replace(begun, driver=session.environment.nonce()), token)
+    write = OpenWrite(session, value, replace(begun, driver=session.environment.nonce(), author=author), token)
     write.keep_alive()
     try:
         return write.commit(partial(place_files, write, job.operation, receipts), job.operation)

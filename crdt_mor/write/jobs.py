@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crdt_mor.laws.allowed import Carried
+from crdt_mor.model.authors import Info
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.write.statements import Operation
@@ -18,6 +19,7 @@ class Job:
     repeated: the token was used before, so that nothing is written.
     table_id: the table's id; None where it had none yet.
     planned: the table's clock when the job was planned; it has not begun before that.
+    application, info: what its commit says of itself, unless `complete_write` says more.
     payloads: the classes of the table's payloads, which need not be imported where a task runs.
     """
 
@@ -28,6 +30,8 @@ class Job:
     repeated: bool = False
     table_id: str | None = None
     planned: InstantTime = EPOCH
+    application: str = ""
+    info: Info = ()
     payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
 
 

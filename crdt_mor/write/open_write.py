@@ -21,6 +21,7 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from crdt_mor.model.authors import Author, Info, application_of
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.schema import TableSchema
@@ -60,10 +61,10 @@ class OpenWrite:
         self.statements = Statements(self.session.config, self.value, self.begun.requested, self.task)
 
     @classmethod
-    def begin(cls, session: Session, token: tuple[str, int] | None) -> OpenWrite:
+    def begin(cls, session: Session, token: tuple[str, int] | None, info: Info = ()) -> OpenWrite:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
         require_writable(session)
-        value, begun = begin(session)
+        value, begun = begin(session, session.author(application_of(info, token), info))
         write = cls(session, value, begun, token)
         write.keep_alive()
         return write
@@ -83,7 +84,9 @@ class OpenWrite:
             return
         statements.rehearse()
         value = self.session.remember(
-            self.session.run(events.grow(self.session.publisher, self.value, growth, statements.check_growth))
+            self.session.run(
+                events.grow(self.session.publisher, self.value, growth, statements.check_growth, self.begun.author)
+            )
         )
         # Columns that others have added since this write began are not among those that its rows have.
         statements.move_to(TableSchema.from_json(value.schema).select(statements.schema.declared.names))
@@ -182,18 +185,20 @@ class OpenWrite:
         return tail
 
 
-def begin(session: Session) -> tuple[Timeline, Pending]:
+def begin(session: Session, author: Author) -> tuple[Timeline, Pending]:
     """Begin a write; refuses a table with file groups that the bucket index did not make."""
     with _nothing_published():
-        value, begun = session.begin()
+        value, begun = session.begin(author)
     _refuse_foreign_groups(session, value, begun)
     return value, begun
 
 
-def join(session: Session, job: str, planned: InstantTime) -> tuple[Timeline, Pending] | events.WriteOutcome:
+def join(
+    session: Session, job: str, planned: InstantTime, author: Author
+) -> tuple[Timeline, Pending] | events.WriteOutcome:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
-        joined = session.join(job, planned)
+        joined = session.join(job, planned, author)
     if not isinstance(joined, events.WriteOutcome):
         _refuse_foreign_groups(session, *joined)
     return joined

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from crdt_mor.model import invariants
+from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
@@ -33,7 +34,7 @@ BEFORE = Timeline(
     nonce="n9",
     clock=at(90),
     schema='[["id","string",false]]',
-    pending=(Pending(at(10), "n1", 1, 0, "driver", 1), Pending(at(20), "n2", 2)),
+    pending=(Pending(at(10), "n1", 1, 0, "driver", 1, Author("a", "h", 1)), Pending(at(20), "n2", 2)),
     plans=(OpenPlan(at(31), "n3", 3, "plan", COMPACTION),),
     rolled_back=(RolledBack(at(40), "n4", 5),),
     completions=(commit(50, 60, 6), commit(70, 80, 8)),
@@ -102,6 +103,10 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.nothing_pending_is_lost, replace(AFTER, plans=())),
     (invariants.only_what_was_open_ends, replace(AFTER, rolled_back=(RolledBack(at(52), "n", 10),))),
     (invariants.what_is_pending_is_only_handed_over, replace(AFTER, pending=(replace(BEFORE.pending[0], version=9),))),
+    (
+        invariants.what_is_pending_is_only_handed_over,
+        replace(AFTER, pending=(replace(BEFORE.pending[0], author=Author("a", "h", 2)),)),
+    ),
     (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, completions=(NEW,))),
     (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, segments=())),
     (invariants.segments_never_change, replace(AFTER, segments=())),

@@ -25,12 +25,13 @@ from crdt_mor.errors import (
     WriterExpiredError,
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, Timeline
-from crdt_mor.model.timeline_json import encode_segment
+from crdt_mor.model.timeline_json import decode_segment, encode_segment
 from crdt_mor.model.timeline_parts import (
     Completion,
     DataFile,
@@ -61,7 +62,8 @@ def small_history(seed: int, events: int = 40) -> list[Timeline]:
         value, wall_ms, nonce = values[-1], chance.randrange(0, 4_000_000_000_000), f"n{i}"
         requested = chance.choice(value.pending).requested if value.pending else None
         barrier = chance.choice(value.plans).barrier if value.plans else None
-        match chance.randrange(8):
+        author = chance.choice([None, Author("app", "host", i), Author("", "", 0, (("message", f"\t{i}"),))])
+        match chance.randrange(10):
             case 0 | 1 if requested:
                 token = ("app", i) if chance.random() < 0.5 else None
                 value = value.complete(nonce, wall_ms, requested, "UPSERT", [log(requested)], token)
@@ -70,15 +72,17 @@ def small_history(seed: int, events: int = 40) -> list[Timeline]:
             case 3 if not value.plans:
                 value = value.schedule(nonce, wall_ms, chance.choice([COMPACTION, "clean"]), "plan")
             case 4 if barrier:
-                value = value.complete_plan(nonce, wall_ms, barrier, COMMIT, "COMPACT", [])
+                value = value.complete_plan(nonce, wall_ms, barrier, COMMIT, "COMPACT", [], author)
             case 5 if barrier:
                 value = value.cancel_plan(nonce, wall_ms, barrier)
             case 6 if value.rolled_back:
                 value = value.sweep(nonce, wall_ms, wall_ms, [value.rolled_back[0].requested])
             case 7:
-                value = value.grow(nonce, wall_ms, f"{value.schema} ")
+                value = value.grow(nonce, wall_ms, f"{value.schema} ", author)
+            case 8 if requested:
+                value = value.hand_over(nonce, wall_ms, requested, f"d{i}", author)
             case _:
-                value = value.begin(nonce, wall_ms)
+                value = value.begin(nonce, wall_ms, None, author)
         values.append(value)
     return values
 
@@ -125,6 +129,8 @@ def test_json_gives_back_the_very_value(seed: int) -> None:
         assert Timeline.decode(value.encode(), "") == value
 
 
+WHO = Author("nightly", "höst", 5, (("message", "ü"), ("k", "")))
+
 EVERYTHING = Timeline(
     version=12,
     nonce="n12",
@@ -133,8 +139,8 @@ EVERYTHING = Timeline(
     swept=from_ms(1_700_000_000_001),
     pending=(
         Pending(from_ms(1_700_000_000_100), "n5", 5),
-        Pending(from_ms(1_700_000_000_110), "n6", 6, 1_700_000_000_109),
-        Pending(from_ms(1_700_000_000_120), "job-20231114221320120", 7, 1_700_000_000_119, "driver", 2),
+        Pending(from_ms(1_700_000_000_110), "n6", 6, 1_700_000_000_109, author=Author("loader.py", "host", 4)),
+        Pending(from_ms(1_700_000_000_120), "job-20231114221320120", 7, 1_700_000_000_119, "driver", 2, WHO),
     ),
     plans=(
         OpenPlan(from_ms(1_700_000_000_131), "n8", 8, ".hoodie/.crdt_mor/plans/b-n8.json"),
@@ -150,6 +156,7 @@ EVERYTHING = Timeline(
             *(from_ms(1_700_000_000_140), from_ms(1_700_000_000_150), 9, "n9", "deltacommit", "UPSERT"),
             (DataFile(f"eu/{log(from_ms(1_700_000_000_140)).name}", 904, 3, 1),),
             driver="driver",
+            author=WHO,
         ),
         Completion(
             *(from_ms(1_700_000_000_160), from_ms(1_700_000_000_170), 10, "", "replacecommit", "INSERT_OVERWRITE"),
@@ -169,17 +176,17 @@ EVERYTHING = Timeline(
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
 EVERYTHING_JSON = (
-    rb'{"format":2,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
+    rb'{"format":3,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
     rb'"swept":"20231114221320001","schema":"[[\"id\",\"string\",false]]",'
-    rb'"pending":[["20231114221320100","n5",5,null],["20231114221320110","n6",6,1700000000109],'
-    rb'["20231114221320120","job-20231114221320120",7,1700000000119,"driver",2]],'
+    rb'"pending":[["20231114221320100","n5",5,null,null],["20231114221320110","n6",6,1700000000109,["loader.py","host",4]],'
+    rb'["20231114221320120","job-20231114221320120",7,1700000000119,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver",2]],'
     rb'"plans":[["20231114221320131","n8",8,".hoodie/.crdt_mor/plans/b-n8.json"],'
     rb'["20231114221320133","n8",8,".hoodie/.crdt_mor/plans/c-n8.json","clean"]],'
     rb'"rolled_back":[["20231114221320020","n2",3,false],["20231114221320031","n4",4,true],'
     rb'["20231114221320033","n4",4,"clean"]],'
     rb'"completions":[["20231114221320140","20231114221320150",9,"n9","deltacommit","UPSERT",'
-    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,"driver"],'
-    rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1]],'
+    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver"],'
+    rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1,null]],'
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
     rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
     rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]]}'
@@ -191,7 +198,7 @@ def test_a_value_with_everything_in_it_has_these_very_bytes() -> None:
     assert EVERYTHING.encode() == EVERYTHING_JSON
     assert Timeline.decode(EVERYTHING_JSON, "") == EVERYTHING
     assert encode_segment(EVERYTHING.completions) == (
-        rb'{"format":2,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
+        rb'{"format":3,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
     )
 
 
@@ -202,8 +209,8 @@ def test_bytes_that_are_no_timeline_are_named(data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused_by_number() -> None:
-    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":2', b'"format":3')
-    with pytest.raises(UnsupportedVersionError, match="format=3"):
+    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":3', b'"format":4')
+    with pytest.raises(UnsupportedVersionError, match="format=4"):
         Timeline.decode(data, "x")
 
 
@@ -257,6 +264,70 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
     assert value.is_in(FORMAT_1), "it still stands, so who remembers it may climb from it"
     assert not replace(value, nonce="n7").is_in(FORMAT_1)
     assert Timeline.decode(value.encode(), "x") == value
+
+
+FORMAT_2 = (
+    rb'{"format":2,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
+    rb'"swept":"20231114221320001","schema":"[[\"id\",\"string\",false]]",'
+    rb'"pending":[["20231114221320100","n5",5,null],["20231114221320110","n6",6,1700000000109],'
+    rb'["20231114221320120","job-20231114221320120",7,1700000000119,"driver",2]],'
+    rb'"plans":[["20231114221320131","n8",8,".hoodie/.crdt_mor/plans/b-n8.json"],'
+    rb'["20231114221320133","n8",8,".hoodie/.crdt_mor/plans/c-n8.json","clean"]],'
+    rb'"rolled_back":[["20231114221320020","n2",3,false],["20231114221320031","n4",4,true],'
+    rb'["20231114221320033","n4",4,"clean"]],'
+    rb'"completions":[["20231114221320140","20231114221320150",9,"n9","deltacommit","UPSERT",'
+    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,"driver"],'
+    rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1]],'
+    rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
+    rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
+    rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]]}'
+)
+"""What the release wrote that did not note who made what."""
+
+
+def test_a_value_of_format_2_is_read_whole_and_goes_on_in_the_newest_format() -> None:
+    nobody = [replace(entry, author=None) for entry in (*EVERYTHING.pending, *EVERYTHING.completions)]
+    value = Timeline.decode(FORMAT_2, "x")
+    assert [*value.pending, *value.completions] == nobody
+    assert replace(value, pending=EVERYTHING.pending, completions=EVERYTHING.completions) == EVERYTHING
+    assert Timeline.decode(value.encode(), "x") == value
+    segment = rb'{"format":2,"completions":' + FORMAT_2.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
+    assert list(decode_segment(segment, "x")) == nobody[3:]
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        b"5",
+        b"[]",
+        b'["a","h"]',
+        b'["a","h","5"]',
+        b'["a",4,5]',
+        b'["a","h",5,[]]',
+        b'["a","h",5,{"k":1}]',
+        b'["a","h",5,{},0]',
+        rb'["\ud800","h",5]',
+    ],
+)
+def test_an_author_of_another_shape_is_an_error_that_names_the_file(author: bytes) -> None:
+    data = EVERYTHING_JSON.replace(b'["loader.py","host",4]', author)
+    assert data != EVERYTHING_JSON
+    with pytest.raises(FormatError, match="file=x/y"):
+        Timeline.decode(data, "x/y")
+
+
+infos = st.dictionaries(st.text(min_size=1), st.text(), max_size=4).map(lambda info: tuple(info.items()))
+authors = st.builds(Author, st.text(), st.text(), st.integers(0, 1 << 31), infos)
+
+
+@given(st.none() | authors)
+def test_an_author_comes_back_from_json(author: Author | None) -> None:
+    assert author_of(json.loads(json.dumps(author_json(author)))) == author
+
+
+def test_what_is_said_of_a_commit_counts_towards_the_bytes_that_a_value_carries() -> None:
+    done = EVERYTHING.completions[0]
+    assert bytes_of([done]) == bytes_of([replace(done, author=None)]) + len("message" + "ü" + "k")
 
 
 def test_a_compaction_is_told_as_by_the_releases_that_knew_of_no_other_plan() -> None:

@@ -309,7 +309,7 @@ def test_a_timeline_of_a_newer_release_or_of_rubbish_is_named(make: Make, path: 
     make().upsert(GOOD)
     newest = max((Path(path) / ".hoodie/.crdt_mor/timeline").iterdir())
     data = newest.read_bytes()
-    for bad in (data.replace(b'"format":2', b'"format":3'), data[:50], b""):
+    for bad in (data.replace(b'"format":3', b'"format":4'), data[:50], b""):
         newest.write_bytes(bad)
         with pytest.raises(FormatError, match=re.escape(newest.name)):
             Table.open(path)

@@ -65,7 +65,7 @@ def of_the_first_release(path: str) -> None:
     file.write_bytes(encode_table(props | {"crdt_mor.version": "1"}))
     first = Path(path) / version_path(0)
     value = Timeline.genesis(Timeline.decode(first.read_bytes(), "").schema)
-    data = value.encode().replace(b'"format":2', b'"format":1').replace(b'"table_id":null,', b"")
+    data = value.encode().replace(b'"format":3', b'"format":1').replace(b'"table_id":null,', b"")
     first.write_bytes(data)
 
 

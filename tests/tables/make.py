@@ -12,6 +12,7 @@ small, and their times are those of the clock below, whatever the machine's cloc
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -65,6 +67,10 @@ class Clock:
     def jitter(self) -> float:
         return 0.5
 
+    def process(self) -> Any:
+        """The same process on every machine. (Earlier releases had no class for it.)"""
+        return SimpleNamespace(program="make.py", host="kept", pid=1)
+
 
 def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     """Payloads with and without hidden states, in two partitions: all that can be pending, open, given up or sealed."""
@@ -95,7 +101,8 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 
     yield table.append(rows(("a", "mon", "A", 1, ["new"], 10), ("b", "mon", "B", 2, None, None)))
     yield table.upsert(rows(("a", "mon", "A2", 10, ["hot", "é"], 9), ("c", "tue", "C", 3, ["x"], 7)))
-    yield table.upsert(rows(("c", "tue", "C2", 30, ["y"], None)), token=("nightly", 17))
+    note = said(message="two of three", ticket="é-17")
+    yield table.upsert(rows(("c", "tue", "C2", 30, ["y"], None)), token=("nightly", 17), **note)
     late = begun(table)  # completes after two compactions
     yield table.upsert(rows(("a", "mon", "A3", 100, None, 8), ("d", "tue", "D", 4, ["z"], 1)))
     yield table.upsert(removal("a", "mon", "hot"))
@@ -106,10 +113,10 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
         both.upsert(in_german(rows(("f", "tue", "F", 6, [], 6))))
     assert both.commit is not None
     yield both.commit
-    job = table.plan_write("upsert", table.schema)
+    job = table.plan_write("upsert", table.schema, **said(application="backfill"))
     tasks = rows(("a", "mon", "A4", 1000, ["job"], 3)), rows(("a", "mon", "A5", 2000, ["job"], 4))
     receipts = [job.stage(in_german(part), task=number, environment=clock) for number, part in enumerate(tasks)]
-    yield table.complete_write(job, receipts)
+    yield table.complete_write(job, receipts, **said(message="two tasks"))
     forgotten = table.plan_write("upsert", table.schema)
     forgotten.stage(in_german(rows(("x", "mon", "never", 1, None, None))), task=0, environment=clock)
     table.abandon_write(forgotten)
@@ -190,9 +197,14 @@ def partial(uri: str, clock: Clock) -> Iterator[mor.Commit]:
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
 
 
+def said(**info: str) -> dict[str, Any]:
+    """What a commit says of itself; earlier releases kept nothing of it."""
+    return {"commit_info": info} if "commit_info" in inspect.signature(mor.Table.upsert).parameters else {}
+
+
 def begun(table: mor.Table) -> mor.Transaction:
     """A write that is pending until its block is left, which may be never."""
-    write = table.transaction()
+    write = table.transaction(**said(message="not done"))
     write.__enter__()
     return write
 
