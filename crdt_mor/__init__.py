@@ -6,9 +6,12 @@ table.upsert(frame)                        # from any number of processes at onc
 table.scan(filter="views > 10").to_polars()
 """
 
+from importlib.metadata import version as _version
+
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, Process
 from crdt_mor.creation import Merge
+from crdt_mor.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
 from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import (
     CheckpointExpiredError,
@@ -18,6 +21,7 @@ from crdt_mor.errors import (
     FormatError,
     FutureSnapshotError,
     InvalidInputError,
+    InvalidUseError,
     LawError,
     PayloadError,
     PayloadNotAllowedError,
@@ -47,15 +51,23 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
+from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.table import AsOf, Consistency, Table
+from crdt_mor.table import Table
 from crdt_mor.transaction import Commit, Transaction
 from crdt_mor.write.statements import SchemaMode
 
+__version__ = _version("crdt-mor")
+"""The version of the installed package, which pyproject.toml says."""
+
 __all__ = [
+    "ArrowArray",
+    "ArrowDataset",
+    "ArrowSchema",
+    "ArrowStream",
     "AsOf",
     "Changes",
     "CheckpointExpiredError",
@@ -69,6 +81,7 @@ __all__ = [
     "Consistency",
     "Content",
     "CrdtMorError",
+    "Data",
     "DataFile",
     "Dot",
     "Environment",
@@ -80,6 +93,7 @@ __all__ = [
     "GroupInput",
     "Inspect",
     "InvalidInputError",
+    "InvalidUseError",
     "KeySpec",
     "Kind",
     "LawError",
@@ -100,6 +114,7 @@ __all__ = [
     "Receipt",
     "RecordPayload",
     "Scan",
+    "SchemaLike",
     "SchemaMismatchError",
     "SchemaMode",
     "SnapshotExpiredError",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.model.schema import read_arrow
+from crdt_mor.data import Data, read_data
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import portable
 from crdt_mor.timeline.session import Session
@@ -38,7 +38,7 @@ class WriteJob:
         store = None if self.store is None else portable(self.store)
         return WriteJob, (self.uri, self.expiry_ms, self.job, store)
 
-    def stage(self, data: object, *, task: int, environment: Environment | None = None) -> Receipt:
+    def stage(self, data: Data, *, task: int, environment: Environment | None = None) -> Receipt:
         """Stage rows as files that nobody sees; call it where the rows are, and bring the receipt to the driver.
 
         data: whatever `Table.upsert` takes. A `RecordBatchReader` is read while the write is kept alive.
@@ -50,7 +50,7 @@ class WriteJob:
         the job was given up, or ended while these rows were read.
         """
         session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms, self.store)
-        return distributed.stage(session, self.job, lambda: read_arrow(data), task)
+        return distributed.stage(session, self.job, lambda: read_data(data), task)
 
 
 __all__ = ["Receipt", "WriteJob"]

@@ -4,6 +4,7 @@
     ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
     ├── TableReplacedError                       -> made anew, or given other settings: open it anew, or scan it anew
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
+    │   └── InvalidUseError (TypeError)          -> what is no sequence was used as one; says which method to call
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
     ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
     ├── UnknownPayloadError                      -> install the package of the table's payload, or its right version
@@ -41,6 +42,10 @@ class TableExistsError(CrdtMorError, FileExistsError):
 
 class InvalidInputError(CrdtMorError, ValueError):
     """An argument, a batch or a value that cannot be right. Nothing was changed."""
+
+
+class InvalidUseError(InvalidInputError, TypeError):
+    """A table or a scan was used as a sequence of rows, which it is not. The message names the method that is meant."""
 
 
 class SchemaMismatchError(CrdtMorError, ValueError):

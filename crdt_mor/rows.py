@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, InvalidUseError
+from crdt_mor.html import html_line, html_table
 from crdt_mor.merge.polars_types import polars_frame
 
 if TYPE_CHECKING:
@@ -20,7 +21,47 @@ PART_SIZE: Final = 32 << 20
 """The bytes of files that one process reads in about half a second."""
 
 
-class ArrowRows(ABC):
+PREVIEW: Final = 10
+"""The rows that a notebook shows."""
+
+
+class NotASequence:
+    """What holds rows and is neither a sequence nor an iterator: what Python's own words for those say instead."""
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} is not iterated: use to_polars().iter_rows(named=True) for rows, to_arrow().to_batches() "
+            f"for batches, or pass it as it is to what takes an Arrow stream. type={_kind(self)}"
+        )
+
+    def __len__(self) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} has no length, as rows are counted by reading: use count(), or to_arrow().num_rows. "
+            f"type={_kind(self)}"
+        )
+
+    def __getitem__(self, item: object) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} has no items: use to_polars()[...] for rows and columns that are read, or say what to "
+            f"read, columns=... and filter=.... type={_kind(self)} item={item!r}"
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} is not searched with `in`: use a filter, or schema.names for its columns. "
+            f"type={_kind(self)} item={item!r}"
+        )
+
+    def __bool__(self) -> bool:
+        """True, as of any object: whether there are rows, `count()` says."""
+        return True
+
+
+def _kind(thing: object) -> str:
+    return type(thing).__name__
+
+
+class ArrowRows(NotASequence, ABC):
     """Pass it to pyarrow, polars, pandas or DuckDB as it is: it has `__arrow_c_stream__`."""
 
     @property
@@ -49,6 +90,21 @@ class ArrowRows(ABC):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _first(self, count: int) -> pl.DataFrame:
+        """The first rows that come, without those behind them."""
+        rows, batches = self.schema.empty_table(), self._batches()
+        for batch in batches:
+            rows = pa.concat_tables([rows, pa.Table.from_batches([batch], self.schema)])
+            if rows.num_rows >= count:
+                break
+        return polars_frame(rows.slice(0, count))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows."""
+        rows = self._first(PREVIEW + 1)
+        more = html_line(f"the first {PREVIEW} rows; there are more") if rows.height > PREVIEW else ""
+        return html_table(rows.columns, rows.head(PREVIEW).iter_rows()) + more + html_line(repr(self))
 
 
 def part_size(size: object) -> int:

@@ -149,6 +149,11 @@ class Scan(ArrowRows):
             return pl.DataFrame(schema=self.polars_schema)
         return pl.concat(frames, rechunk=False)
 
+    def _first(self, count: int) -> pl.DataFrame:
+        limit = count if self._limit is None else min(count, self._limit)
+        meta = any(name in META_COLUMNS for name in self._columns)
+        return Scan(self._snapshot, self._columns, self._filter, meta, limit).to_polars()
+
     def __repr__(self) -> str:
         condition = "" if self._filter is None else f", filter={self._filter}"
         limit = "" if self._limit is None else f", limit={self._limit}"

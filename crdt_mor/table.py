@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Self
 
 import polars as pl
 import pyarrow as pa
@@ -18,8 +18,9 @@ import pyarrow as pa
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties
+from crdt_mor.data import Data, SchemaLike, read_data, read_schema
 from crdt_mor.distributed import Receipt, WriteJob
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.maintenance import Maintenance
@@ -29,10 +30,11 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.points import Point
-from crdt_mor.model.schema import TableSchema, read_arrow
+from crdt_mor.model.schema import TableSchema
 from crdt_mor.read.cuts import cut_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
+from crdt_mor.reading import AsOf, Consistency, Readable
 from crdt_mor.scan import Scan
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
@@ -45,19 +47,44 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE"}
 
-Consistency = Literal["latest", "stable", "read_optimized"]
 
-AsOf = Commit | Point
-"""A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
+class Table(Readable):
+    """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
-class Table:
-    """A merge-on-read table. Make one with `Table.create` or `Table.open`."""
+    It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
+    sequence of rows: to iterate, to index and to ask for its length raise `InvalidUseError`.
+    """
 
-    def __init__(self, session: Session, uri: str, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        payloads: Sequence[str | type[Payload]] = (),
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        store: Store | None = None,
+        environment: Environment | None = None,
+    ) -> None:
+        """Open a table, as `Table.open` does."""
+        if not isinstance(uri, str | os.PathLike):
+            raise InvalidUseError(
+                f"a table is opened by its address, a text or a path: Table('events'). type={type(uri).__name__}"
+            )
+        allow_payloads(*_payloads(payloads))
+        environment = environment or SystemEnvironment()
+        self._hold(Session.open(os.fspath(uri), environment, _ms(writer_expiry), store), str(uri), store)
+
+    def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
         self._store = store
         self.uri = uri
         session.sealed(look=True)
+
+    @classmethod
+    def _of(cls, session: Session, uri: str, store: Store | None = None) -> Self:
+        """The table of a session that is there already."""
+        table = cls.__new__(cls)
+        cls._hold(table, session, uri, store)
+        return table
 
     @property
     def environment(self) -> Environment:
@@ -68,7 +95,7 @@ class Table:
     def create(
         cls,
         uri: str | os.PathLike[str],
-        schema: pa.Schema,
+        schema: SchemaLike,
         *,
         key: str | Sequence[str],
         ordering: str | None = None,
@@ -82,9 +109,13 @@ class Table:
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
-        """Create a table.
+        """Create a table, without rows.
 
         uri: a local path or `file://` address; where a `store` is given, only the table's name in messages.
+        schema: the columns: a pyarrow or polars schema, types by name like `{"id": pl.String}`; or a pyarrow, polars or
+            pandas frame, a scan, another table, whose columns are taken and whose rows are NOT written: upsert them.
+            What polars and pandas say becomes Arrow's ordinary types (`string`, not `large_string`). pandas' index is
+            no column, unless it has a name.
         key: the column or columns that name a row; unique within its partition.
         ordering: the greatest value of this column wins, instead of the latest commit.
         partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
@@ -100,10 +131,10 @@ class Table:
         objects = open_store(uri, environment) if store is None else store
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
-        config = put_properties(objects, environment, str(uri), config, TableSchema.of(schema), exist_ok)
+        config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
         session = Session(objects, environment, config, _ms(writer_expiry))
         session.start()
-        return cls(session, str(uri), store)
+        return cls._of(session, str(uri), store)
 
     @classmethod
     def open(
@@ -127,9 +158,7 @@ class Table:
         Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
         neither imported nor allowed raises `PayloadNotAllowedError`.
         """
-        allow_payloads(*_payloads(payloads))
-        environment = environment or SystemEnvironment()
-        return cls(Session.open(os.fspath(uri), environment, _ms(writer_expiry), store), str(uri), store)
+        return cls(uri, payloads=payloads, writer_expiry=writer_expiry, store=store, environment=environment)
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -165,7 +194,7 @@ class Table:
 
     def append(
         self,
-        data: object,
+        data: Data,
         *,
         schema_mode: SchemaMode = "strict",
         token: tuple[str, int] | None = None,
@@ -176,7 +205,7 @@ class Table:
 
     def upsert(
         self,
-        data: object,
+        data: Data,
         *,
         schema_mode: SchemaMode = "strict",
         token: tuple[str, int] | None = None,
@@ -184,7 +213,9 @@ class Table:
     ) -> Commit:
         """Insert or update rows by key.
 
-        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, a scan of another table.
+        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, another table or a scan of
+            it, files (`crdt_mor.read_files`); a lazy frame of polars and a pyarrow dataset, too. All rows of one write
+            are in memory until it ends; `plan_write` is for more than that.
             Columns that were added after the table was made may be left out: null, or as it was under `PartialUpdate`.
         schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
             refused adds none.
@@ -196,7 +227,7 @@ class Table:
 
     def delete(
         self,
-        data: object = None,
+        data: Data | None = None,
         *,
         keys: object = None,
         filter: pl.Expr | str | None = None,
@@ -224,7 +255,7 @@ class Table:
     def plan_write(
         self,
         operation: Literal["append", "upsert", "delete"],
-        schema: pa.Schema,
+        schema: SchemaLike,
         *,
         schema_mode: SchemaMode = "strict",
         plain: bool = False,
@@ -243,8 +274,8 @@ class Table:
         info = check_info(commit_info)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
-        session = self._session
-        job = distributed.plan(session, _OPERATIONS[operation], schema, check_mode(schema_mode), plain, token, info)
+        session, mode, columns = self._session, check_mode(schema_mode), read_schema(schema)
+        job = distributed.plan(session, _OPERATIONS[operation], columns, mode, plain, token, info)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
 
     def complete_write(
@@ -278,15 +309,15 @@ class Table:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
         distributed.abandon(self._session, job.job)
 
-    def file_groups(self, data: object) -> pa.Table:
+    def file_groups(self, data: Data) -> pa.Table:
         """`partition` and `bucket` of each row, in its order: rows that agree in both go to one file group.
 
         Bring such rows together before you stage them, and no file has to be written twice. Only the columns of the key
         and the partition are needed.
         """
         value = self._session.known()
-        groups = distributed.file_groups(self._session.config, TableSchema.from_json(value.schema), read_arrow(data))
-        return pa.table(groups)
+        schema = TableSchema.from_json(value.schema)
+        return pa.table(distributed.file_groups(self._session.config, schema, read_data(data)))
 
     def _once(
         self,

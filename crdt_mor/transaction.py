@@ -10,10 +10,11 @@ from typing import Literal, Self, cast
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.data import Data, read_data
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.schema import TableSchema, read_arrow
+from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.read.snapshot import Snapshot
@@ -89,19 +90,19 @@ class Transaction:
         committed = write.commit()
         self.commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
 
-    def append(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
+    def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
         if (write := self._open()) is not None:
-            write.statements.upsert(read_arrow(data), "INSERT", check_mode(schema_mode))
+            write.statements.upsert(read_data(data), "INSERT", check_mode(schema_mode))
 
-    def upsert(self, data: object, *, schema_mode: SchemaMode = "strict") -> None:
+    def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
         if (write := self._open()) is not None:
-            write.statements.upsert(read_arrow(data), "UPSERT", check_mode(schema_mode))
+            write.statements.upsert(read_data(data), "UPSERT", check_mode(schema_mode))
 
     def delete(
         self,
-        data: object = None,
+        data: Data | None = None,
         *,
         keys: object = None,
         filter: pl.Expr | str | None = None,
@@ -113,7 +114,7 @@ class Transaction:
         if sum(rows is not None for rows in (data, keys, filter)) != 1:
             raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
         if data is not None:
-            write.statements.delete(read_arrow(data), plain)
+            write.statements.delete(read_data(data), plain)
         elif keys is not None:
             write.statements.delete(self._keys_table(keys), plain)
         else:

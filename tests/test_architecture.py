@@ -15,7 +15,10 @@ ROOT = Path(__file__).parent.parent
 
 BELOW_READ = {"errors", "clock", "threads", "parquet", "model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
-USERS_HOLD = {"rows", "creation", "scan", "changes", "inspect", "maintenance", "distributed", "transaction", "table"}
+USERS_HOLD = {
+    "html", "rows", "data", "creation", "scan", "changes", "inspect", "maintenance", "distributed", "transaction",
+    "reading", "table",
+}  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -33,15 +36,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
     "services": BELOW_READ | {"read", "write"},
-    "rows": {"errors", "merge"},
+    "html": set(),
+    "rows": {"errors", "merge", "html"},
+    "data": {"errors", "model", "rows"},  # what users pass, as Arrow
     "scan": BELOW_READ | {"read", "rows"},
     "changes": BELOW_READ | {"read", "rows"},
     "inspect": ROOMS,
     "maintenance": ROOMS,
-    "distributed": ROOMS,
-    "transaction": ROOMS | {"scan"},
+    "distributed": ROOMS | {"data"},
+    "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
-    "table": ROOMS | {"creation", "scan", "changes", "inspect", "maintenance", "distributed", "transaction"},
+    "reading": {"model", "html", "rows", "scan", "transaction"},
+    "table": ROOMS | USERS_HOLD - {"table"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
     "payloads": {"crdt_mor"},  # each is a model for a customer's own
@@ -64,6 +70,9 @@ LIBRARIES: dict[str, set[str]] = {
     "write": {"numpy", "polars", "pyarrow"},
     "services": {"polars", "pyarrow"},
     "rows": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
+    "html": set(),
+    "data": {"pandas", "polars", "pyarrow"},  # pandas: to read the types of a frame of its own
+    "reading": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "changes": {"pyarrow"},
     "scan": {"polars", "pyarrow"},
     "inspect": {"pyarrow"},

@@ -17,17 +17,17 @@ import crdt_mor
 from crdt_mor import errors, payloads
 
 PUBLIC = [
-    "AsOf", "Changes", "CheckpointExpiredError", "Chunks", "ClockError", "ColumnMerge", "Commit",
-    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "DataFile",
-    "Dot", "Environment", "Explanation", "FileGroup", "Files", "FormatError", "FutureSnapshotError", "GroupInput",
-    "Inspect", "InvalidInputError", "KeySpec", "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore",
-    "Merge", "MergeSpec", "Nulls", "ParquetSource", "PartialUpdate", "Payload", "PayloadError",
-    "PayloadNotAllowedError", "PayloadRef", "Point", "Process", "Receipt", "RecordPayload", "Scan",
-    "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store",
-    "Table", "TableConfig",
-    "TableExistsError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
-    "Transaction", "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob",
-    "WriterExpiredError", "allow_payloads", "check_laws", "parse_point",
+    "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes", "CheckpointExpiredError", "Chunks",
+    "ClockError", "ColumnMerge", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency",
+    "Content", "CrdtMorError", "Data", "DataFile", "Dot", "Environment", "Explanation", "FileGroup", "Files",
+    "FormatError", "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec",
+    "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "ParquetSource",
+    "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point", "Process", "Receipt",
+    "RecordPayload", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
+    "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError", "TableNotFoundError",
+    "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError",
+    "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError", "allow_payloads",
+    "check_laws", "parse_point",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -40,6 +40,12 @@ SIGNATURES = {
     "Table.transaction": "self * token commit_info",
     "Table.plan_write": "self operation schema * schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
+    "Table": "uri * payloads writer_expiry store environment",
+    "Table.to_arrow": "self * columns filter as_of limit",
+    "Table.to_pandas": "self * columns filter as_of limit",
+    "Table.to_polars": "self * columns filter as_of limit",
+    "Table.count": "self filter * as_of",
+    "Table.head": "self n * columns",
     "Table.abandon_write": "self job",
     "Table.file_groups": "self data",
     "WriteJob.stage": "self data * task environment",
@@ -71,8 +77,8 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write append changes complete_write config create delete diff environment file_groups inspect "
-    "maintenance open plan_write refresh scan schema transaction upsert version",
+    "Table": "abandon_write append changes complete_write config count create delete diff environment file_groups head "
+    "inspect maintenance open plan_write refresh scan schema to_arrow to_pandas to_polars transaction upsert version",
     "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
@@ -87,6 +93,7 @@ BASES = {
     "TableNotFoundError": FileNotFoundError,
     "TableExistsError": FileExistsError,
     "InvalidInputError": ValueError,
+    "InvalidUseError": TypeError,
     "SchemaMismatchError": ValueError,
     "FutureSnapshotError": ValueError,
     "TokenOrderError": ValueError,

@@ -46,7 +46,7 @@ class World:
         self.table.upsert(frame(FIRST))
         self.store = InterruptedStore(LocalStore(path))
         session = Session(self.store, SystemEnvironment(), self.table.config, expiry_ms=600_000)
-        self.other = Table(session, str(path))
+        self.other = Table._of(session, str(path))
 
     def give_everybody_up(self) -> None:
         """As if each pending writer had been silent past the expiry."""

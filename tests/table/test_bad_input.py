@@ -63,7 +63,9 @@ WRITES: dict[str, tuple[Write, type[Exception], str]] = {
         lambda t: t.upsert(GOOD.append_column("d", pa.array([1, 2], pa.duration("s"))), schema_mode="merge"),
         (SchemaMismatchError, UnsupportedFeatureError, InvalidInputError), r"\bd\b.*duration|duration.*\bd\b"),
     "an unknown schema mode": (lambda t: t.upsert(GOOD, schema_mode="grow"), InvalidInputError, "'grow'"),
-    "a lazy frame": (lambda t: t.upsert(pl.LazyFrame(GOOD.to_pydict())), InvalidInputError, "collect it"),
+    "a lazy frame that cannot be computed": (
+        lambda t: t.upsert(pl.LazyFrame(GOOD.to_pydict()).select("no")), InvalidInputError, "cannot be computed.*no",
+    ),
     "a list of dicts": (lambda t: t.upsert(GOOD.to_pylist()), InvalidInputError, r"from_pylist.*type=list"),
     "nothing": (lambda t: t.upsert(None), InvalidInputError, "not a table"),
     "a delete without its key": (lambda t: t.delete(without("id")), InvalidInputError, r"missing=\['id'\]"),

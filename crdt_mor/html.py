@@ -1,0 +1,29 @@
+"""What notebooks show of a table, a scan or changes, as HTML. Every text in it is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+_LONGEST: Final = 100
+"""Characters of one value."""
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows under the names of their columns; a null is shown as such."""
+    head = "".join(f"<th>{_shown(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_shown(value)}</td>' for value in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_line(text: str) -> str:
+    """A line of text, above or below a table."""
+    return f"<p>{escape(text)}</p>"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "<em>null</em>"
+    text = str(value)
+    return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

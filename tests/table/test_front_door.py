@@ -1,0 +1,248 @@
+"""What people try first: open by a bare call, create from what they have, read without a word about scans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import crdt_mor
+from crdt_mor import InvalidInputError, InvalidUseError, MemoryStore, Scan, Table, TableNotFoundError
+from tests.table.helpers import Make, Place, frame, rows
+
+THREE = frame(("a", "eu", 1, 1.5), ("b", "eu", 2, None), ("c", "us", 3, 3.5))
+
+
+@pytest.fixture(scope="module")
+def events() -> Table:
+    """Three rows, and one more in the version after."""
+    table = Table.create("events", THREE.schema, key="id", store=MemoryStore())
+    table.upsert(THREE)
+    table.upsert(frame(("d", "us", 4, 4.5)))
+    return table
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = (Path(crdt_mor.__file__).parents[1] / "pyproject.toml").read_text()
+    said = re.search(r'^version = "(.*)"', project, re.MULTILINE)
+    assert said is not None
+    assert crdt_mor.__version__ == said[1]
+
+
+def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:
+    make().upsert(THREE)
+    for table in (Table(path), Table(Path(path)), Table(path, payloads=(), store=None), Table.open(path)):
+        assert table.count() == 3
+        assert table.uri == path
+    with pytest.raises(TableNotFoundError, match=r"Table\.create"):
+        Table(f"{path}/nothing")
+
+
+def test_what_is_no_address_of_a_table_is_refused(events: Table) -> None:
+    for wrong in (5, None, events, THREE):
+        with pytest.raises(InvalidUseError, match=f"by its address.*type={type(wrong).__name__}"):
+            Table(wrong)  # type: ignore[arg-type]
+
+
+# --- created from what people have ------------------------------------------------------------------------------------
+
+PLAIN = pa.schema([("id", pa.string()), ("n", pa.int64()), ("tags", pa.list_(pa.string()))])
+FRAME = pl.DataFrame({"id": ["a"], "n": [1], "tags": [["x"]]})
+SCHEMAS: dict[str, Callable[[], Any]] = {
+    "pyarrow schema": lambda: PLAIN,
+    "pyarrow schema with metadata": lambda: PLAIN.with_metadata({"a": "b"}),
+    "pyarrow table": PLAIN.empty_table,
+    "pyarrow batch": lambda: pa.RecordBatch.from_pylist([], PLAIN),
+    "pyarrow reader": lambda: PLAIN.empty_table().to_reader(),
+    "pyarrow dataset": lambda: pa.dataset.dataset(PLAIN.empty_table()),
+    "polars schema": lambda: FRAME.schema,
+    "polars frame": lambda: FRAME,
+    "polars lazy frame": FRAME.lazy,
+    "polars types": lambda: {"id": pl.String, "n": pl.Int64(), "tags": pl.List(pl.String)},
+    "python types": lambda: {"id": str, "n": int, "tags": pa.list_(pa.string())},
+    "names of types": lambda: {"id": "string", "n": "int64", "tags": PLAIN.field("tags").type},
+    "duckdb relation": lambda: duckdb.sql("select 'a' as id, 1::bigint as n, ['x'] as tags"),
+    "a scan": lambda: Table.create("t", PLAIN, key="id", store=MemoryStore()).scan(),
+    "another table": lambda: Table.create("t", PLAIN, key="id", store=MemoryStore()),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_table_is_created_with_the_columns_of_whatever_says_some_and_without_its_rows(name: str) -> None:
+    table = Table.create("t", SCHEMAS[name](), key="id", store=MemoryStore())
+    assert table.schema.names == PLAIN.names
+    assert [table.schema.field("id").type, table.schema.field("n").type] == PLAIN.types[:2]
+    assert pa.types.is_list(table.schema.field("tags").type)
+    assert table.schema.field("tags").type.value_type == pa.string()
+    assert table.count() == 0
+    assert table.schema.metadata is None
+    table.upsert(FRAME)
+    assert table.to_polars().equals(FRAME)
+    assert Table.create("t", SCHEMAS[name](), key="id", store=table._session.store, exist_ok=True).count() == 1
+
+
+def test_a_table_is_created_with_the_columns_of_a_pandas_frame_but_its_nameless_index() -> None:
+    data = pd.DataFrame({"id": ["a", "b"], "n": [1, 2], "at": pd.to_datetime(["2024-01-01", None])}, index=[5, 6])
+    for schema in (data, data.dtypes, data.iloc[:0]):
+        table = Table.create("t", schema, key="id", store=MemoryStore())
+        assert table.schema.names == ["id", "n", "at"]
+        assert table.schema.types[:2] == [pa.string(), pa.int64()]
+        table.upsert(data)
+        assert table.to_pandas()["n"].sum() == 3
+    named = data.set_index("id")
+    assert "id" in Table.create("t", named, key="id", store=MemoryStore()).schema.names
+
+
+def test_a_pandas_column_without_a_type_is_asked_for_one() -> None:
+    data = pd.DataFrame({"id": ["a"], "x": pd.Series([None], dtype=object)})
+    with pytest.raises(InvalidInputError, match=r"no type.*astype\(\{'x': 'string'\}\).*columns=\['x'\]"):
+        Table.create("t", data, key="id", store=MemoryStore())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (5, "columns are given by.*type=int"),
+        (None, "columns are given by.*type=NoneType"),
+        ("id", "columns are given by.*type=str"),
+        ([{"id": "a"}], "columns are given by.*type=list"),
+        ({"id": 5}, r"like pa\.string\(\) or pl\.String.*column='id' type=5"),
+        ({"id": "strnig"}, r"'int64'.*column='id' type='strnig'"),
+        ({5: pl.String}, "column=5"),
+        ({}, "at least one column"),
+        (pl.Schema({"id": pl.Object}), "column='id'"),
+        (pl.LazyFrame({"id": [1]}).select("no"), "cannot be computed.*no"),
+        (pd.Series([1]), "columns are given by|frame or its dtypes|like pa.string"),
+    ],
+    ids=["int", "None", "text", "list", "dict of ints", "typo", "name", "nothing", "object", "lazy", "series"],
+)
+def test_what_says_no_columns_is_refused(wrong: Any, why: str) -> None:
+    with pytest.raises(InvalidInputError, match=why) as refused:
+        Table.create("t", wrong, key="id", store=MemoryStore())
+    assert "Resolved plan" not in str(refused.value)
+
+
+def test_a_write_of_many_processes_is_planned_with_the_columns_of_a_frame(events: Table) -> None:
+    job = events.plan_write("upsert", pl.DataFrame(schema={"id": pl.String, "region": str, "n": int, "price": float}))
+    events.abandon_write(job)
+    with pytest.raises(InvalidInputError, match="type=int"):
+        events.plan_write("upsert", 5)  # type: ignore[arg-type]
+
+
+# --- read without a word about scans ----------------------------------------------------------------------------------
+
+
+def test_a_table_is_read_whole_or_in_part(events: Table) -> None:
+    assert events.to_arrow().schema == events.schema
+    assert sorted(events.to_polars()["id"]) == sorted(events.to_pandas()["id"]) == ["a", "b", "c", "d"]
+    assert events.to_polars(columns="id", filter="n > 3").rows() == [("d",)]
+    assert events.to_arrow(columns=["n"], filter=pl.col("id") == "a").to_pylist() == [{"n": 1}]
+    assert sorted(events.to_pandas(columns=["id"], as_of=1)["id"]) == ["a", "b", "c"] or events.version != 2
+    assert events.to_polars(limit=2).height == 2
+
+
+def test_rows_are_counted_with_and_without_a_filter_and_at_a_moment(place: Place, make: Make) -> None:
+    first = make().upsert(THREE)
+    table = place.open()
+    table.delete(keys=["a"])
+    assert (table.count(), table.count("n > 2"), table.count(pl.col("region") == "eu")) == (2, 1, 1)
+    assert (table.count(as_of=first), table.count(filter="n < 2", as_of=first)) == (3, 1)
+
+
+def test_head_shows_some_rows(events: Table) -> None:
+    assert events.head().height == 4
+    assert events.head(2, columns=["n", "id"]).columns == ["n", "id"]
+    assert (events.head(2).height, events.head(0).height) == (2, 0)
+    for wrong in (-1, "two", 2.0, True):
+        with pytest.raises(InvalidInputError, match="number of rows"):
+            events.head(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of", ["table", "scan"])
+def test_other_libraries_take_a_table_as_it_is(events: Table, of: str) -> None:
+    found: Any = events if of == "table" else events.scan()
+    assert pl.DataFrame(found).height == pl.LazyFrame(found).collect().height == 4
+    assert pa.table(found).num_rows == pa.RecordBatchReader.from_stream(found).read_all().num_rows == 4
+    assert pd.DataFrame.from_arrow(found).shape == (4, 4)
+    assert duckdb.sql("select sum(n) from found").fetchall() == [(10,)]
+    assert duckdb.sql("from found where n > 3").fetchall() == [("d", "us", 4, 4.5)]
+    other = Table.create("t", found, key="id", store=MemoryStore())
+    assert other.upsert(found).rows == 4
+    assert rows(other) == rows(events)
+
+
+def test_a_table_shows_its_newest_rows_each_time_that_it_is_taken() -> None:
+    table = Table.create("t", THREE.schema, key="id", store=MemoryStore())
+    assert pl.DataFrame(table).height == 0
+    table.upsert(THREE)
+    assert pl.DataFrame(table).height == 3
+
+
+@pytest.mark.parametrize("of", ["table", "scan", "changes"])
+def test_what_is_no_sequence_says_what_to_call(events: Table, of: str) -> None:
+    found: Any = {"table": events, "scan": events.scan(), "changes": events.changes()}[of]
+    attempts: dict[str, Callable[[], object]] = {
+        r"iterated: use to_polars\(\)": lambda: [row for row in found],  # noqa: C416
+        r"iterated: use to_polars\(\) ": lambda: list(found) and None,
+        r"length.*count\(\)|length.*num_rows": lambda: len(found),
+        r"items: use to_polars\(\)\[\.\.\.\].*item='n'": lambda: found["n"],
+        r"items: .*item=0": lambda: found[0],
+        "schema.names": lambda: "n" in found,
+    }
+    for why, attempt in attempts.items():
+        with pytest.raises(InvalidUseError, match=why.strip()) as refused:
+            attempt()
+        assert isinstance(refused.value, TypeError)
+        assert isinstance(refused.value, InvalidInputError)
+    assert bool(found) is True
+
+
+# --- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_notebook_shows_columns_of_a_table_and_rows_of_a_scan_with_every_text_escaped() -> None:
+    data = frame(*[(f"<b>{n}", "R&D" * 50, n, None) for n in range(20)])
+    table = Table.create("<script>", data.schema, key=["id"], ordering="n", store=MemoryStore(), name="t")
+    table.upsert(data)
+    shown = table._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<td>id</td><td>string</td><td>key</td>" in shown
+    assert "<td>n</td><td>int64</td><td>ordering</td>" in shown
+    for found in (table.scan(filter="n >= 0"), table.changes(), table.scan(limit=12)):
+        shown = found._repr_html_()
+        assert shown.count("&lt;b&gt;") == 10
+        assert "the first 10 rows" in shown
+        assert "<em>null</em>" in shown
+        assert "…" in shown
+        assert not re.search(r"<(?!/?(table|thead|tbody|tr|th|td|p|em)>)", shown)
+    few = table.scan(columns=["id"], filter="n < 2", meta=True)
+    assert isinstance(few, Scan)
+    assert "the first" not in few._repr_html_()
+    assert few._repr_html_().count("<tr>") == 3
+
+
+# --- what goes in -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lazy_frame_and_a_dataset_are_written_as_any_frame(fast_path: Path) -> None:
+    folder = fast_path / "files"
+    folder.mkdir()
+    for number, row in enumerate(THREE.to_batches(max_chunksize=1)):
+        pl.DataFrame(pl.from_arrow(row)).write_parquet(folder / f"{number}.parquet")
+    sources: list[Any] = [
+        pl.scan_parquet(folder), pyarrow.dataset.dataset(folder), pyarrow.dataset.dataset(folder).scanner(),
+    ]  # fmt: skip
+    for source in sources:
+        table = Table.create("t", THREE.schema, key="id", store=MemoryStore())
+        assert table.upsert(source).rows == 3
+        with table.transaction() as tx:
+            tx.delete(source)
+        assert table.count() == 0
