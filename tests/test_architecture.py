@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "table": ROOMS | USERS_HOLD - {"table"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
+    "__main__": {"cli"},  # python -m crdt_mor
     "payloads": {"crdt_mor"},  # each is a model for a customer's own
     "readers": {"crdt_mor"},  # if a reader needs more, the public API lacks something
 }
@@ -83,6 +84,7 @@ LIBRARIES: dict[str, set[str]] = {
     "table": {"polars", "pyarrow"},
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},
+    "__main__": set(),
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }

@@ -12,10 +12,9 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.render import Output
 from crdt_mor.laws import LAWS, check_laws, laws_of
-
-BROKEN = 3
 
 
 def laws(

@@ -1,29 +1,28 @@
 """The `crdt-mor` command: `crdt-mor COMMAND URI [options]`.
 
-Data goes to stdout, everything else to stderr. An error is one line that says what to do, `--verbose` adds the
-traceback. Exit: 0 fine, 1 failed, 2 wrong usage. Commands are a few lines each over the public `crdt_mor`.
+Data goes to stdout, everything else to stderr; `failures.py` says how a command ends that fails, docs/cli.md lists the
+exit codes. Commands are a few lines each over the public `crdt_mor`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import traceback
-from collections.abc import Callable
-from typing import Annotated, get_type_hints
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from itertools import pairwise
+from typing import Annotated, Any, get_type_hints
 
-import polars as pl
-import pyarrow as pa
 import typer
+from typer.core import TyperGroup
 
-import crdt_mor as mor
-from crdt_mor.cli import commands, inputs, render
+from crdt_mor.cli import commands, failures, inputs
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.laws import laws
-
-EXPECTED = (mor.CrdtMorError, OSError, pa.ArrowException, pl.exceptions.PolarsError)
-"""What a user's files, arguments and disks can do to us; anything else is our mistake and keeps its traceback."""
+from crdt_mor.cli.render import Output
 
 Payloads = Annotated[
     list[str] | None,
@@ -32,40 +31,89 @@ Payloads = Annotated[
         help="Payloads of your own that the table may use: acme.payloads, or acme.payloads:Longest. May be repeated.",
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error.")]
+Debug = Annotated[bool, typer.Option("--debug", "--verbose", help="Show the traceback of an error.")]
+
+WRONG_USAGE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
+"""What typer raises for a command line that it cannot understand; typer exports only some of the classes below it."""
+
+
+class Commands(TyperGroup):
+    """All commands. With `--output json`, what is wrong with the command line itself is said in JSON as well."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command that the arguments name, and end the process with its exit code."""
+        words = list(sys.argv[1:] if args is None else args)
+        if not _wants_json(words):
+            return super().main(args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except WRONG_USAGE as error:
+            message = error.format_message()  # type: ignore[attr-defined]
+            failures.say("UsageError", " ".join(message.split()), json=True)
+            code = failures.USAGE
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    return "--output=json" in words or ("--output", "json") in pairwise(words)
+
 
 app = typer.Typer(
     name="crdt-mor",
-    help="Lock-free merge-on-read tables on Apache Hudi's format: create, write, read and look inside.",
+    cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _reporting(function: Callable[..., None]) -> Callable[..., None]:
-    """The command of a function: its expected errors are reported in one line on stderr, with exit code 1.
+def _print_version(asked: bool) -> None:
+    if asked:
+        try:
+            typer.echo(f"crdt-mor {installed_version('crdt-mor')}")
+        except PackageNotFoundError:
+            typer.echo("crdt-mor, run from its source: not installed")
+        raise typer.Exit
 
-    Every command has `--verbose`; one that opens a table has `--payloads` as well.
+
+@app.callback()
+def _of_all_commands(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Lock-free merge-on-read tables on Apache Hudi's format: create, write, read and look inside."""
+
+
+def _reporting(function: Callable[..., None]) -> Callable[..., None]:
+    """The command of a function: whatever goes wrong in it is reported, and decides the exit code.
+
+    Every command has `--debug`; one that opens a table has `--payloads` as well.
     """
 
     @functools.wraps(function)
-    def command(*args: object, verbose: bool = False, payloads: list[str] | None = None, **options: object) -> None:
+    def command(*args: object, debug: bool = False, payloads: list[str] | None = None, **options: object) -> None:
         try:
             inputs.allow(payloads or ())
             function(*args, **options)
-        except BrokenPipeError:
-            raise  # `| head` is no error; typer ends quietly
-        except EXPECTED as error:
-            if verbose:
-                traceback.print_exc()
-            render.note(f"error: {' '.join(str(error).split())}")
-            raise typer.Exit(1) from error
+            failures.finish_output()
+        except (typer.Exit, typer.Abort, WRONG_USAGE, SystemExit):
+            raise
+        except BaseException as error:  # a panic of polars is no `Exception`
+            code = failures.report(error, json=options.get("output") is Output.json, debug=debug)
+            raise typer.Exit(code) from error
 
-    hints = {**get_type_hints(function, include_extras=True), "verbose": Verbose}
+    hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
-    more = [inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose)]
+    more = [inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)]
     if "uri" in hints:
         hints["payloads"] = Payloads
         more.insert(0, inspect.Parameter("payloads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Payloads))
@@ -91,4 +139,4 @@ for _command in (
 
 
 if __name__ == "__main__":
-    app()
+    app(prog_name="crdt-mor")

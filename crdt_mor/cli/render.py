@@ -53,6 +53,11 @@ def document(value: object) -> None:
     sys.stdout.write(_json(value, indent=2) + "\n")
 
 
+def note_document(value: object) -> None:
+    """One JSON document on one line of stderr."""
+    sys.stderr.write(_json(value) + "\n")
+
+
 def lines(rows: Iterable[Mapping[str, object]]) -> None:
     """One JSON object a line."""
     for row in rows:

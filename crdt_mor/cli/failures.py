@@ -1,0 +1,115 @@
+"""How a command ends that does not end well: what is said, in which form, and the exit code.
+
+What went wrong goes to stderr in either form, as `gh` and `aws` do it: stdout has data or nothing. Text is one line.
+With `--output json` it is one JSON document on a line of its own, `{"error": {"type", "message", "facts"}}`.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+import re
+import sys
+import traceback
+from contextlib import suppress
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+
+REFUSED: Final = 1
+"""What was asked could not be done; the message says why and what to do."""
+
+USAGE: Final = 2
+"""The command line was wrong; nothing was looked at."""
+
+BROKEN: Final = 3
+"""`laws` found a law that the payload breaks."""
+
+INTERRUPTED: Final = 130
+"""Ctrl-C; what a shell shows for a program that SIGINT ended."""
+
+PIPE_CLOSED: Final = 141
+"""Who read our stdout stopped, as `head` does; what a shell shows for a program that SIGPIPE ended."""
+
+_FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
+_FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
+
+
+def report(error: BaseException, *, json: bool, debug: bool) -> int:
+    """Say on stderr what went wrong, and return the exit code. `debug`: with the traceback in front of it."""
+    if isinstance(error, BrokenPipeError):
+        discard_output()
+        return PIPE_CLOSED
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, KeyboardInterrupt):
+        say("KeyboardInterrupt", "interrupted; a write that was under way is rolled back", json=json)
+        return INTERRUPTED
+    say(type(error).__name__, describe(error), json=json)
+    return REFUSED
+
+
+def say(kind: str, text: str, *, json: bool) -> None:
+    """One error on stderr. kind: the name of its class. text: its message, with its facts at the end."""
+    if json:
+        render.note_document({"error": {"type": kind, "message": text, "facts": facts(text)}})
+    else:
+        render.note(f"error: {text}")
+
+
+def describe(error: BaseException) -> str:
+    """The message of an error on one line; of one that nobody expected, with its type and where to go with it."""
+    text = " ".join(str(error).split())
+    if isinstance(error, mor.CrdtMorError):
+        return text
+    if isinstance(error, UnicodeError):
+        return f"this is not UTF-8 text: {text}"
+    if isinstance(error, OSError):
+        name = errno.errorcode.get(error.errno or 0, "unknown")
+        place = "" if error.filename is None else f" file={error.filename}"
+        return f"the machine refused: {error.strerror or text}.{place} errno={name}"
+    if isinstance(error, pa.ArrowException | pl.exceptions.PolarsError):
+        first, _, _ = str(error).partition("\n\n")  # polars adds a plan after it, which is its own affair
+        return f"these rows cannot be handled: {' '.join(first.split())}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory: read fewer columns or fewer rows, or split the input into several commits"
+    return f"crdt-mor did not expect this; please report it with what --debug shows: {type(error).__name__}: {text}"
+
+
+def facts(text: str) -> dict[str, object]:
+    """The `name=value` facts at the end of a message. Lists and quoted texts are read as such, all else is text."""
+    parts = _FIRST_FACT.split(text, maxsplit=1)
+    if len(parts) == 1:
+        return {}
+    found = list(_FACT.finditer(parts[1]))
+    ends = [match.start() for match in found[1:]] + [len(parts[1])]
+    return {match[1]: _value(parts[1][match.end() : end]) for match, end in zip(found, ends, strict=True)}
+
+
+def _value(text: str) -> object:
+    if text[:1] in ("'", '"', "[", "("):
+        with suppress(ValueError, SyntaxError):
+            return ast.literal_eval(text)
+    return text
+
+
+def finish_output() -> None:
+    """Write out what is in stdout's buffer, while somebody can still be told if that fails."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
+        raise
+
+
+def discard_output() -> None:
+    """Let what is left in stdout's buffer go nowhere: Python would try to write it at the end, and complain."""
+    with suppress(OSError, ValueError):
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, sys.stdout.fileno())
+        os.close(sink)
