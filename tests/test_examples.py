@@ -12,7 +12,9 @@ import pytest
 
 REPO = Path(__file__).parents[1]
 EXAMPLES = REPO / "examples"
-ALONE = ["copy_and_move", "debezium_cdc", "increments_to_duckdb", "own_payload", "time_travel"]
+ALONE = [
+    "copy_and_move", "debezium_cdc", "duckdb_only", "increments_to_duckdb", "own_payload", "pandas_only", "time_travel",
+]  # fmt: skip
 WITH_PROCESSES = ["add_column", "backfill", "counters", "delete_keys", "load_files"]
 PARTS = ["film_payloads"]
 """What is no task by itself."""
@@ -46,6 +48,12 @@ def test_every_example_is_run_and_linked_in_the_readme() -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_an_example_is_short_enough_to_be_copied(path: Path) -> None:
     assert 20 <= len(path.read_text().splitlines()) <= 80
+
+
+@pytest.mark.parametrize(("name", "own"), [("pandas_only", "pandas"), ("duckdb_only", "duckdb")])
+def test_an_example_for_one_library_imports_no_other(name: str, own: str) -> None:
+    imported = set(re.findall(r"^(?:import|from) (\w+)", (EXAMPLES / f"{name}.py").read_text(), re.MULTILINE))
+    assert imported == {"sys", "pathlib", own, "crdt_mor"}
 
 
 RECIPES = (REPO / "docs/recipes.md").read_text()
