@@ -23,6 +23,7 @@ from crdt_mor.model.slices import balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
 from crdt_mor.read.expressions import conjunction, conjuncts
+from crdt_mor.read.filter_errors import failed_on_rows
 from crdt_mor.read.prune import Pruning, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot
@@ -196,7 +197,10 @@ class Scan(ArrowRows):
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
         """`columns` of the rows of which a condition on restored columns is true."""
         named = frame.select(list(dict.fromkeys(condition.meta.root_names())) or frame.columns[:1])
-        keep = self._restore_polars(named).with_columns(condition.alias("keep"))["keep"]
+        try:
+            keep = self._restore_polars(named).with_columns(condition.alias("keep"))["keep"]
+        except pl.exceptions.PolarsError as error:
+            raise failed_on_rows(error, self._snapshot.schema, condition) from error
         return frame.select(columns).filter(keep)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

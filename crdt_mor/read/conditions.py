@@ -19,6 +19,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.read.expressions import comparison, operands
+from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
 
 _OF_TWO = (and_, or_, xor)
 _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
@@ -30,19 +31,20 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     try:
         condition = pl.sql_expr(filter) if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
-            raise InvalidInputError(f"a filter is a polars expression or SQL text. filter={filter!r}")
+            raise not_a_filter(filter)
         if condition.meta.has_multiple_outputs():
             raise InvalidInputError(f"a filter names each of its columns: write pl.col for each. filter={filter}")
         known = schema.declared.names
         unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
         if unknown:
-            raise InvalidInputError(
-                f"the filter names columns that the table has not; it has {known}. unknown={unknown}"
-            )
+            raise unknown_columns(unknown, schema, filter)
         columns = _columns(schema)
         kind = pl.LazyFrame(schema=columns).select(condition.alias("keep")).collect_schema()["keep"]
         if kind != pl.Boolean:
-            raise InvalidInputError(f"a filter is a condition, true or false for each row. filter={filter} type={kind}")
+            raise InvalidInputError(
+                "a filter is a condition, true or false for each row, such as a comparison: 'views > 10'. "
+                f"filter={filter} type={kind}"
+            )
         if not _is_element_wise(condition, columns):
             raise InvalidInputError(
                 "a filter decides each row by itself, and this one looks at other rows as well (an aggregate, a "
@@ -51,7 +53,7 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
             )
         pl.DataFrame(schema=columns).filter(condition)
     except pl.exceptions.PolarsError as error:
-        raise InvalidInputError(f"the filter cannot be applied to this table: {error}. filter={filter}") from error
+        raise inapplicable(error, schema, filter) from error
     return condition
 
 

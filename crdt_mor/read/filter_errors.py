@@ -1,0 +1,104 @@
+"""What is said of a filter that cannot be: what is wrong with it, and what columns there are, in words of our own.
+
+polars says much more, of plans and of expressions that nobody wrote. Its first line is taken where it names the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import polars as pl
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+
+_EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
+
+_SHOWN: Final = 30
+"""Columns of a wide table that are listed."""
+
+_CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.DOTALL), cause)
+    for pattern, cause in (
+        (r"^cannot compare string with numeric type", "a number is compared with text: take the same for both"),
+        (
+            r"^cannot compare 'date/datetime/time' to a string",
+            "a date or a time is compared with text: write DATE '2026-01-31', in Python datetime.date(2026, 1, 31)",
+        ),
+        (
+            r"^could not evaluate .*Datetime\(.*UTC.*Datetime\(",
+            "a moment with a time zone is compared with one without: pl.col(…) > datetime(2026, 1, 31, tzinfo=UTC)",
+        ),
+        (r"^could not evaluate|^cannot perform|^cannot compare", "values of different types are compared"),
+        (r"^'is_in' cannot check for", "the values that a column is to be among are of another type than the column"),
+        (r"subplan", "a filter has no subqueries: run those first, and give their result as values"),
+        (r"^unable to parse|unexpected token", f"it is no SQL condition; one is like {_EXAMPLE}"),
+        (r"^expected an expression", f"a filter is the condition alone, what stands after WHERE: {_EXAMPLE}"),
+        (r"^value Placeholder", "there are no parameters: write the values, or use a polars expression"),
+        (r"^arithmetic on dtypes", "numbers and text are added or subtracted: cast one of them"),
+        (r"^filter predicate must be of type|^& on|^\| on|in 'not' operation", "AND, OR and NOT take conditions"),
+        (r"^regex error", "the pattern is no regular expression"),
+    )
+)
+
+
+def not_a_filter(given: object) -> InvalidInputError:
+    """Of what is neither an expression nor a text."""
+    return InvalidInputError(
+        f"a filter is a polars expression or SQL text, {_EXAMPLE}. type={type(given).__name__} filter={given!r}"
+    )
+
+
+def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
+    """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell."""
+    known = schema.declared.names
+    quoted = [name for name in unknown if isinstance(filter, str) and f'"{name}"' in filter]
+    lower = {name.lower(): name for name in known}
+    close = {
+        name: match
+        for name in unknown
+        if (match := lower.get(name.lower()) or next(iter(get_close_matches(name, known, 1)), None))
+    }
+    hint = f"; text stands in single quotes, '{quoted[0]}'" if quoted else ""
+    hint += "".join(f"; is {match!r} meant by {name!r}?" for name, match in close.items())
+    return InvalidInputError(
+        f"the filter names columns that the table has not; it has {known[:_SHOWN]}{hint}. unknown={list(unknown)}"
+    )
+
+
+def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
+    """Of a filter that polars refuses for the columns of a table."""
+    return InvalidInputError(
+        f"the filter cannot be applied to this table: {_cause(error)}. columns={_types(schema, filter)} filter={filter}"
+    )
+
+
+def failed_on_rows(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr) -> InvalidInputError:
+    """Of a filter that fits the columns and fails on a value."""
+    return InvalidInputError(
+        "the filter fails on a value of the table's: make it null there, as by cast(…, strict=False) or TRY_CAST in "
+        f"SQL, or rule the value out. cause={_cause(error)} columns={_types(schema, filter)} filter={filter}"
+    )
+
+
+def _cause(error: Exception) -> str:
+    text = str(error).strip()
+    if isinstance(error, pl.exceptions.StructFieldNotFoundError):
+        return f"a column has no such field, {text.splitlines()[0]!r}"
+    for pattern, cause in _CAUSES:
+        if pattern.search(text.partition("\n\nResolved plan")[0]):
+            return cause
+    return text.partition("\n")[0].strip()
+
+
+def _types(schema: TableSchema, filter: pl.Expr | str) -> dict[str, str]:
+    """The columns that a filter names, or all of a table's where it cannot tell, with their declared types."""
+    declared = dict.fromkeys(META_COLUMNS, "string") | {field.name: str(field.type) for field in schema.declared}
+    try:
+        named = (pl.sql_expr(filter) if isinstance(filter, str) else filter).meta.root_names()
+    except pl.exceptions.PolarsError:
+        named = schema.declared.names[:_SHOWN]
+    return {name: declared[name] for name in dict.fromkeys(named) if name in declared}

@@ -1,0 +1,143 @@
+"""Filters that cannot be: each is refused in one line of our own, with what is wrong and what columns there are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from typer.testing import CliRunner
+
+from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor.cli.main import app
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()), ("views", pa.int64()), ("price", pa.float64()), ("city", pa.string()),
+        ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("place", pa.struct([("x", pa.int64())])),
+        ("open", pa.bool_()), ("kind", pa.dictionary(pa.int32(), pa.string())),
+    ]
+)  # fmt: skip
+ROW: dict[str, Any] = {
+    "id": "a", "views": 1, "price": 1.5, "city": "Rome", "day": dt.date(2026, 1, 31),
+    "at": dt.datetime(2026, 1, 31, tzinfo=dt.UTC), "place": {"x": 1}, "open": True, "kind": "k",
+}  # fmt: skip
+views, city, day = pl.col("views"), pl.col("city"), pl.col("day")
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "an unknown column": ("wiews > 3", "is 'views' meant by 'wiews'.*unknown=\\['wiews'\\]"),
+    "an unknown column, polars": (pl.col("nope") > 3, "it has \\['id', 'views'.*unknown=\\['nope'\\]"),
+    "an unknown column in a struct": (pl.struct("views", "nope") == 1, "unknown=\\['nope'\\]"),
+    "another case": ("Views > 3", "is 'views' meant by 'Views'"),
+    "text in double quotes": ('city = "Rome"', "single quotes, 'Rome'"),
+    "a name of the table": ("t.views = 3", "unknown=\\['t'\\]"),
+    "text for a number": ("views > 'a'", "number is compared with text.*'views': 'int64'"),
+    "text for a number, polars": (views > "a", "number is compared with text"),
+    "a number for text": ("city > 3", "number is compared with text.*'city': 'string'"),
+    "text for a date": ("day > '2026-01-31'", "DATE '2026-01-31'"),
+    "text for a date, polars": (day > "2026-01-31", "datetime.date\\(2026"),
+    "text for a moment": ("at > 'yesterday'", "compared with text"),
+    "a moment without its zone": (pl.col("at") > dt.datetime(2026, 1, 31), "tzinfo=UTC"),  # noqa: DTZ001
+    "a moment without its zone, SQL": ("at > TIMESTAMP '2026-01-31'", "tzinfo=UTC"),
+    "a date that is none": ("day > DATE '2026-13-01'", "2026-13-01"),
+    "a number for a dictionary": (pl.col("kind") > 3, "'kind': 'dictionary"),
+    "among texts": ("views IN ('a', 'b')", "another type than the column"),
+    "among numbers": (city.is_in([1]), "another type than the column"),
+    "among nothing": ("views IN ()", "no SQL condition"),
+    "half a comparison": ("views >", "no SQL condition; one is like .views > 10"),
+    "half an and": ("views > 1 AND", "no SQL condition"),
+    "two operators": ("views = = 3", "no SQL condition.*'views': 'int64'"),
+    "nothing": ("", "no SQL condition"),
+    "a query": ("SELECT * FROM t", "what stands after WHERE"),
+    "a limit": ("views > 1 LIMIT 3", "what stands after WHERE"),
+    "two statements": ("views > 1; DROP TABLE t", "no SQL condition"),
+    "a subquery": ("views > (SELECT 1)", "no subqueries"),
+    "exists": ("EXISTS (SELECT 1)", "no subqueries"),
+    "a parameter": ("views > ?", "no parameters"),
+    "an unknown function": ("foo(views) > 1", "'foo'"),
+    "an unknown type": ("views::foo > 1", "foo"),
+    "no pattern": ("city LIKE 5", "LIKE"),
+    "a broken pattern": ("city ~ '['", "no regular expression"),
+    "a function of another type": (views.str.contains("a"), "'views': 'int64'"),
+    "a part of a date of a number": (views.dt.year() > 3, "'views': 'int64'"),
+    "an unknown field": ("place.y > 1", "no such field, 'y'"),
+    "an unknown field, polars": (pl.col("place").struct.field("y") > 1, "no such field, 'y'"),
+    "a sum of text": ("-city > 1", "'city': 'string'"),
+    "not of text": (~city, "AND, OR and NOT take conditions"),
+    "and of a number": ("views AND open", "AND, OR and NOT take conditions"),
+    "a column": ("views", "condition, true or false"),
+    "a number": (views + 1, "condition, true or false"),
+    "many columns": (pl.all() > 1, "pl.col for each"),
+    "an element": (pl.element() > 3, "cannot be applied"),
+    "an int": (5, "type=int"),
+    "a bool": (True, "type=bool"),
+    "tuples": ([("views", ">", 3)], "type=list"),
+    "a dict": ({"views": 3}, "type=dict"),
+    "pyarrow's": (pc.field("views") > 3, "type=Expression"),
+    "a function": (len, "type=builtin_function_or_method"),
+}
+ON_VALUES: dict[str, pl.Expr | str] = {
+    "a cast": "CAST(city AS BIGINT) > 0",
+    "a cast, polars": city.cast(pl.Int64) > 0,
+    "an integer": city.str.to_integer() > 0,
+    "a date": city.str.to_date("%Y-%m-%d") > dt.date(2026, 1, 1),
+}
+POLARS_SAYS = ("Resolved plan", "FAILED HERE", "This error occurred", "context stack", "DF [", "\n")
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    table = Table.create("t", SCHEMA, key="id", buckets=1, store=MemoryStore())
+    table.upsert(pa.Table.from_pylist([ROW], SCHEMA))
+    return table
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_filter_is_refused_in_one_line_that_says_what_is_wrong(table: Table, name: str) -> None:
+    wrong, why = WRONG[name]
+    for attempt in (table.scan, table.to_polars, table.count, table.scan().narrowed, table.delete):
+        with pytest.raises(InvalidInputError, match=why) as refused:
+            attempt(filter=wrong)  # type: ignore[operator]
+        assert not [words for words in POLARS_SAYS if words in str(refused.value)]
+    assert table.count() == 1
+
+
+@pytest.mark.parametrize("name", ON_VALUES)
+def test_a_filter_that_fails_on_a_value_says_so_when_it_is_read(table: Table, name: str) -> None:
+    for attempt in (table.to_polars, table.to_arrow, table.count, table.delete):
+        with pytest.raises(InvalidInputError, match=r"fails on a value.*Rome.*'city': 'string'") as refused:
+            attempt(filter=ON_VALUES[name])  # type: ignore[operator]
+        assert not [words for words in POLARS_SAYS if words in str(refused.value)]
+    assert table.count() == 1
+
+
+def test_what_the_messages_advise_works(table: Table) -> None:
+    moment = dt.datetime(2026, 1, 31, tzinfo=dt.UTC)
+    for right in (
+        "day = DATE '2026-01-31'", day == dt.date(2026, 1, 31), pl.col("at") >= moment, "city = 'Rome'", "place.x = 1",
+    ):  # fmt: skip
+        assert table.count(right) == 1, right
+    assert table.count("TRY_CAST(city AS BIGINT) > 0") == 0
+    assert table.count(city.cast(pl.Int64, strict=False) > 0) == 0
+
+
+def test_a_wide_table_lists_some_of_its_columns() -> None:
+    wide = Table.create("t", pa.schema([(f"c{n}", pa.int64()) for n in range(500)]), key="c0", store=MemoryStore())
+    for wrong in ("c0 >", "nope > 1"):
+        with pytest.raises(InvalidInputError) as refused:
+            wide.scan(filter=wrong)
+        assert len(str(refused.value)) < 1500
+
+
+@pytest.mark.parametrize("where", ["wiews > 3", "day > '2026-01-31'", "views >", "place.y > 1"])
+def test_the_command_line_says_the_same(fast_path: Any, where: str) -> None:
+    folder = str(fast_path / "t")
+    Table.create(folder, SCHEMA, key="id")
+    done = CliRunner().invoke(app, ["cat", folder, "--where", where])
+    assert done.exit_code != 0
+    said = str(done.exception) + done.output
+    assert "columns" in said or "no such field" in said
+    assert not [words for words in POLARS_SAYS[:-1] if words in said]
