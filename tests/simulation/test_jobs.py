@@ -103,7 +103,7 @@ class Jobs:
     def complete(self, planned: Planned) -> None:
         """A driver that may die or sleep at any change of the store."""
         store = InterruptedStore(LocalStore(self.path))
-        driver = Table(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path))
+        driver = Table._of(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path))
         chosen = [self.random.choice(found) for found in planned.attempts if found]
         means: Said = {}
         for _, said in chosen:

@@ -92,7 +92,7 @@ class BesideAnother(BatchWriter):
         home = Path(self._job.uri)
         if self.dies:
             store = InterruptedStore(LocalStore(home))
-            first = Table(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
+            first = Table._of(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
             store.arm(5, store.die, after=True)
             with pytest.raises(ProcessDied):
                 first.complete_write(self._job, receipts)

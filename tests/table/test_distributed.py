@@ -306,7 +306,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         job = table.plan_write("upsert", SCHEMA)
         receipts = staged(job, PARTS)
         store = InterruptedStore(LocalStore(path))
-        driver = Table(Session(store, SystemEnvironment(), table.config, 600_000), str(path))
+        driver = Table._of(Session(store, SystemEnvironment(), table.config, 600_000), str(path))
         assert interrupt is not None
         store.arm(number, lambda: interrupt(store, table))
         try:

@@ -81,7 +81,7 @@ class World:
 
     def driver(self) -> tuple[Table, InterruptedStore]:
         store = InterruptedStore(LocalStore(self.path))
-        return Table(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path)), store
+        return Table._of(Session(store, SystemEnvironment(), self.table.config, 600_000), str(self.path)), store
 
     def complete(self, receipts: Sequence[Receipt]) -> Commit:
         return Table.open(self.path).complete_write(passed(self.job), receipts)
