@@ -49,17 +49,6 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.points import Point, parse_point
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
-from crdt_mor.observing import (
-    AdoptionEvent,
-    CommitEvent,
-    Event,
-    Observation,
-    PlanEvent,
-    RaceLostEvent,
-    RollbackEvent,
-    SweepEvent,
-    observe,
-)
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
@@ -75,7 +64,6 @@ __version__ = _version("crdt-mor")
 """The version of the installed package, which pyproject.toml says."""
 
 __all__ = [
-    "AdoptionEvent",
     "ArrowArray",
     "ArrowDataset",
     "ArrowSchema",
@@ -87,7 +75,6 @@ __all__ = [
     "ClockError",
     "ColumnMerge",
     "Commit",
-    "CommitEvent",
     "CommitUnknownError",
     "Compacted",
     "CompactionPlan",
@@ -98,7 +85,6 @@ __all__ = [
     "DataFile",
     "Dot",
     "Environment",
-    "Event",
     "Explanation",
     "FileGroup",
     "Files",
@@ -117,20 +103,16 @@ __all__ = [
     "Merge",
     "MergeSpec",
     "Nulls",
-    "Observation",
     "ParquetSource",
     "PartialUpdate",
     "Payload",
     "PayloadError",
     "PayloadNotAllowedError",
     "PayloadRef",
-    "PlanEvent",
     "Point",
     "Process",
-    "RaceLostEvent",
     "Receipt",
     "RecordPayload",
-    "RollbackEvent",
     "Scan",
     "SchemaLike",
     "SchemaMismatchError",
@@ -139,7 +121,6 @@ __all__ = [
     "Stat",
     "StorageUnavailableError",
     "Store",
-    "SweepEvent",
     "Table",
     "TableConfig",
     "TableExistsError",
@@ -156,6 +137,5 @@ __all__ = [
     "WriterExpiredError",
     "allow_payloads",
     "check_laws",
-    "observe",
     "parse_point",
 ]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pyarrow as pa
 
+from crdt_mor.model.authors import Author
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.timeline.heartbeat import BEATS_MISSED, beat_every
+from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.session import Session
 
 _TIMELINE = pa.schema(
@@ -22,6 +28,25 @@ _TIMELINE = pa.schema(
         ("files", pa.int64()),
         ("bytes", pa.int64()),
         ("version", pa.int64()),
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("silent", pa.duration("ms")),
+    ]
+)
+_PENDING = pa.schema(
+    [
+        ("requested_at", pa.string()),
+        ("since", pa.timestamp("ms", tz="UTC")),
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("silent", pa.duration("ms")),
+        ("expires", pa.timestamp("ms", tz="UTC")),
+        ("stuck", pa.bool_()),
     ]
 )
 _FILES = pa.schema(
@@ -45,7 +70,11 @@ class Inspect:
         self._session = session
 
     def timeline(self) -> pa.Table:
-        """Every instant by requested time: committed, pending, planned, rolled back."""
+        """Every instant by requested time: committed, pending, planned, rolled back.
+
+        application, host, pid, message: who made or began it; null where Hudi or an earlier release did. silent: for
+        how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone, numbered.
+        """
         value = self._session.sealed()
         rows: list[dict[str, object]] = [
             {
@@ -59,13 +88,56 @@ class Inspect:
                 "files": len(c.files),
                 "bytes": sum(file.size for file in c.files),
                 "version": c.version,
+                **_who(c.author),
             }
             for c in self._session.completions(value)
         ]
-        rows += [_open(p.requested, "pending", DELTA_COMMIT, p.version) for p in value.pending]
+        now_ms = self._session.environment.now_ms()
+        rows += [
+            {
+                **_open(p.requested, "pending", DELTA_COMMIT, p.version),
+                **_who(p.author),
+                "silent": silent_for(self._heard_ms(p), now_ms),
+            }
+            for p in value.pending
+        ]
         rows += [_open(p.barrier, "planned", p.action, p.version) for p in value.plans]
         rows += [_open(r.requested, "rolled back", r.action, r.version) for r in value.rolled_back]
         return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
+
+    def pending(self) -> pa.Table:
+        """The writes that are under way, oldest first: who began each, and whether the process is still heard of.
+
+        since: when it began, in UTC. silent: for how long nothing was heard of it; null where that is not known.
+        expires: from when on whoever begins a write, or plans a compaction, gives it up if it stays silent: by the
+            `writer_expiry` of this table, which other processes may have opened with another.
+        stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
+
+        Silence is told from the store's times and this machine's clock, so it is as exact as the two agree.
+        """
+        session = self._session
+        now_ms = session.environment.now_ms()
+        rows: list[dict[str, object]] = []
+        for p in sorted(session.sealed().pending, key=lambda p: p.requested):
+            heard_ms = self._heard_ms(p)
+            silent = silent_for(heard_ms, now_ms)
+            rows.append(
+                {
+                    "requested_at": p.requested,
+                    "since": to_datetime(p.requested),
+                    **_who(p.author),
+                    "commit_info": p.author and p.author.info,
+                    "silent": silent,
+                    "expires": None if heard_ms is None else to_datetime(from_ms(heard_ms + session.expiry_ms)),
+                    "stuck": silent is not None and silent >= BEATS_MISSED * beat_every(session.expiry_ms),
+                }
+            )
+        return pa.Table.from_pylist(rows, _PENDING)
+
+    def _heard_ms(self, write: Pending) -> int | None:
+        """When the store last heard of a pending write, in ms since 1970; None where nothing says it."""
+        beat = self._session.store.stat(heartbeat_path(write.requested))
+        return write.begun_ms if beat is None else beat.modified_ms
 
     def files(self, as_of: InstantTime | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one as of a completion time, by file group."""
@@ -88,6 +160,17 @@ class Inspect:
                     }
                 )
         return pa.Table.from_pylist(rows, _FILES)
+
+
+def silent_for(heard_ms: int | None, now_ms: int) -> timedelta | None:
+    """For how long nothing was heard; none of it where the clocks of store and machine disagree about the order."""
+    return None if heard_ms is None else timedelta(milliseconds=max(0, now_ms - heard_ms))
+
+
+def _who(author: Author | None) -> dict[str, object]:
+    if author is None:
+        return {}
+    return {"application": author.application, "host": author.host, "pid": author.pid, "message": author.message}
 
 
 def _open(requested: InstantTime, state: str, action: str, version: int) -> dict[str, object]:

@@ -21,6 +21,7 @@ from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_pro
 from crdt_mor.data import Data, SchemaLike, read_data, read_schema
 from crdt_mor.distributed import Receipt, WriteJob
 from crdt_mor.errors import InvalidInputError, InvalidUseError
+from crdt_mor.history import history
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.maintenance import Maintenance
@@ -132,7 +133,7 @@ class Table(Readable):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
-        session = Session(objects, environment, config, _ms(writer_expiry), str(uri))
+        session = Session(objects, environment, config, _ms(writer_expiry))
         session.start()
         return cls._of(session, str(uri), store)
 
@@ -405,6 +406,22 @@ class Table(Readable):
         value = self._session.sealed(decided=True)
         start, end = (cut_at(self._session, value, _point(as_of)) for as_of in (before, after))
         return Changes(Window.seal(self._session, value, start, end), columns, "difference")
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
+
+        number: 1, 2, 3, … in the order in which readers began to see them; for people, no call takes it. `as_of` takes
+            `version`, `completed_at` (17 digits) or `completed` (a moment in UTC).
+        kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
+        duration: from its begin to the moment when it was seen.
+        application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
+            Hudi or an earlier release made it.
+        overlaps: the numbers of the commits that were in flight at the same time.
+        limit: the most rows that are returned; None: all.
+
+        Raises `InvalidInputError` for a limit that is no number from 0 up.
+        """
+        return history(self._session, limit)
 
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""

@@ -17,18 +17,17 @@ import crdt_mor
 from crdt_mor import errors, payloads
 
 PUBLIC = [
-    "AdoptionEvent", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
-    "CheckpointExpiredError", "Chunks", "ClockError", "ColumnMerge", "Commit", "CommitEvent", "CommitUnknownError",
-    "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data", "DataFile", "Dot",
-    "Environment", "Event", "Explanation", "FileGroup", "Files", "FormatError", "FutureSnapshotError", "GroupInput",
-    "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LocalStore", "Maintenance",
-    "MemoryStore", "Merge", "MergeSpec", "Nulls", "Observation", "ParquetSource", "PartialUpdate", "Payload",
-    "PayloadError", "PayloadNotAllowedError", "PayloadRef", "PlanEvent", "Point", "Process", "RaceLostEvent",
-    "Receipt", "RecordPayload", "RollbackEvent", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode",
-    "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "SweepEvent", "Table", "TableConfig",
-    "TableExistsError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
-    "Transaction", "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob",
-    "WriterExpiredError", "allow_payloads", "check_laws", "observe", "parse_point",
+    "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes", "CheckpointExpiredError", "Chunks",
+    "ClockError", "ColumnMerge", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency",
+    "Content", "CrdtMorError", "Data", "DataFile", "Dot", "Environment", "Explanation", "FileGroup", "Files",
+    "FormatError", "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec",
+    "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "ParquetSource",
+    "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point", "Process", "Receipt",
+    "RecordPayload", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
+    "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError", "TableNotFoundError",
+    "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError",
+    "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError", "allow_payloads",
+    "check_laws", "parse_point",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -53,10 +52,10 @@ SIGNATURES = {
     "Table.scan": "self * columns filter as_of consistency meta limit",
     "Table.changes": "self since * columns images raw consistency until",
     "Table.diff": "self before after * columns",
+    "Table.history": "self limit",
     "Table.refresh": "self",
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
-    "observe": "callback",
     "parse_point": "text * checkpoint name",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
@@ -80,8 +79,8 @@ SIGNATURES = {
 }
 MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create delete diff environment file_groups head "
-    "inspect maintenance open plan_write refresh scan schema to_arrow to_pandas to_polars transaction upsert version",
-    "Observation": "remove",
+    "history inspect maintenance open plan_write refresh scan schema to_arrow to_pandas to_polars transaction "
+    "upsert version",
     "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",

@@ -7,6 +7,7 @@ Ages are compared by the store's modification times, never by local clocks.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import CrdtMorError
@@ -15,6 +16,14 @@ from crdt_mor.store.base import Store
 from crdt_mor.timeline.paths import heartbeat_path
 
 BEATS_PER_EXPIRY = 5
+
+BEATS_MISSED = 3
+"""A writer of which as many heartbeats are missing is told to people as stuck. Only the expiry decides anything."""
+
+
+def beat_every(expiry_ms: int) -> timedelta:
+    """How much time passes between two heartbeats of a writer."""
+    return timedelta(milliseconds=expiry_ms) / BEATS_PER_EXPIRY
 
 
 def beating(
@@ -26,4 +35,4 @@ def beating(
         with suppress(CrdtMorError):  # the next beat may reach the store, and silence is what expiry is about
             store.touch(heartbeat_path(requested))
 
-    return environment.every(expiry_ms / 1000 / BEATS_PER_EXPIRY, beat, name=f"heartbeat-{requested}")
+    return environment.every(beat_every(expiry_ms).total_seconds(), beat, name=f"heartbeat-{requested}")

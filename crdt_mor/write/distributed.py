@@ -144,8 +144,7 @@ def complete(
         return replace(joined, value=session.durable_tail())
     value, begun = joined
     _refuse_other_writes(receipts, begun.requested)
-    driven = replace(begun, driver=session.environment.nonce(), author=author)
-    write = OpenWrite(session, value, driven, token, started_ms=session.environment.now_ms())
+    write = OpenWrite(session, value, replace(begun, driver=session.environment.nonce(), author=author), token)
     write.keep_alive()
     try:
         return write.commit(partial(place_files, write, job.operation, receipts), job.operation)

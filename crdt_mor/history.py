@@ -1,0 +1,120 @@
+"""The history of a table, as people ask for it: which commits there are, who made them, what overlapped.
+
+    number   1, 2, 3, … in the order in which readers began to see the commits; the newest row comes first
+    version  of the timeline, and `completed_at`: either is what `as_of` takes
+
+Numbers are for people to talk about commits: no call takes one. A commit keeps its number for good. Commits of Hudi's
+get theirs when a version of the timeline takes them over, which the next write does; until then they are the newest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.instant import to_datetime, to_ms
+from crdt_mor.model.names import COMMIT
+from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.timeline.session import Session
+
+_MOMENT = pa.timestamp("ms", tz="UTC")
+_HISTORY = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("version", pa.int64()),
+        ("kind", pa.string()),
+        ("operation", pa.string()),
+        ("requested", _MOMENT),
+        ("completed", _MOMENT),
+        ("duration", pa.duration("ms")),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("overlaps", pa.list_(pa.int64())),
+        ("adopted", pa.bool_()),
+        ("requested_at", pa.string()),
+        ("completed_at", pa.string()),
+    ]
+)
+
+_COMPACTIONS = ("COMPACT", "LOG_COMPACT")
+_WRITES = ("deltacommit", "commit", "replacecommit")
+
+
+def history(session: Session, limit: int | None = None) -> pa.Table:
+    """The commits of a table, the newest first; at most `limit`. See `Table.history`."""
+    _require_number(limit)
+    # In the order of versions, so that a commit of Hudi's that comes to light late does not renumber later ones.
+    commits = sorted(session.completions(session.sealed()), key=lambda c: (c.version, c.completed))
+    first = 0 if limit is None else max(0, len(commits) - limit)
+    overlaps = _overlaps(commits, first)
+    rows = [_row(commits[i], i + 1, overlaps[i]) for i in reversed(range(first, len(commits)))]
+    return pa.Table.from_pylist(rows, _HISTORY)
+
+
+def _require_number(limit: object) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidInputError(f"limit is how many commits to return, from 0 up; None: all of them. limit={limit!r}")
+
+
+def _overlaps(commits: Sequence[Completion], first: int) -> dict[int, list[int]]:
+    """For each commit from position `first` on: the numbers of those that were in flight at the same time.
+
+    In the order of completion, a commit overlaps those before it that completed after it was requested.
+    """
+    order = sorted(range(len(commits)), key=lambda i: commits[i].completed)
+    completed = [commits[i].completed for i in order]
+    found: dict[int, list[int]] = {i: [] for i in range(first, len(commits))}
+    begin = next((place for place, i in enumerate(order) if i >= first), len(order))
+    for place in range(begin, len(order)):
+        later = order[place]
+        for earlier in order[bisect_right(completed, commits[later].requested, hi=place) : place]:
+            for one, other in ((later, earlier), (earlier, later)):
+                if one in found:
+                    found[one].append(other + 1)
+    return {i: sorted(numbers) for i, numbers in found.items()}
+
+
+def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, object]:
+    author = commit.author
+    return {
+        "number": number,
+        "version": commit.version,
+        "kind": _kind(commit),
+        "operation": commit.operation,
+        "requested": to_datetime(commit.requested),
+        "completed": to_datetime(commit.completed),
+        "duration": timedelta(milliseconds=to_ms(commit.completed) - to_ms(commit.requested)),
+        "rows": commit.rows,
+        "deletes": commit.deletes,
+        "files": len(commit.files),
+        "bytes": sum(file.size for file in commit.files),
+        "application": author and author.application,
+        "host": author and author.host,
+        "pid": author and author.pid,
+        "message": author and author.message,
+        "commit_info": author and author.info,
+        "overlaps": overlaps,
+        "adopted": commit.adopted,
+        "requested_at": commit.requested,
+        "completed_at": commit.completed,
+    }
+
+
+def _kind(commit: Completion) -> str:
+    """What a commit is to a user: a write, the growth of the schema, a compaction, or other upkeep of Hudi's."""
+    if commit.operation in _COMPACTIONS or (commit.action == COMMIT and not commit.adopted):
+        return "compaction"
+    if commit.operation == "ALTER_SCHEMA" and not commit.files:
+        return "schema"
+    return "write" if commit.action in _WRITES else "upkeep"

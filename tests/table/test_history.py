@@ -1,0 +1,349 @@
+"""The history of a table: numbers, who and what, and which commits overlapped; and the writers that are under way."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+from datetime import UTC, datetime, timedelta
+from threading import Barrier, Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.clock import Process, SystemEnvironment
+from crdt_mor.inspect import silent_for
+from crdt_mor.model.authors import INFO_BYTES_MAX
+from crdt_mor.model.instant import from_ms, to_ms
+from tests.simulated import Simulated
+from tests.simulation import foreign_commits
+
+SCHEMA = pa.schema([("id", pa.int64()), ("views", pa.int64())])
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids), "views": [1] * len(ids)})
+
+
+@pytest.fixture
+def world() -> Simulated:
+    return Simulated()
+
+
+@pytest.fixture
+def table(world: Simulated) -> mor.Table:
+    return world.create(SCHEMA, key="id", buckets=1)
+
+
+def by_number(table: mor.Table) -> dict[int, dict[str, Any]]:
+    return {row["number"]: row for row in table.history().to_pylist(maps_as_pydicts="strict")}
+
+
+def started(table: mor.Table, **said: str) -> mor.Transaction:
+    tx = table.transaction(commit_info=said)
+    tx.__enter__()
+    return tx
+
+
+def ended(tx: mor.Transaction, *ids: int) -> None:
+    tx.upsert(rows(*ids))
+    tx.__exit__(None, None, None)
+
+
+# --- numbers and times ------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_commit_comes_first_and_the_oldest_is_number_one(world: Simulated, table: mor.Table) -> None:
+    commits = []
+    for n in range(3):
+        world.environment.sleep(1)
+        commits.append(table.upsert(rows(n)))
+    found = table.history().to_pylist()
+    assert [row["number"] for row in found] == [3, 2, 1]
+    assert [row["completed_at"] for row in found] == [commit.completed_at for commit in reversed(commits)]
+    assert [row["version"] for row in found] == [commit.version for commit in reversed(commits)]
+    newest = found[0]
+    assert newest["completed"] - newest["requested"] == newest["duration"]
+    assert newest["completed"].tzinfo is not None
+    assert newest["completed"].isoformat() == "2023-11-14T22:13:23.002000+00:00"
+    assert (newest["rows"], newest["deletes"], newest["files"], newest["adopted"]) == (1, 0, 1, False)
+    assert table.history(limit=2).to_pylist() == found[:2]
+    assert table.history(limit=0).num_rows == 0
+    assert table.history(limit=9) == table.history()
+
+
+@pytest.mark.parametrize("limit", [-1, True, 1.0, "1"])
+def test_a_limit_that_is_no_number_is_refused(table: mor.Table, limit: Any) -> None:
+    with pytest.raises(mor.InvalidInputError, match="how many commits to return"):
+        table.history(limit=limit)
+
+
+def test_an_empty_table_has_an_empty_history(table: mor.Table) -> None:
+    assert table.history().num_rows == 0
+
+
+@pytest.mark.parametrize("column", ["version", "completed_at", "completed"])
+def test_as_of_takes_what_stands_in_a_row(world: Simulated, table: mor.Table, column: str) -> None:
+    for n in range(4):
+        world.environment.sleep(1)
+        table.upsert(rows(n))
+    for row in table.history().to_pylist():
+        assert table.scan(as_of=row[column]).count() == row["number"]
+
+
+def test_numbers_stay_when_commits_move_to_segments(table: mor.Table) -> None:
+    before: dict[int, dict[str, Any]] = {}
+    for n in range(60):
+        table.upsert(rows(n), commit_info={"message": f"load {n}"})
+        if n in (5, 20):
+            before |= by_number(table)
+    found = by_number(table)
+    assert table._session.tail().segments
+    assert sorted(found) == list(range(1, 61))
+    assert {number: found[number] for number in before} == before
+    assert [found[number]["message"] for number in (1, 60)] == ["load 0", "load 59"]
+
+
+# --- who and what -----------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_says_which_process_made_it(table: mor.Table) -> None:
+    table.upsert(rows(1))
+    (row,) = table.history().to_pylist()
+    assert (row["application"], row["host"], row["pid"]) == ("simulated", "simulated", 1)
+    assert (row["message"], row["commit_info"]) == (None, [])
+
+
+def test_the_real_process_is_named_by_its_program_host_and_id() -> None:
+    me = SystemEnvironment().process()
+    assert (me.host, me.pid) == (socket.gethostname(), os.getpid())
+    assert me.program
+
+
+@pytest.mark.parametrize(
+    ("argv", "program"),
+    [
+        (["/opt/jobs/loader.py", "x"], "loader.py"),
+        (["/opt/site-packages/acme/__main__.py"], "acme"),
+        (["-c"], "python"),
+        ([""], "python"),
+        ([], "python"),
+    ],
+)
+def test_a_program_is_named_after_its_script(monkeypatch: pytest.MonkeyPatch, argv: list[str], program: str) -> None:
+    monkeypatch.setattr("sys.argv", argv)
+    assert SystemEnvironment().process().program == program
+
+
+SAID = {"message": "prices of May", "ticket": "OPS-17", "é": ""}
+
+
+def test_every_way_to_write_takes_what_the_user_says(table: mor.Table) -> None:
+    table.append(rows(1, 2), commit_info=SAID)
+    table.upsert(rows(3), commit_info=SAID)
+    table.delete(keys=[1], commit_info=SAID)
+    with table.transaction(commit_info=SAID) as tx:
+        tx.upsert(rows(4))
+    found = by_number(table)
+    assert [found[n]["commit_info"] for n in sorted(found)] == [SAID] * 4
+    assert {row["message"] for row in found.values()} == {"prices of May"}
+    assert [found[n]["operation"] for n in sorted(found)] == ["INSERT", "UPSERT", "DELETE", "UPSERT"]
+    assert table.inspect.timeline().column("message").to_pylist() == ["prices of May"] * 4
+
+
+def test_the_application_is_what_the_user_calls_it_else_the_tokens(table: mor.Table) -> None:
+    table.upsert(rows(1), token=("nightly", 1))
+    table.upsert(rows(1), token=("nightly", 2), commit_info={"application": "backfill"})
+    again = table.upsert(rows(1), token=("nightly", 2), commit_info={"application": "another"})
+    assert again.repeated
+    assert {n: row["application"] for n, row in by_number(table).items()} == {1: "nightly", 2: "backfill"}
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ({"n": 1}, "keys and values of commit_info are texts.*key='n' value=1"),
+        ({1: "n"}, "texts.*key=1"),
+        ({"": "n"}, "no key is empty"),
+        ("a note", "a mapping of texts.*got=str"),
+        ([("a", "b")], "a mapping of texts.*got=list"),
+        ({"a": "\ud800"}, "not Unicode"),
+        ({"a": "x" * INFO_BYTES_MAX}, f"it is short.*bytes={INFO_BYTES_MAX + 8} bytes_max={INFO_BYTES_MAX}"),
+        ({"a": "é" * (INFO_BYTES_MAX // 2)}, f"bytes={INFO_BYTES_MAX + 8}"),
+    ],
+)
+def test_what_is_no_short_text_is_refused_before_anything_begins(table: mor.Table, info: Any, message: str) -> None:
+    version = table.version
+    writes = (
+        lambda: table.upsert(rows(1), commit_info=info),
+        lambda: table.append(rows(1), commit_info=info),
+        lambda: table.delete(keys=[1], commit_info=info),
+        lambda: table.transaction(commit_info=info),
+        lambda: table.plan_write("upsert", SCHEMA, commit_info=info),
+    )
+    for write in writes:
+        with pytest.raises(mor.InvalidInputError, match=message):
+            write()
+    assert table.version == version
+
+
+def test_as_much_as_is_allowed_is_kept(table: mor.Table) -> None:
+    long = {"a": "é" * ((INFO_BYTES_MAX - 8) // 2)}
+    table.upsert(rows(1), commit_info=long)
+    assert by_number(table)[1]["commit_info"] == long
+
+
+def test_a_write_of_many_processes_is_its_drivers(fast_path: Any) -> None:
+    table = mor.Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
+    job = table.plan_write("upsert", SCHEMA, token=("loads", 1), commit_info={"message": "planned", "ticket": "1"})
+    receipts = [pickle.loads(pickle.dumps(job)).stage(rows(task), task=task) for task in range(2)]
+    (waiting,) = table.inspect.pending().to_pylist(maps_as_pydicts="strict")
+    assert (waiting["application"], waiting["message"], waiting["pid"]) == ("loads", "planned", os.getpid())
+    table.complete_write(job, receipts, commit_info={"message": "two tasks"})
+    row = by_number(table)[1]
+    assert (row["application"], row["message"]) == ("loads", "two tasks")
+    assert row["commit_info"] == {"message": "two tasks", "ticket": "1"}
+    assert (row["host"], row["pid"]) == (socket.gethostname(), os.getpid())
+
+
+def test_an_own_environment_says_which_process_it_is(world: Simulated) -> None:
+    class Named(type(world.environment)):  # type: ignore[misc]
+        def process(self) -> Process:
+            return Process("job", "node-7", 42)
+
+    table = mor.Table.create("t", SCHEMA, key="id", store=world.store, environment=Named())
+    table.upsert(rows(1))
+    table.maintenance.compact()
+    assert [(row["host"], row["pid"]) for row in table.history().to_pylist()] == [("node-7", 42)] * 2
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def test_growth_and_compactions_are_marked(table: mor.Table) -> None:
+    table.upsert(rows(1))
+    table.upsert(rows(2).append_column("more", pa.array([1])), schema_mode="merge", commit_info={"message": "wider"})
+    table.maintenance.compact()
+    found = by_number(table)
+    assert [found[n]["kind"] for n in sorted(found)] == ["write", "schema", "write", "compaction"]
+    assert [found[n]["message"] for n in sorted(found)] == [None, "wider", "wider", None]
+    assert found[4]["host"] == "simulated"
+
+
+def test_commits_of_hudis_are_numbered_and_marked(fast_path: Any) -> None:
+    """Before and after our next write takes them over; of whom they are nobody knows."""
+    table = mor.Table.create(fast_path / "t", foreign_commits.SCHEMA, key="k", buckets=1)
+    first = table.upsert(foreign_commits.rows("a"))
+    began = from_ms(to_ms(first.completed_at) + 2)
+    foreign_commits.hudi_commits(table, foreign_commits.rows("b"), began, from_ms(to_ms(began) + 2))
+    table.refresh()
+    before = by_number(table)[2]
+    table.upsert(foreign_commits.rows("c"))
+    table.maintenance.compact()
+    found = by_number(table)
+    assert {**found[2], "version": 0} == {**before, "version": 0}
+    assert [found[n]["adopted"] for n in sorted(found)] == [False, True, False, False]
+    assert [found[n]["kind"] for n in sorted(found)] == ["write", "write", "write", "compaction"]
+    row = found[2]
+    assert (row["requested_at"], row["duration"]) == (began, timedelta(milliseconds=2))
+    assert [row[name] for name in ("application", "host", "pid", "message", "commit_info")] == [None] * 5
+
+
+# --- overlaps ---------------------------------------------------------------------------------------------------------
+
+
+def test_commits_that_were_in_flight_at_once_name_each_other(table: mor.Table) -> None:
+    table.upsert(rows(0))
+    straggler = started(table, message="long")
+    table.upsert(rows(1))
+    late = started(table)
+    table.upsert(rows(2))
+    ended(straggler, 3)
+    table.upsert(rows(4))
+    ended(late, 5)
+    table.upsert(rows(6))
+    found = by_number(table)
+    expected = {1: [], 2: [4], 3: [4, 6], 4: [2, 3, 6], 5: [6], 6: [3, 4, 5], 7: []}
+    assert {number: row["overlaps"] for number, row in found.items()} == expected
+    assert found[4]["message"] == "long"
+    assert [row["overlaps"] for row in table.history(limit=2).to_pylist()] == [[], [3, 4, 5]]
+
+
+def test_overlaps_are_what_the_times_say(world: Simulated, table: mor.Table) -> None:
+    """Against the plain definition, over a history in which much overlaps and a compaction lies between."""
+    begun: list[mor.Transaction] = []
+    for n in range(24):
+        begun.append(started(table))
+        if n % 3:
+            ended(begun.pop(n * 7 % len(begun)), n)
+        if n == 12:
+            table.maintenance.compact()
+    found = table.history().to_pylist()
+    for row in found:
+        together = (
+            other["number"]
+            for other in found
+            if other is not row and other["requested"] < row["completed"] and row["requested"] < other["completed"]
+        )
+        assert row["overlaps"] == sorted(together), row["number"]
+    for limit in range(len(found)):
+        assert table.history(limit).to_pylist() == found[:limit]
+
+
+def test_writers_at_work_at_once_all_stand_in_it(fast_path: Any) -> None:
+    """Each holds its write open until all have begun, so that all overlap."""
+    mor.Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
+    begun = Barrier(3)
+
+    def write(number: int) -> None:
+        table = mor.Table.open(fast_path / "t")
+        with table.transaction(token=(f"job-{number}", 1), commit_info={"message": f"of {number}"}) as tx:
+            begun.wait(60)
+            tx.upsert(rows(number))
+
+    threads = [Thread(target=write, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    found = by_number(mor.Table.open(fast_path / "t"))
+    assert {row["application"]: row["message"] for row in found.values()} == {f"job-{n}": f"of {n}" for n in range(3)}
+    assert {number: row["overlaps"] for number, row in found.items()} == {1: [2, 3], 2: [1, 3], 3: [1, 2]}
+
+
+# --- under way --------------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_that_is_heard_of_is_not_stuck(world: Simulated, table: mor.Table) -> None:
+    tx = started(table, message="long", application="encrypt")
+    world.environment.sleep(600)
+    (row,) = table.inspect.pending().to_pylist(maps_as_pydicts="strict")
+    assert (row["application"], row["host"], row["pid"], row["message"]) == ("encrypt", "simulated", 1, "long")
+    assert row["commit_info"] == {"message": "long", "application": "encrypt"}
+    assert row["since"].isoformat() == "2023-11-14T22:13:20.002000+00:00"
+    assert (row["silent"], row["stuck"]) == (timedelta(0), False)
+    tx.__exit__(None, None, None)
+    assert table.inspect.pending().num_rows == 0
+
+
+def test_a_writer_that_has_died_is_stuck_after_three_heartbeats(world: Simulated, table: mor.Table) -> None:
+    began = world.environment.now_ms()
+    tx = started(table)
+    assert tx._write is not None
+    tx._write._alive.close()  # its process is gone
+    world.environment.sleep(359)
+    assert table.inspect.pending().column("stuck").to_pylist() == [False]
+    world.environment.sleep(1)
+    (row,) = table.inspect.pending().to_pylist()
+    assert (row["stuck"], row["silent"]) == (True, timedelta(minutes=6))
+    assert row["expires"] == datetime.fromtimestamp(began / 1000 + 600, UTC)
+    (line,) = table.inspect.timeline().to_pylist()
+    assert (line["state"], line["host"], line["silent"]) == ("pending", "simulated", timedelta(minutes=6))
+
+
+def test_nothing_is_said_of_a_silence_that_nobody_knows() -> None:
+    """Releases before FORMAT 2 noted no time of a begin; and a store's clock may be ahead of this machine's."""
+    assert silent_for(None, 5) is None
+    assert silent_for(9, 5) == timedelta(0)
