@@ -35,7 +35,10 @@ def changes(
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
-    """Print what commits changed: each changed key as it is now, or --images, or --raw."""
+    """Print what commits changed: each changed key as it is now, or --images, or --raw.
+
+    Example: crdt-mor changes events --checkpoint events.checkpoint --format jsonl
+    """
     form = chosen(format, output)
     if follow and form is not Format.jsonl:
         raise typer.BadParameter("what never ends is printed line by line: say --format jsonl", param_hint="--follow")
@@ -71,7 +74,10 @@ def diff(
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
-    """Print the rows in which two snapshots differ."""
+    """Print the rows in which two snapshots differ.
+
+    Example: crdt-mor diff events 1 5
+    """
     start, end = inputs.point(before, "BEFORE"), inputs.point(after, "AFTER")
     assert start is not None
     assert end is not None

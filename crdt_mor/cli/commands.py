@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import polars as pl
+import pyarrow as pa
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.data import check_inputs, read_schema
 from crdt_mor.cli.interop import other_readers
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
@@ -26,33 +27,24 @@ Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these col
 How = Annotated[Format, typer.Option(help="How to print them.")]
 LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
 
-class Verb(StrEnum):
-    """What `write` does with the rows."""
-
-    append = "append"
-    upsert = "upsert"
-    delete = "delete"
-
-
-class SchemaMode(StrEnum):
-    """What `write` does with columns that the table lacks."""
-
-    strict = "strict"
-    merge = "merge"
-
 
 def create(
     uri: Uri,
-    schema: Annotated[
-        Path,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            show_default=False,
-            help='A Parquet, Arrow, CSV or JSON lines file that has the columns, or a .json with {"column": "type"}.',
-        ),
-    ],
     key: Annotated[str, typer.Option(metavar="A,B", help="Columns that name a row.", show_default=False)],
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='A .json with {"column": "type"}, or a data file that has the columns.',
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|TABLE",
+            help="A Parquet, Arrow, CSV or JSON lines file, or a table, that has the columns; - is stdin.",
+        ),
+    ] = None,
     ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
     partition_by: Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")] = None,
     buckets: Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")] = 4,
@@ -66,9 +58,13 @@ def create(
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """Create a table; without --ordering or --merge the latest commit's row wins."""
+    """Create an empty table with the columns of a file; without --ordering or --merge the latest commit's row wins.
+
+    Example: crdt-mor create events --like events.csv --key id
+    """
+    columns = _columns(schema, like)
     table = mor.Table.create(
-        uri, inputs.read_schema(schema), key=inputs.names(key) or [], ordering=ordering,
+        uri, columns, key=inputs.names(key) or [], ordering=ordering,
         partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
         exist_ok=exist_ok,
     )  # fmt: skip
@@ -77,46 +73,6 @@ def create(
     else:
         what = f"{len(table.schema)} columns, key {key}, merge {table.config.merge.summary}, {buckets} buckets"
         render.note(f"created {uri}: {what}")
-
-
-def write(
-    uri: Uri,
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...", exists=True, dir_okay=False, help="Parquet, Arrow, CSV, JSON lines.", show_default=False
-        ),
-    ],
-    verb: Annotated[Verb, typer.Option("--as", help="What to do with the rows.", show_default=False)],
-    schema_mode: Annotated[SchemaMode, typer.Option(help="merge: add columns, widen types.")] = SchemaMode.strict,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")
-    ] = False,
-    token: Annotated[
-        str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")
-    ] = None,
-    output: Form = Output.text,
-) -> None:
-    """Write files to a table, all of them in one commit."""
-    table = mor.Table.open(uri)
-    data = [inputs.read_data(file, table.schema) for file in files]
-    with table.transaction(token=inputs.token(token)) as tx:
-        for rows in data:
-            if verb is Verb.append:
-                tx.append(rows, schema_mode=schema_mode.value)
-            elif verb is Verb.upsert:
-                tx.upsert(rows, schema_mode=schema_mode.value)
-            else:
-                tx.delete(rows, plain=plain)
-    commit = tx.commit
-    assert commit is not None
-    if output is Output.json:
-        render.document(asdict(commit))
-    else:
-        done = "was there already, by its token" if commit.repeated else f"{commit.rows} rows, {commit.deletes} deletes"
-        render.note(
-            f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}"
-        )
 
 
 def cat(
@@ -135,7 +91,10 @@ def cat(
     ] = False,
     output: Form = Output.text,
 ) -> None:
-    """Print rows of a snapshot, in no particular order; --output json is --format jsonl."""
+    """Print rows of a snapshot, in no particular order; --output json is --format jsonl.
+
+    Example: crdt-mor cat events --where "views > 10" --format csv
+    """
     form = chosen(format, output)
     table = mor.Table.open(uri)
     scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), meta=meta)
@@ -146,8 +105,50 @@ def cat(
     send(scan, limit, form)
 
 
+def count(
+    uri: Uri,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
+    as_of: AsOf = None,
+    output: Form = Output.text,
+) -> None:
+    """Count the rows of a snapshot.
+
+    Example: crdt-mor count events --where "views > 10"
+    """
+    rows = mor.Table.open(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of")).count()
+    render.document({"rows": rows}) if output is Output.json else typer.echo(rows)
+
+
+def schema(uri: Uri, output: Form = Output.text) -> None:
+    """List the columns: types, which of them are the key, the partition, the ordering, and what merges them.
+
+    With --output json it is what create --schema takes, as long as no column is a struct or a map.
+
+    Example: crdt-mor schema events --output json
+    """
+    table = mor.Table.open(uri)
+    if output is Output.json:
+        render.document({field.name: str(field.type) for field in table.schema})
+        return
+    config = table.config
+    roles: dict[str, list[str]] = {name: [] for name in table.schema.names}
+    for role, names in (("key", config.key.fields), ("partition", config.key.partition_fields)):
+        for name in names:
+            roles[name].append(role)
+    if config.merge.ordering in roles:
+        roles[config.merge.ordering].append("ordering")
+    for column in config.merge.columns:
+        for name in column.columns:
+            roles[name].append(str(column.payload))
+    rows = [(field.name, str(field.type), ", ".join(roles[field.name])) for field in table.schema]
+    render.table(["column", "type", "what it is for"], rows)
+
+
 def show(uri: Uri, output: Form = Output.text) -> None:
-    """Say what a table is: key, merge, rows, files, pending writes, and who else can read it."""
+    """Say what a table is: key, merge, rows, files, pending writes, and who else can read it.
+
+    Example: crdt-mor show events
+    """
     table = mor.Table.open(uri)
     config, files, timeline = table.config, table.inspect.files(), table.inspect.timeline()
     kinds = pl.DataFrame(files)["kind"].to_list()
@@ -195,7 +196,10 @@ def timeline(
     pending: Annotated[bool, typer.Option("--pending", help="Only what is still open: writes and plans.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """List instants by requested time: when requested, when completed, what, how many rows."""
+    """List instants by requested time: when requested, when completed, what, how many rows.
+
+    Example: crdt-mor timeline events --pending
+    """
     instants = pl.DataFrame(mor.Table.open(uri).inspect.timeline())
     if since is not None:
         instants = instants.filter(pl.col("completed_at").is_null() | (pl.col("completed_at") > since))
@@ -205,7 +209,10 @@ def timeline(
 
 
 def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
-    """List the files of a snapshot by file group: base files, logs, carries."""
+    """List the files of a snapshot by file group: base files, logs, carries.
+
+    Example: crdt-mor files events
+    """
     table = mor.Table.open(uri)
     point = inputs.point(as_of, "--as-of")
     listed = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
@@ -220,7 +227,10 @@ def compact(
     log_files_min: LogFilesMin = 1,
     output: Form = Output.text,
 ) -> None:
-    """Merge log files into base files; safe beside writers, readers and other compactions."""
+    """Merge log files into base files; safe beside writers, readers and other compactions.
+
+    Example: crdt-mor compact events
+    """
     maintenance = mor.Table.open(uri).maintenance
     if plan_only:
         plan = maintenance.plan_compaction(log_files_min=log_files_min)
@@ -243,6 +253,17 @@ def compact(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _columns(schema: Path | None, like: Path | None) -> pa.Schema:
+    """The columns of a new table, from exactly one of two options."""
+    source = schema or like
+    if source is None or (schema and like):
+        raise typer.BadParameter("say where the columns come from in one way: --schema FILE or --like FILE")
+    if source.is_dir() and source is like:
+        return mor.Table.open(source).schema
+    check_inputs([source])
+    return read_schema(source)
 
 
 def _held_back(stable_before: object) -> str:

@@ -27,7 +27,10 @@ def laws(
     examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories besides its examples.")] = 200,
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
 ) -> None:
-    """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks."""
+    """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks.
+
+    Example: crdt-mor laws crdt_mor.payloads:Counter
+    """
     loaded = _load(payload)
     _leave_no_cache_here()
     error: mor.LawError | None = None

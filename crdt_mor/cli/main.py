@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from crdt_mor.cli import commands, failures, inputs
+from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.laws import laws
@@ -124,11 +124,16 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
 
 for _command in (
     commands.create,
-    commands.write,
+    writes.append,
+    writes.upsert,
+    writes.delete,
+    writes.write,
     commands.cat,
+    commands.count,
     changes,
     diff,
     commands.show,
+    commands.schema,
     commands.timeline,
     commands.files,
     commands.compact,

@@ -1,4 +1,4 @@
-"""Rows of a scan or of changes, printed: a table for people, lines, CSV or Parquet for programs."""
+"""Rows of a scan or of changes, printed: a table for people, lines, CSV, Parquet or Arrow for programs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.ipc
 import pyarrow.parquet
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.views import without_views
 
 TABLE_ROWS = 20
 
@@ -26,16 +28,23 @@ class Format(StrEnum):
     jsonl = "jsonl"
     csv = "csv"
     parquet = "parquet"
+    arrow = "arrow"
 
 
 def chosen(format: Format, output: Output) -> Format:
     """The format that the user chose: `--output json` is `--format jsonl`."""
     form = Format.jsonl if output is Output.json else format
-    if form is Format.parquet and sys.stdout.isatty():
+    if form in (Format.parquet, Format.arrow) and _is_terminal():
         raise typer.BadParameter(
-            "Parquet is bytes: send it to a file with >, or read it as a table", param_hint="--format"
+            f"{form.value} is bytes, and stdout is a terminal: send them to a file with > or to a program with |, or "
+            "read the rows as a table",
+            param_hint="--format",
         )
     return form
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
@@ -84,14 +93,20 @@ def _require_flat(schema: pa.Schema) -> None:
 
 
 def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
-    out = pa.PythonFile(sys.stdout.buffer, mode="w")
-    writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter
+    """Bytes of CSV, Parquet or an Arrow stream, each batch as it comes."""
+    schema = rows.schema
     if format is Format.csv:
-        _require_flat(rows.schema)
-        writer = pa.csv.CSVWriter(out, rows.schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
+        _require_flat(schema)
+        schema = without_views(schema)
+    out = pa.PythonFile(sys.stdout.buffer, mode="w")
+    writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter | pa.ipc.RecordBatchStreamWriter
+    if format is Format.csv:
+        writer = pa.csv.CSVWriter(out, schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
+    elif format is Format.arrow:
+        writer = pa.ipc.new_stream(out, schema)
     else:
-        writer = pa.parquet.ParquetWriter(out, rows.schema)
+        writer = pa.parquet.ParquetWriter(out, schema)
     with writer:
         for batch in _first(rows, limit):
-            writer.write_batch(batch)
+            writer.write_batch(batch.cast(schema))
     sys.stdout.buffer.flush()

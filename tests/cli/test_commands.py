@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import shutil
@@ -18,11 +19,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
-from crdt_mor.cli.inputs import read_schema
+from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
 
-COMMANDS = ("create", "write", "cat", "changes", "diff", "show", "timeline", "files", "compact", "laws", "demo")
+COMMANDS = (
+    "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "timeline",
+    "files", "compact", "laws", "demo",
+)  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
+PAGE = README.parent / "docs" / "cli.md"
 
 EVENTS = pl.DataFrame({"id": ["a", "b", "c"], "views": [5, 15, 25], "note": ["x", None, "[bold]"]})
 
@@ -62,7 +67,19 @@ def test_every_command_has_help(command: str) -> None:
     shown = crdt_mor(command, "--help").stdout
     assert "Usage" in shown
     assert "--output" in shown
-    assert "--verbose" in shown
+    assert "--debug" in shown
+    assert f"Example: crdt-mor {command} " in " ".join(shown.split())
+
+
+def test_the_page_of_the_command_line_lists_the_commands_as_their_help_does() -> None:
+    rows = []
+    for command in app.registered_commands:
+        assert command.callback is not None
+        says, _, rest = (inspect.getdoc(command.callback) or "").partition("\n\n")
+        example = rest.partition("Example: ")[2].strip()
+        rows.append(f"| `crdt-mor {command.callback.__name__}` | {says.rstrip('.')} | `{example}` |")
+    page = [line for line in PAGE.read_text().splitlines() if line.startswith("| `crdt-mor ")]
+    assert page == rows
 
 
 def test_the_list_of_commands_is_complete() -> None:

@@ -44,7 +44,10 @@ def demo(
     ] = None,
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
 ) -> None:
-    """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked."""
+    """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked.
+
+    Example: crdt-mor demo --small
+    """
     if dir is not None and dir.exists() and (not dir.is_dir() or any(dir.iterdir())):
         raise mor.InvalidInputError(
             f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}"

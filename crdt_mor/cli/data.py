@@ -1,0 +1,225 @@
+"""Data and schemas that commands take: files, or `-`, which is stdin.
+
+A file's name says what is in it, unless `--input-format` does. What comes on stdin, or out of a pipe that has a name,
+is read whole and says it by its first bytes: Parquet has its directory at the end, so it cannot be read as it comes.
+CSV and JSON have no types of their own, so they are read with those of the table that they go to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.json
+import pyarrow.parquet
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli.views import without_views
+
+STDIN: Final = Path("-")
+
+_SPELLINGS = re.compile(r"(?P<name>timestamp|decimal|decimal128|date|datetime)(?:[\[(](?P<inner>[^\])]*)[\])])?")
+
+
+class InputFormat(StrEnum):
+    """What is in a file."""
+
+    parquet = "parquet"
+    arrow = "arrow"
+    csv = "csv"
+    jsonl = "jsonl"
+    json = "json"
+
+
+_SUFFIXES: Final = {
+    ".parquet": InputFormat.parquet,
+    ".arrow": InputFormat.arrow,
+    ".feather": InputFormat.arrow,
+    ".ipc": InputFormat.arrow,
+    ".csv": InputFormat.csv,
+    ".json": InputFormat.json,
+    ".jsonl": InputFormat.jsonl,
+    ".ndjson": InputFormat.jsonl,
+}
+
+Content = Callable[[], pa.NativeFile]
+"""Opens what is to be read, from its beginning, as often as it is called."""
+
+
+def read_data(path: Path, schema: pa.Schema, format: InputFormat | None = None) -> pa.Table:
+    """The rows of a Parquet, Arrow, CSV or JSON file, the latter two in the types of `schema`.
+
+    format: what is in it, where its name does not say so.
+
+    Raises `InvalidInputError` for what is not in that format; it names the file.
+    """
+    content = _content(path)
+    form = format or _named(path) or _sniffed(content)
+    if form is None:
+        raise mor.InvalidInputError(
+            f"a file's name says what it holds; known are {', '.join(_SUFFIXES)}; for others say --input-format. "
+            f"file={path}"
+        )
+    try:
+        return _READERS[form](content, schema)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise mor.InvalidInputError(f"this cannot be read as {form.value}: {said} file={path}") from error
+
+
+def check_inputs(files: list[Path]) -> None:
+    """Refuse files that are not there, and to read stdin twice or from a keyboard; all of it is wrong usage."""
+    for file in files:
+        if file != STDIN and not file.exists():
+            raise typer.BadParameter(f"there is no such file. file={file}")
+        if file.is_dir():
+            raise typer.BadParameter(f"this is a folder: name the files in it, {file}/*.parquet. file={file}")
+    if files.count(STDIN) > 1:
+        raise typer.BadParameter("stdin can be read once: give - once")
+    if STDIN in files and _is_keyboard():
+        raise typer.BadParameter("nothing is piped into stdin: crdt-mor … - < file, or some-command | crdt-mor … -")
+
+
+def _is_keyboard() -> bool:
+    return sys.stdin.isatty()
+
+
+def _content(path: Path) -> Content:
+    """What is in a file; of stdin and of other pipes all that comes, because it comes once."""
+    if path != STDIN and path.is_file():
+        return lambda: pa.OSFile(str(path))
+    everything = pa.py_buffer(sys.stdin.buffer.read() if path == STDIN else path.read_bytes())
+    if not everything.size:
+        raise mor.InvalidInputError(f"nothing came: there is no data to read. file={path}")
+    return lambda: pa.BufferReader(everything)
+
+
+def _named(path: Path) -> InputFormat | None:
+    return _SUFFIXES.get(path.suffix.lower())
+
+
+def _sniffed(content: Content) -> InputFormat | None:
+    """The format by the first bytes; of a regular file only where they are a signature, as any text looks like CSV."""
+    source = content()
+    start = source.read(64)
+    if start.startswith(b"PAR1"):
+        return InputFormat.parquet
+    if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
+        return InputFormat.arrow
+    if isinstance(source, pa.OSFile):
+        return None
+    if start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK")):
+        raise mor.InvalidInputError("this is compressed: unpack it on the way, gunzip -c file.gz | crdt-mor … -")
+    return InputFormat.jsonl if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") else InputFormat.csv
+
+
+def _read_parquet(content: Content, _: pa.Schema) -> pa.Table:
+    return pyarrow.parquet.read_table(content(), partitioning=None)
+
+
+def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
+    try:
+        return pa.ipc.open_file(content()).read_all()
+    except pa.ArrowInvalid:
+        return pa.ipc.open_stream(content()).read_all()
+
+
+def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
+    # An empty field is null and a quoted one is text: nothing else is, "NA" may well be a name.
+    options = pyarrow.csv.ConvertOptions(
+        column_types=without_views(schema),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return pyarrow.csv.read_csv(content(), convert_options=options)
+
+
+def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
+    """JSON lines, or one array of objects."""
+    everything = content().read()
+    if everything.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
+        everything = _lines_of_array(everything)
+    columns = pyarrow.json.read_json(pa.BufferReader(everything)).column_names
+    # Only the columns that the file gives: a partial update of the others would set them to null.
+    known = without_views(pa.schema([schema.field(name) for name in columns if name in schema.names]))
+    options = pyarrow.json.ParseOptions(explicit_schema=known)
+    return pyarrow.json.read_json(pa.BufferReader(everything), parse_options=options).select(columns)
+
+
+def _lines_of_array(text: bytes) -> bytes:
+    try:
+        rows = json.loads(text)
+    except ValueError as error:
+        raise pa.ArrowInvalid(f"{error}.") from error
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise pa.ArrowInvalid("an array of rows has an object for each row.")
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+_READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema], pa.Table]]] = {
+    InputFormat.parquet: _read_parquet,
+    InputFormat.arrow: _read_arrow,
+    InputFormat.csv: _read_csv,
+    InputFormat.jsonl: _read_json,
+    InputFormat.json: _read_json,
+}
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+
+def read_schema(path: Path, format: InputFormat | None = None) -> pa.Schema:
+    """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out."""
+    if path.suffix.lower() == ".json" and format is None:
+        try:
+            document = json.loads(path.read_text())
+        except ValueError:
+            document = None  # then the file has JSON lines
+        if isinstance(document, dict) and document and all(isinstance(kind, str) for kind in document.values()):
+            spelled = {name: _type(kind) for name, kind in document.items()}
+            if any(spelled.values()):
+                return pa.schema(
+                    [pa.field(name, kind or _unknown(name, document[name])) for name, kind in spelled.items()]
+                )
+    if path.suffix.lower() == ".parquet" and format is None:
+        try:
+            return pyarrow.parquet.read_schema(path).remove_metadata()
+        except pa.ArrowException as error:
+            raise mor.InvalidInputError(f"this cannot be read as parquet: {error} file={path}") from error
+    return read_data(path, pa.schema([]), format).schema.remove_metadata()
+
+
+def _type(text: str) -> pa.DataType | None:
+    """A type by Arrow's own spelling: `int64`, `date32`, `timestamp[us, UTC]`, `decimal(10, 2)`, `list<string>`."""
+    text = text.strip()
+    if text.startswith("list<") and text.endswith(">"):
+        inner = _type(re.sub(r"^(item|element): ", "", text[5:-1]))
+        return inner and pa.list_(inner)
+    match = _SPELLINGS.fullmatch(text)
+    inner = (match["inner"] or "") if match else ""
+    if match and match["name"].startswith("decimal") and re.fullmatch(r"\d+\s*,\s*\d+", inner):
+        return pa.decimal128(*(int(part) for part in inner.split(",")))
+    if match and match["name"] in ("timestamp", "datetime"):
+        unit, _, zone = (part.strip() for part in (inner or "us").partition(","))
+        return pa.timestamp(unit, zone.removeprefix("tz=") or None) if unit in ("s", "ms", "us", "ns") else None
+    try:
+        return pa.date32() if text == "date" else pa.type_for_alias(re.sub(r"\[day\]$", "", text))
+    except ValueError:
+        return None
+
+
+def _unknown(name: str, kind: str) -> pa.DataType:
+    raise mor.InvalidInputError(
+        "no such type; write it like int64, string, date, timestamp[us, UTC], decimal(10, 2) or list<string>, or give "
+        f"a Parquet or Arrow file that has it. column={name!r} type={kind!r}"
+    )

@@ -1,0 +1,220 @@
+"""`append`, `upsert`, `delete`, and `write`, which is any of the three: what changes the rows of a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import pyarrow.csv
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.commands import Form, Uri
+from crdt_mor.cli.data import STDIN, InputFormat, check_inputs, read_data
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.views import without_views
+
+_WHAT_FILES = "Parquet, Arrow, CSV or JSON lines; several are one commit; - is stdin."
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
+SomeFiles = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]", help=_WHAT_FILES, show_default=False)]
+InputForm = Annotated[
+    InputFormat | None,
+    typer.Option("--input-format", help="What the files hold; else their names say it, or the first bytes of stdin."),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")]
+Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")]
+
+
+class Verb(StrEnum):
+    """What `write` does with the rows."""
+
+    append = "append"
+    upsert = "upsert"
+    delete = "delete"
+
+
+class SchemaMode(StrEnum):
+    """What a write does with columns that the table lacks."""
+
+    strict = "strict"
+    merge = "merge"
+
+
+Mode = Annotated[SchemaMode, typer.Option(help="merge: add columns that the table lacks, widen types.")]
+
+
+def append(
+    uri: Uri,
+    files: Files,
+    schema_mode: Mode = SchemaMode.strict,
+    input_format: InputForm = None,
+    token: Token = None,
+    output: Form = Output.text,
+) -> None:
+    """Insert the rows of files, all of them in one commit.
+
+    Example: crdt-mor append events monday.parquet tuesday.parquet
+    """
+    _write_files(uri, Verb.append, files, schema_mode, False, input_format, token, output)
+
+
+def upsert(
+    uri: Uri,
+    files: Files,
+    schema_mode: Mode = SchemaMode.strict,
+    input_format: InputForm = None,
+    token: Token = None,
+    output: Form = Output.text,
+) -> None:
+    """Insert or update the rows of files by key, all of them in one commit.
+
+    Example: crdt-mor upsert events new.csv more.jsonl
+    """
+    _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, token, output)
+
+
+def delete(
+    uri: Uri,
+    files: SomeFiles = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help='The rows for which this holds: "views < 10".')
+    ] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B|@FILE|-",
+            help="Rows by key: values; @FILE or - has one key a line. Of a key of several columns, the values of one. "
+            "May be repeated.",
+        ),
+    ] = None,
+    plain: Plain = False,
+    input_format: InputForm = None,
+    token: Token = None,
+    output: Form = Output.text,
+) -> None:
+    """Delete rows in one commit: those of files by key, those --where something holds, or those of some --keys.
+
+    It does not ask; it says how many rows it deleted.
+
+    Example: crdt-mor delete events --where "views < 10"
+    """
+    if sum(bool(one) for one in (files, where is not None, keys)) != 1:
+        raise typer.BadParameter("say what to delete in exactly one way: files, --where or --keys")
+    if files:
+        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, token, output)
+        return
+    if "-" in (keys or ()):
+        check_inputs([STDIN] * (keys or []).count("-"))
+    table = mor.Table.open(uri)
+    rows = _keys(keys, table) if keys else None
+    with table.transaction(token=inputs.token(token)) as tx:
+        tx.delete(rows, filter=where, plain=plain)
+    _say(tx.commit, output)
+
+
+def write(
+    uri: Uri,
+    files: Files,
+    verb: Annotated[Verb, typer.Option("--as", help="What to do with the rows.", show_default=False)],
+    schema_mode: Mode = SchemaMode.strict,
+    plain: Plain = False,
+    input_format: InputForm = None,
+    token: Token = None,
+    output: Form = Output.text,
+) -> None:
+    """Append, upsert or delete the rows of files, where a script decides which.
+
+    Example: crdt-mor write events new.csv --as upsert
+    """
+    _write_files(uri, verb, files, schema_mode, plain, input_format, token, output)
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _write_files(
+    uri: str,
+    verb: Verb,
+    files: list[Path],
+    schema_mode: SchemaMode,
+    plain: bool,
+    input_format: InputFormat | None,
+    token: str | None,
+    output: Output,
+) -> None:
+    check_inputs(files)
+    table = mor.Table.open(uri)
+    data = [read_data(file, table.schema, input_format) for file in files]
+    with table.transaction(token=inputs.token(token)) as tx:
+        for rows in data:
+            if verb is Verb.append:
+                tx.append(rows, schema_mode=schema_mode.value)
+            elif verb is Verb.upsert:
+                tx.upsert(rows, schema_mode=schema_mode.value)
+            else:
+                tx.delete(rows, plain=plain)
+    _say(tx.commit, output, len(files))
+
+
+def _say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
+    """What came of it: rows and deletes, and where the commit is in the table's history."""
+    assert commit is not None
+    if output is Output.json:
+        render.document(asdict(commit))
+        return
+    counts = {"written": commit.rows, "deleted": commit.deletes}
+    done = ", ".join(f"{count:,} {_rows(count)} {what}" for what, count in counts.items() if count) or "no rows"
+    if commit.repeated:
+        done = "was there already, by its token"
+    elif files > 1:
+        done += f", {files} files in one commit"
+    render.note(f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}")
+
+
+def _rows(count: int) -> str:
+    return "row" if count == 1 else "rows"
+
+
+def _keys(texts: list[str], table: mor.Table) -> pa.Table:
+    """`--keys` as the rows of a delete, in the types of the key's columns."""
+    fields = table.config.key.fields
+    rows = [key for text in texts for key in _of_one_option(text, len(fields))]
+    wrong = [row for row in rows if len(row) != len(fields)]
+    if wrong:
+        raise mor.InvalidInputError(
+            f"a key is a value of each of {list(fields)}, with commas between them; a value that has a comma stands in "
+            f'double quotes. got="{",".join(wrong[0])}"'
+        )
+    if not rows:
+        raise mor.InvalidInputError(f"there are no keys: the file is empty. keys={texts}")
+    kinds = without_views(pa.schema([table.schema.field(name) for name in fields]))
+    lines = io.StringIO()
+    csv.writer(lines).writerows(rows)
+    try:
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(lines.getvalue().encode()),
+            read_options=pyarrow.csv.ReadOptions(column_names=list(fields)),
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(column_types=kinds),
+        )
+    except pa.ArrowException as error:
+        said = " ".join(str(error).split())
+        raise mor.InvalidInputError(
+            f"a key is of its column's type: {said}. types={[str(kind) for kind in kinds.types]}"
+        ) from error
+
+
+def _of_one_option(text: str, columns: int) -> list[list[str]]:
+    """The keys of one `--keys`: all lines of a file or of stdin, or what stands there."""
+    if text in ("-", "@-") or text.startswith("@"):
+        lines = sys.stdin.read() if text in ("-", "@-") else Path(text[1:]).read_text()
+        return [row for row in csv.reader(io.StringIO(lines)) if row]
+    (values,) = csv.reader([text])
+    return [[value] for value in values] if columns == 1 else [values]
