@@ -16,6 +16,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.store.base import Store
+from crdt_mor.store.lakes import lake_in
 from crdt_mor.timeline.session import PROPERTIES, read_config
 
 Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
@@ -32,6 +33,7 @@ def put_properties(
     table_properties = requested.to_properties(columns, environment.nonce())
     check_columns(requested, columns)
     config = TableConfig.from_properties(table_properties, uri)
+    _refuse_another_format(store, uri)
     comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
     if store.put(PROPERTIES, properties.encode_table(table_properties, comments)):
         return config
@@ -41,6 +43,16 @@ def put_properties(
     _require_equal(config, existing, uri)
     store.make_durable(PROPERTIES)
     return existing
+
+
+def _refuse_another_format(store: Store, uri: str) -> None:
+    """Refuse a folder in which another engine keeps a table, unless there is one of Hudi's beside it already."""
+    lake = lake_in(store)
+    if lake is not None and store.stat(PROPERTIES) is None:
+        raise TableExistsError(
+            f"there is a table of {lake.name} here, and files of ours do not belong into it: {lake.advice(uri)}. "
+            f"path={uri}"
+        )
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.store.base import Stat, Store
+from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, events, jobs
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
@@ -44,8 +45,15 @@ _SEGMENTS_CACHED = 256
 
 
 def read_config(store: Store, uri: str) -> TableConfig:
-    """What the table says about itself; raises `TableNotFoundError`."""
-    return _decoded(store.read(PROPERTIES), uri)
+    """What the table says about itself; raises `TableNotFoundError`, which names a table of another format."""
+    data = store.read(PROPERTIES)
+    lake = lake_in(store) if data is None else None
+    if lake is not None:
+        raise TableNotFoundError(
+            f"there is a table of {lake.name} here, and crdt_mor keeps tables of Apache Hudi: {lake.advice(uri)}. "
+            f"path={uri}"
+        )
+    return _decoded(data, uri)
 
 
 def _decoded(data: bytes | None, uri: str) -> TableConfig:
