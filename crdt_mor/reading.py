@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | Point
-"""A point in a table's history: a commit, a version, a completion time as 17 digits, or a moment."""
+"""A point in a table's history: a commit, a version, or a moment.
+
+A moment is a datetime (in UTC where it is naive), a date (midnight UTC at its start), ISO text of either, 17 digits of
+UTC time, or "now": all that is decided.
+"""
 
 
 class Readable(NotASequence, ABC):

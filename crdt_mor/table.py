@@ -32,7 +32,7 @@ from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.points import Point
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.read.cuts import cut_at, window_end
+from crdt_mor.read.cuts import cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
 from crdt_mor.reading import AsOf, Consistency, Readable
@@ -348,19 +348,24 @@ class Table(Readable):
         """A snapshot, sealed now: merged rows, each key at most once in its partition.
 
         columns: user columns, all by default. filter: a polars expression or SQL text.
-        as_of: a `Commit`, a version, a completion time or a datetime; its answer never changes later.
+        as_of: a `Commit`; a version; a moment: a datetime (naive is UTC), a date (midnight UTC at its start), ISO text
+            of either, 17 digits of UTC time; or "now". The answer for a moment never changes later. One that has passed
+            while nobody wrote is decided for good by an event that this call publishes. One in the future raises
+            `FutureSnapshotError`, and so does one that this process cannot decide, since it may only read.
         consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
             "read_optimized" reads base files alone: fast, and as old as the last compaction.
         meta: Hudi's five columns in front.
         limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
         """
-        value = self._session.sealed(decided=as_of is not None)  # the answer for a moment never changes
-        if _consistency(consistency) == "stable":
-            if as_of is not None:
-                raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
+        point = None if as_of is None else _point(as_of)
+        stable = _consistency(consistency) == "stable"
+        if stable and point is not None:
+            raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
+        value = self._session.sealed() if point is None else sealed_at(self._session, as_of=point)
+        if stable:
             cut: Cut | None = Cut.latest(value, "requested")
         else:
-            cut = None if as_of is None else cut_at(self._session, value, _point(as_of))
+            cut = None if point is None else cut_at(self._session, value, point)
         snapshot = Snapshot.seal(self._session, value, cut)
         if consistency == "read_optimized":
             snapshot = snapshot.read_optimized()
@@ -392,10 +397,12 @@ class Table(Readable):
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
-        value = self._session.sealed(decided=True)  # what Hudi wrote must not come to light behind the checkpoint
         session = self._session
-        start = Cut.start(by) if since is None else window_end(session, value, _point(since), by, "since")
-        end = Cut.latest(value, by) if until is None else window_end(session, value, _point(until), by, "until")
+        first, last = (None if point is None else _point(point) for point in (since, until))
+        points = {"since": first, "until": last} if by == "completed" else {}
+        value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
+        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
+        end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
         if end.time < start.time:
             raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
         window = Window.seal(self._session, value, start, end)
@@ -403,8 +410,9 @@ class Table(Readable):
 
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
-        value = self._session.sealed(decided=True)
-        start, end = (cut_at(self._session, value, _point(as_of)) for as_of in (before, after))
+        session, first, last = self._session, _point(before), _point(after)
+        value = sealed_at(session, before=first, after=last)
+        start, end = cut_at(session, value, first, "before"), cut_at(session, value, last, "after")
         return Changes(Window.seal(self._session, value, start, end), columns, "difference")
 
     def history(self, limit: int | None = None) -> pa.Table:

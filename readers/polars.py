@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import datetime
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from crdt_mor import Commit, Scan, Table
+from crdt_mor import AsOf, Scan, Table
 
 
 def scan_table(
-    table: Table | str | os.PathLike[str], *, as_of: Commit | int | str | datetime | None = None, meta: bool = False
+    table: Table | str | os.PathLike[str], *, as_of: AsOf | None = None, meta: bool = False
 ) -> pl.LazyFrame:
     """A snapshot of a table, which is a `Table` or the address of one; `as_of` and `meta` are as in `Table.scan`."""
     opened = table if isinstance(table, Table) else Table.open(table)

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Literal
 
 import typer
@@ -21,7 +20,7 @@ def names(text: str | None) -> list[str] | None:
     return None if text is None else [name for part in text.split(",") if (name := part.strip())]
 
 
-def point(text: str | None, name: str, *, checkpoint: bool = False) -> str | int | datetime | None:
+def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point | None:
     """A point of a table's history, as `crdt_mor.parse_point` reads it; what is none is a wrong use of the command.
 
     name: of the option or argument, for the error.

@@ -8,7 +8,7 @@ of a write.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NewType
 
 from crdt_mor.errors import InvalidInputError
@@ -20,6 +20,11 @@ DIGITS: Final = 17
 
 EPOCH = InstantTime("19700101000000000")
 """Earlier than every instant time that a table can have."""
+
+LAST = InstantTime("99991231235959999")
+"""The last instant time that there is."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def from_ms(ms: int) -> InstantTime:
@@ -49,10 +54,12 @@ def parse(text: str) -> InstantTime:
 
 
 def from_datetime(when: datetime) -> InstantTime:
-    """The instant time of `when`; a naive datetime is refused, since its zone would be a guess."""
-    if when.tzinfo is None:
-        raise InvalidInputError(f"say the time zone: a naive datetime could be any of them. got={when.isoformat()}")
-    return from_ms(int(when.timestamp() * 1000))
+    """The instant time of `when`, to the millisecond that has begun; a datetime without a zone is in UTC.
+
+    What lies before `EPOCH` is `EPOCH`, and what is too late to be written with four digits of a year is `LAST`.
+    """
+    aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return from_ms(min(max(int((aware - _EPOCH) // timedelta(milliseconds=1)), 0), to_ms(LAST)))
 
 
 def to_datetime(time: InstantTime) -> datetime:

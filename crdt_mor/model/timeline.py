@@ -4,6 +4,7 @@
                  │                                          `complete` and `roll_back` are derived only from
                  └──────► roll_back ─► rolled back ─► forget      a value in which the instant is pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
+    decide                nothing but the clock                      for whoever asks what a moment showed
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -254,6 +255,13 @@ class Timeline:
         times = set(forgotten)
         kept = tuple(r for r in self.rolled_back if r.requested not in times)
         return self._next(nonce, tick_after(self.clock, wall_ms), rolled_back=kept, swept=from_ms(store_ms))
+
+    def decide(self, nonce: str, moment_ms: int) -> Timeline:
+        """The clock reaches a moment that has passed: what completes from here on completes after it.
+
+        moment_ms: below the store's clock, which the table's clock must not be moved beyond.
+        """
+        return self._next(nonce, tick_after(self.clock, moment_ms))
 
     def adopt(
         self,

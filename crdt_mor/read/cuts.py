@@ -9,26 +9,45 @@ from __future__ import annotations
 from crdt_mor.errors import FutureSnapshotError, InvalidInputError, TableReplacedError
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH
-from crdt_mor.model.points import Point, check_point, is_checkpoint
+from crdt_mor.model.points import NOW, Point, check_point, is_checkpoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.session import Session
 
 
-def cut_at(session: Session, value: Timeline, point: Point) -> Cut:
-    """The cut that shows what was completed at a version or by a moment.
+def sealed_at(session: Session, **points: Point | None) -> Timeline:
+    """The newest value, in which those of the points that are moments are decided: now, if they were not yet.
 
-    Raises `FutureSnapshotError` where that is not decided yet.
+    points: by what the user calls them, for errors.
+
+    Raises `FutureSnapshotError` where a moment lies in the future, or this process may not write what decides it.
     """
-    checked = check_point(point)
+    value = session.sealed(decided=True)
+    given = {name: point for name, point in points.items() if point is not None and not is_checkpoint(point)}
+    named = [check_point(point, name) for name, point in given.items()]
+    undecided = [moment for moment in named if not isinstance(moment, int) and moment != NOW and moment > value.clock]
+    if undecided:
+        session.decide(max(undecided))
+        value = session.sealed(decided=True)
+    return value
+
+
+def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of") -> Cut:
+    """The cut that shows what was completed at a version or by a moment; "now": all that `value` shows.
+
+    name: what the user calls this point, for errors. Raises `FutureSnapshotError` where that is not decided yet.
+    """
+    checked = check_point(point, name)
+    if checked == NOW:
+        return Cut.latest(value, "completed")
     if isinstance(checked, int):
         if checked > value.version:
-            raise FutureSnapshotError(f"no such version yet. as_of={checked} newest={value.version}")
+            raise FutureSnapshotError(f"no such version yet. {name}={checked} newest={value.version}")
         completed = (c.completed for c in session.completions(value) if c.version <= checked)
         return Cut("completed", max(completed, default=EPOCH))
     if checked > value.clock:
         raise FutureSnapshotError(
             "what this moment will show is not decided yet; ask for one that is not after the table's clock. "
-            f"as_of={checked} clock={value.clock}"
+            f"{name}={checked} clock={value.clock}"
         )
     return Cut("completed", checked)
 
@@ -44,7 +63,7 @@ def window_end(session: Session, value: Timeline, point: Point, by: By, name: st
         raise InvalidInputError(
             f"stable changes go on from the checkpoint of stable changes, or from None. {name}={point!r}"
         )
-    return cut_at(session, value, point)
+    return cut_at(session, value, point, name)
 
 
 def _checkpoint(value: Timeline, text: str, by: By, name: str) -> Cut:

@@ -122,13 +122,13 @@ def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
         foreign = yield from foreign_completions(publisher.projector, tail)
         if not foreign.completions:
             return None
-        cancelled = yield from _plans_missing(tail, foreign.completions)
+        cancelled = yield from plans_missing(tail, foreign.completions)
         return tail.adopt(nonce, wall_ms, foreign.completions, foreign.schema, cancelled)
 
     return (yield from publisher.publish(derive, known))
 
 
-def _plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:
+def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:
     """The open plans that lack a commit of Hudi's although it is below their barrier, in one of their file groups."""
     outdated = []
     for plan in tail.plans:

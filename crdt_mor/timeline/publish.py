@@ -95,17 +95,25 @@ class Publisher:
 
     projector: EventProjector
 
-    def publish(self, derive: Derive, known: Timeline | None = None, store_ms: int | None = None) -> Steps[Timeline]:
+    def publish(
+        self,
+        derive: Derive,
+        known: Timeline | None = None,
+        store_ms: int | None = None,
+        wall_ms: int | None = None,
+    ) -> Steps[Timeline]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
 
         store_ms: a time that the store's clock has reached, where the caller knows one.
+        wall_ms: the time to which the event moves the table's clock, where that is not the wall clock's. The store's
+            clock has passed it.
         """
         tail = yield from find_tail(known)
         attempt = 0
         try:
             while True:
-                wall_ms = yield from wall_clock(tail, store_ms)
-                value = yield from _derived(derive, tail, wall_ms)
+                time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
+                value = yield from _derived(derive, tail, time_ms)
                 yield from self.help_project(tail)
                 if value is None:
                     return tail

@@ -10,10 +10,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.errors import TableNotFoundError, TableReplacedError
+from crdt_mor.errors import (
+    CommitUnknownError,
+    FutureSnapshotError,
+    StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
+)
 from crdt_mor.format.properties import decode_table
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
@@ -26,7 +32,7 @@ from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
-from crdt_mor.timeline import adoption, events, jobs
+from crdt_mor.timeline import adoption, events, jobs, moments
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
@@ -183,6 +189,37 @@ class Session:
         # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
         clock = max(tail.clock, *(c.completed for c in completions))
         return replace(tail.adopt(tail.nonce, 0, completions, foreign.schema), version=tail.version, clock=clock)
+
+    def decide(self, moment: InstantTime) -> None:
+        """Have a moment decided that the table's clock has not reached, though it has passed: see `timeline.moments`.
+
+        Raises `FutureSnapshotError` for a moment in the future of the store's clock, and where this process may not
+        write, or the store fails.
+        """
+        if self.known().version == 0 and not self.config.ours:
+            self._refuse_undecided(moment, "only Hudi has written to this table, and reading it writes nothing", None)
+        cause: Exception | None = None
+        try:
+            self.start()
+            self.remember(self.run(moments.decide(self.publisher, self.known(), moment)))
+        except (StorageUnavailableError, CommitUnknownError) as error:
+            cause = error
+        if self.known().clock < moment:
+            if cause is None:
+                self._refuse_undecided(moment, "it lies in the future of the store's clock", None)
+            self._refuse_undecided(
+                moment,
+                "no event of the table has a later time, and this process cannot publish one: let a process that may "
+                "write here ask for the moment",
+                cause,
+            )
+
+    def _refuse_undecided(self, moment: InstantTime, why: str, cause: Exception | None) -> NoReturn:
+        raise FutureSnapshotError(
+            f"what this moment will show is not decided yet: {why}; or ask for one up to the newest moment that is "
+            'decided, which as_of="now" names. '
+            f"as_of={moment} newest_decided={self.sealed(decided=True).clock}" + (f" cause={cause}" if cause else "")
+        ) from cause
 
     def is_decided(self, moment: InstantTime) -> bool:
         """Whether no later commit of ours can come before a moment: the table's clock or the wall clock has passed it.

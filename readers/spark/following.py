@@ -28,8 +28,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StringType, StructType
 
-from crdt_mor import Changes, Table, UnsupportedFeatureError
-from crdt_mor.readers.spark.options import Point, ReadOptions
+from crdt_mor import Changes, Point, Table, UnsupportedFeatureError
+from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.reading import Part, changes
 from crdt_mor.readers.spark.types import arrow_schema, fitted
 

@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError, Table, parse_point
-
-Point = str | int | datetime
-"""A checkpoint, a version, a completion time or a moment."""
+from crdt_mor import InvalidInputError, Point, Table, parse_point
 
 CHANGES = ("merged", "images", "raw")
 

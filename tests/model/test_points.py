@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from crdt_mor import InvalidInputError, parse_point
+from crdt_mor.model.instant import EPOCH, LAST
 from crdt_mor.model.points import Point, check_point, is_checkpoint
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -44,12 +45,40 @@ def test_any_other_text_is_refused_by_the_name_of_the_option(text: str) -> None:
         parse_point(text, checkpoint=True, name="until")
 
 
-@pytest.mark.parametrize("text", ["2026-01-31", "2026-01-31T12:00:00"])
-def test_a_time_without_its_zone_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="say the time zone"):
-        parse_point(text)
-    with pytest.raises(InvalidInputError, match="say the time zone"):
-        check_point(datetime.fromisoformat(text))
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-01-31T12:00:00", "20260131120000000"),
+        ("2026-01-31T12:00:00.0019", "20260131120000001"),
+        ("2026-01-31", "20260131000000000"),
+        ("2026-W05-6", "20260131000000000"),
+    ],
+)
+def test_a_time_without_its_zone_is_in_utc_and_a_date_is_midnight_at_its_start(text: str, instant: str) -> None:
+    naive = datetime.fromisoformat(text)
+    assert check_point(text) == check_point(parse_point(text)) == check_point(naive) == instant
+    assert parse_point(text) == naive.replace(tzinfo=UTC)
+    assert check_point(naive.date()) == check_point(date(2026, 1, 31)) == "20260131000000000"
+
+
+def test_text_is_the_same_point_in_a_program_as_on_a_command_line() -> None:
+    for text in ("now", "20260131120000000", "2026-01-31T12:00:00Z", "2026-01-31 13:00:00+01:00", "2026-01-31"):
+        assert check_point(text) == check_point(parse_point(text)), text
+    assert parse_point("now") == "now"
+
+
+def test_moments_that_no_instant_can_name_are_the_first_and_the_last_one() -> None:
+    for zone in (None, UTC, timezone(timedelta(hours=9)), timezone(timedelta(hours=-9))):
+        assert check_point(datetime.min.replace(tzinfo=zone)) == EPOCH
+        assert check_point(datetime.max.replace(tzinfo=zone)) <= LAST  # type: ignore[operator]
+    assert check_point(date.min) == EPOCH
+
+
+def test_a_time_of_pandas_is_a_moment_and_its_missing_time_is_none() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert check_point(pandas.Timestamp("2026-01-31 13:00:00.001999", tz="Europe/Berlin")) == "20260131120000001"
+    with pytest.raises(InvalidInputError, match="until is a commit"):
+        check_point(pandas.NaT, "until")
 
 
 @pytest.mark.parametrize(
@@ -71,9 +100,9 @@ def test_a_program_passes_versions_instants_and_moments(point: Point, checked: o
     ("point", "message"),
     [
         (-1, "versions count from 0"),
-        (True, "as_of is a commit, a version, 17 digits or a datetime. as_of=True"),
-        (None, "as_of is a commit, a version, 17 digits or a datetime. as_of=None"),
-        (1.0, "as_of is a commit, a version, 17 digits or a datetime. as_of=1.0"),
+        (True, "as_of is a commit, a version, 17 digits or a datetime, .* as_of=True"),
+        (None, "as_of is a commit, a version, 17 digits or a datetime, .* as_of=None"),
+        (1.0, "as_of is a commit, a version, 17 digits or a datetime, .* as_of=1.0"),
         ("3", "an instant is 17 digits"),
         ("20261331120000000", "no such moment"),
     ],

@@ -11,7 +11,7 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan, GroupInput
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
-from crdt_mor.timeline import events, plans, rollback, sweep
+from crdt_mor.timeline import events, moments, plans, rollback, sweep
 from crdt_mor.timeline.actions import COMPACT, PlannedAction
 from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import TablePublisher
@@ -90,6 +90,14 @@ def _poll(known: Timeline | None) -> Run:
     tail = yield from find_tail(known)
     yield Saw(known, tail)
     return tail
+
+
+def decider(known: Timeline, moment: InstantTime) -> Run:
+    """Asks what the table showed at a moment, which is decided then."""
+    value = yield from moments.decide(PUBLISHER, known, moment)
+    if value.clock < moment:
+        return ("future", moment)
+    return ("decided", moment, tuple(sorted(c.requested for c in value.completions if c.completed <= moment)))
 
 
 def begun_world(count: int) -> tuple[dict[str, bytes], Timeline]:

@@ -249,12 +249,14 @@ class World:
         faulty: Callable[[Put], bool] = lambda put: True,
         reads_wait: bool = True,
         check_leftovers: bool = False,
+        store_now: int = 1,
     ) -> None:
         self.actors = actors
         self.deletions = deletions
         self.faulty = faulty
         self.reads_wait = reads_wait
         self.check_leftovers = check_leftovers
+        self.store_now = store_now
         self._stores: list[Objects] = []
         self._store_ids: dict[Objects, int] = {}
         log = tuple(sorted(data for path, data in objects.items() if path.startswith(VERSIONS)))
@@ -455,7 +457,7 @@ class World:
                     case Now():
                         reply = 0
                     case StoreNow():
-                        reply = 1  # later than the last sweep, as in life: by that a sweep knows itself for done
+                        reply = self.store_now  # after the last sweep, as in life, by which a sweep knows itself done
                     case Pause() | MakeDurable() | Touch():
                         reply = None
                     case _ if waiting:
@@ -737,6 +739,11 @@ def check_result(result: object, objects: dict[str, Any]) -> None:
                 raise Violation(f"a plan was said to be cancelled, but it was completed: {barrier}")
             if any(barrier_of(path) == barrier and path not in objects[LATE] for path in objects):
                 raise Violation(f"a plan was said to be cancelled, and is not gone: {barrier}")
+        case ("decided", moment, shown):
+            if moment > tail.clock:
+                raise Violation(f"a moment was said to be decided that the table's clock has not reached: {moment}")
+            if sorted(c.requested for c in tail.completions if c.completed <= moment) != list(shown):
+                raise Violation(f"a commit came before a moment that was decided, or is gone: {moment} {shown}")
         case ("expired", requested):
             if any(c.requested == requested for c in tail.completions):
                 raise Violation(f"a writer was told that its commit was rolled back, but it was not: {requested}")

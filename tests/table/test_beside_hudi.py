@@ -89,6 +89,7 @@ def test_a_scan_hands_out_no_moment_before_which_hudi_has_committed_without_it(
 
 def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(table: Table, clock: Clock) -> None:
     """Commits of ours may still come before it: a follower would never get them."""
+    clock.ms += 600_000  # as late as it is by the store's clock, so that what is ahead of the one is ahead of both
     start = table.scan().checkpoint
     other = Table.open(table.uri, environment=clock)  # a writer that has looked before Hudi's commit
     completed = hudi(table, clock, "hudi", ago_ms=-15_000)
@@ -109,6 +110,29 @@ def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(t
     assert last.to_arrow()["k"].to_pylist() == ["hudi"]
     assert table.scan().checkpoint
     assert keys(table.scan(as_of=completed)) == ["a", "b", "hudi"]
+
+
+def test_deciding_a_moment_makes_what_hudi_has_completed_by_then_part_of_the_table(table: Table, clock: Clock) -> None:
+    completed = hudi(table, clock, "hudi")
+    after = hudi(table, clock, "later", ago_ms=-15_000)
+    moment = from_ms(to_ms(completed) + 2_000)
+    assert completed < moment < after
+    assert keys(table.scan(as_of=moment)) == ["a", "hudi"]
+    other = Table.open(table.uri, environment=clock)
+    other.upsert(rows("b"))
+    assert keys(other.scan(as_of=moment)) == keys(table.scan(as_of=moment)) == ["a", "hudi"]
+    assert table.inspect.timeline()["requested_at"].to_pylist() == sorted(
+        table.inspect.timeline()["requested_at"].to_pylist()
+    )
+    assert keys(table.scan()) == ["a", "b", "hudi", "later"]
+
+
+def test_a_commit_of_hudis_that_turns_up_before_a_moment_that_was_decided_is_shown(table: Table, clock: Clock) -> None:
+    clock.ms += 10_000
+    moment = from_ms(clock.ms)
+    assert keys(table.scan(as_of=moment)) == ["a"]
+    hudi(table, clock, "hudi", ago_ms=5_000)
+    assert keys(table.scan(as_of=moment)) == ["a", "hudi"], "as every commit of Hudi's in the past of the table is"
 
 
 def test_a_transaction_hands_out_no_such_moment_either(table: Table, clock: Clock) -> None:

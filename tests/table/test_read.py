@@ -236,9 +236,11 @@ def test_a_time_that_is_none_is_refused(make: Make, as_of: str) -> None:
         make().scan(as_of=as_of)
 
 
-def test_a_naive_datetime_is_refused(make: Make) -> None:
-    with pytest.raises(InvalidInputError, match="say the time zone"):
-        make().scan(as_of=datetime(2024, 1, 1))  # noqa: DTZ001
+def test_a_naive_datetime_is_in_utc(make: Make) -> None:
+    table = make()
+    commits = history(table)
+    naive = to_datetime(commits[1].completed_at).replace(tzinfo=None)
+    assert rows(table, as_of=naive) == rows(table, as_of=naive.isoformat()) == rows(table, as_of=commits[1])
 
 
 @pytest.mark.parametrize("as_of", [-1, True, 1.5, object()])
