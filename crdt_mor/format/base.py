@@ -143,12 +143,27 @@ def read_footer(source: ParquetSource) -> Footer:
     return Footer(parsed.num_rows, stored, metadata)
 
 
-def refuse_encrypted(error: Exception, path: str) -> None:
-    """Raise `UnsupportedFeatureError` if a Parquet file could not be read because it is encrypted."""
-    if re.search("encrypted (metadata|footer)|Encryption error|Cannot decrypt", str(error)):
+def refuse_encrypted(error: Exception, path: str, source: ParquetSource | None = None) -> None:
+    """Raise `UnsupportedFeatureError` if a Parquet file could not be read because it is encrypted.
+
+    error: what a reader said of the file. Some releases of polars only say that they do not understand its bytes.
+    source: the file, where Arrow is to be asked, too.
+    """
+    said = f"{error} {'' if source is None else _what_arrow_says(source)}"
+    if re.search("encrypted (metadata|footer)|Encryption error|Cannot decrypt", said):
         raise UnsupportedFeatureError(
             f"this Parquet file is encrypted, which this release does not read: use Hudi's own reader. path={path}"
         ) from error
+
+
+def _what_arrow_says(source: ParquetSource) -> str:
+    """Why Arrow cannot read this file; nothing if it can."""
+    try:
+        with source.open() as file:
+            file.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def _storable(type_: pa.DataType) -> bool:

@@ -30,7 +30,7 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     try:
         yield
     except _POLARS as error:
-        damaged = _damaged_file(store, slice_)
+        source, damaged = _damaged_file(store, slice_)
         if damaged is None and isinstance(error, pl.exceptions.SchemaError):
             base = slice_.base.path if slice_.base is not None else ""
             raise UnsupportedFeatureError(
@@ -39,18 +39,21 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
             ) from error
         if damaged is None:
             raise
-        refuse_encrypted(error, damaged)
+        refuse_encrypted(error, damaged, source)
         raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {damaged}") from error
 
 
-def _damaged_file(store: Store, slice_: FileSlice) -> str | None:
-    if slice_.base is not None and not _can_read(store.parquet(slice_.base.path)):
-        return f"file={slice_.base.path}"
+def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None, str | None]:
+    """The first Parquet file of the slice that polars cannot read, if it is there at all, and what messages call it."""
+    if slice_.base is not None and not _can_read(base := store.parquet(slice_.base.path)):
+        return base, f"file={slice_.base.path}"
     for log in slice_.logs:
         for block in read_log(store.read(log.path) or b"", log.path):
-            if block.kind is BlockKind.PARQUET and not _can_read(ParquetSource.in_memory(bytes(block.content))):
-                return f"file={log.path} offset={block.offset}"
-    return None
+            if block.kind is BlockKind.PARQUET and not _can_read(
+                source := ParquetSource.in_memory(bytes(block.content))
+            ):
+                return source, f"file={log.path} offset={block.offset}"
+    return None, None
 
 
 def _can_read(source: ParquetSource | None) -> bool:
