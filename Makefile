@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-slow check-long check-spark check-spark-versions bench bench-small lint types format lock clean
+.PHONY: help setup demo test check check-packages check-slow check-long check-spark check-spark-versions bench bench-small lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check-spark: setup  ## The tests on Spark in threads and on a cluster of process
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
 	$(BIN)/python -m tests.spark.versions $(ARGS)
+
+check-packages: setup  ## Build what a release uploads, check it, install it elsewhere and use it there
+	$(BIN)/python -m tests.packages
 
 lint: setup      ## ruff
 	$(BIN)/ruff check .

@@ -1,0 +1,111 @@
+"""Builds the packages that a release uploads, and installs each in an environment of its own, as its users will.
+
+    python -m tests.packages
+
+The source distribution and the wheel must satisfy `twine check --strict`; the wheel that is built from the source
+distribution must be, byte for byte, the one that is built from the tree; and neither tests nor benches are in it. Then
+both are installed with the versions of `requirements.lock`, and a small program runs that sees nothing of this tree.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+PROGRAM = """
+import sys
+from importlib.metadata import version
+from importlib.resources import files
+
+import polars as pl
+
+import crdt_mor as mor
+import crdt_mor.payloads
+import crdt_mor.readers.polars
+from crdt_mor.payloads import Counter
+
+assert crdt_mor.__file__.startswith(sys.prefix), crdt_mor.__file__
+assert files("crdt_mor").joinpath("py.typed").is_file()
+assert mor.__version__ == version("crdt-mor") == sys.argv[1], (mor.__version__, version("crdt-mor"))
+rows = pl.DataFrame({"id": ["a", "b"], "views": [1, 2]})
+table = mor.Table.create("events", rows.to_arrow().schema, key="id", merge={"views": Counter()})
+table.upsert(rows)
+table.upsert(rows)
+table.maintenance.compact()
+table.upsert(pl.DataFrame({"id": ["c"], "views": [5]}))
+want = [("a", 2), ("b", 4), ("c", 5)]
+assert sorted(mor.Table.open("events").scan().to_polars().rows()) == want
+assert sorted(crdt_mor.readers.polars.scan_table("events").collect().rows()) == want
+"""
+
+
+def call(*command: str | Path, cwd: Path = ROOT) -> str:
+    """What a command printed; an error with all of it where it failed."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """The source distribution and the wheel that is built from it; it is the one that the tree gives."""
+    python = (sys.executable, "-m", "build", "--no-isolation")
+    call(*python, "--outdir", folder, ROOT)
+    call(*python, "--wheel", "--outdir", folder / "tree", ROOT)
+    [source], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    if wheel.read_bytes() != (folder / "tree" / wheel.name).read_bytes():
+        raise SystemExit("the wheel of the source distribution is not that of the tree: what does its `include` lack?")
+    return source, wheel
+
+
+def check_contents(wheel: Path) -> None:
+    """The wheel has the engine with the two folders that are links in the tree, its type marker, and nothing else."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    folders = {name.split("/")[0] for name in names}
+    if extra := {name for name in folders if name != "crdt_mor" and not name.endswith(".dist-info")}:
+        raise SystemExit(f"the wheel has more than the engine: {sorted(extra)}")
+    needed = {"__init__.py", "py.typed", "payloads/__init__.py", "readers/polars.py", "readers/spark/__init__.py"}
+    if lacking := {name for name in needed if f"crdt_mor/{name}" not in names}:
+        raise SystemExit(f"the wheel lacks {sorted(lacking)}")
+
+
+def use(package: Path, folder: Path, version: str) -> None:
+    """Install a package in an environment of its own, far from the tree, and run the program and the command there."""
+    venv.create(folder, with_pip=True)
+    locked = re.findall(r"^[a-z0-9].*", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(locked) + "\n")
+    python = folder / "bin" / "python"
+    call(python, "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints, package)
+    call(python, "-m", "pip", "--disable-pip-version-check", "check")
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    call(python, "-I", "-W", "error", "-c", PROGRAM, version, cwd=elsewhere)
+    call(folder / "bin" / "crdt-mor", "show", "events", cwd=elsewhere)
+
+
+def main() -> int:
+    """Build, check, install, use; ends with the first thing that is wrong."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    with tempfile.TemporaryDirectory(prefix="crdt-mor-packages-") as name:
+        folder = Path(name)
+        source, wheel = build(folder / "dist")
+        sys.stdout.write(call(sys.executable, "-m", "twine", "check", "--strict", source, wheel))
+        check_contents(wheel)
+        for package, environment in ((wheel, "of-wheel"), (source, "of-source")):
+            use(package, folder / environment, version)
+            sys.stdout.write(f"installed and used: {package.name}, {package.stat().st_size // 1024} KiB\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
