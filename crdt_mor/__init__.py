@@ -37,6 +37,7 @@ from crdt_mor.errors import (
     UnsupportedVersionError,
     WriterExpiredError,
 )
+from crdt_mor.files import FileRows, read_files
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
 from crdt_mor.laws.allowed import allow_payloads
@@ -87,6 +88,7 @@ __all__ = [
     "Environment",
     "Explanation",
     "FileGroup",
+    "FileRows",
     "Files",
     "FormatError",
     "FutureSnapshotError",
@@ -138,4 +140,5 @@ __all__ = [
     "allow_payloads",
     "check_laws",
     "parse_point",
+    "read_files",
 ]

@@ -35,9 +35,9 @@ class NotASequence:
         )
 
     def __len__(self) -> NoReturn:
+        how = "count()" if hasattr(self, "count") else "to_arrow().num_rows"
         raise InvalidUseError(
-            f"a {_kind(self)} has no length, as rows are counted by reading: use count(), or to_arrow().num_rows. "
-            f"type={_kind(self)}"
+            f"a {_kind(self)} has no length, as rows are counted by reading: use {how}. type={_kind(self)}"
         )
 
     def __getitem__(self, item: object) -> NoReturn:

@@ -17,7 +17,7 @@ BELOW_READ = {"errors", "clock", "threads", "parquet", "model", "merge", "format
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "transaction", "reading", "table",
+    "transaction", "reading", "files", "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -47,8 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "distributed": ROOMS | {"data"},
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
+    "files": {"errors", "rows", "data"},  # of the user, not of a table
     "reading": {"model", "html", "rows", "scan", "transaction"},
-    "table": ROOMS | USERS_HOLD - {"table"},
+    "table": ROOMS | USERS_HOLD - {"files", "table"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
     "__main__": {"cli"},  # python -m crdt_mor
@@ -74,6 +75,7 @@ LIBRARIES: dict[str, set[str]] = {
     "rows": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "html": set(),
     "data": {"pandas", "polars", "pyarrow"},  # pandas: to read the types of a frame of its own
+    "files": {"pyarrow"},
     "reading": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "changes": {"pyarrow"},
     "scan": {"polars", "pyarrow"},
@@ -244,9 +246,9 @@ def sleeps(tree: ast.AST) -> Iterator[str]:
 def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """Objects of a table are read and written through its `Store`: else it works on a local disk alone.
 
-    The command line opens the files that its user names.
+    The command line and `read_files` open the files that their user names.
     """
-    if unit_of(name_of(file)) in {"store", "parquet", "cli"}:
+    if unit_of(name_of(file)) in {"store", "parquet", "cli", "files"}:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"

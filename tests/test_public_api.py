@@ -19,15 +19,15 @@ from crdt_mor import errors, payloads
 PUBLIC = [
     "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes", "CheckpointExpiredError", "Chunks",
     "ClockError", "ColumnMerge", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency",
-    "Content", "CrdtMorError", "Data", "DataFile", "Dot", "Environment", "Explanation", "FileGroup", "Files",
-    "FormatError", "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec",
-    "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "ParquetSource",
-    "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point", "Process", "Receipt",
-    "RecordPayload", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
-    "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError", "TableNotFoundError",
-    "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError",
-    "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError", "allow_payloads",
-    "check_laws", "parse_point",
+    "Content", "CrdtMorError", "Data", "DataFile", "Dot", "Environment", "Explanation", "FileGroup", "FileRows",
+    "Files", "FormatError", "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError",
+    "KeySpec", "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls",
+    "ParquetSource", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point",
+    "Process", "Receipt", "RecordPayload", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode",
+    "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError",
+    "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction",
+    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError",
+    "allow_payloads", "check_laws", "parse_point", "read_files",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -57,6 +57,7 @@ SIGNATURES = {
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
     "parse_point": "text * checkpoint name",
+    "read_files": "paths * schema",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
     "Transaction.delete": "self data * keys filter plain",
@@ -81,6 +82,7 @@ MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create delete diff environment file_groups head "
     "history inspect maintenance open plan_write refresh scan schema to_arrow to_pandas to_polars transaction "
     "upsert version",
+    "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",

@@ -1,0 +1,200 @@
+"""Rows of files, to write them to a table: Parquet, Arrow, CSV and JSON lines, as many as there are.
+
+    table.upsert(mor.read_files("incoming/*.parquet"))
+    table.upsert(mor.read_files(["mon.csv", "tue.csv"], schema=table.schema))
+
+The files that make a table are its store's; the ones here are the user's own.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from crdt_mor.data import SchemaLike, read_schema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.rows import ArrowRows
+
+Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
+"""The columns of a file, and its rows, a batch at a time."""
+
+
+def read_files(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, schema: SchemaLike | None = None
+) -> FileRows:
+    """The rows of files on this machine, one file after the other: to be written, for `Table.create`, or to look at.
+
+    paths: one path or several, each a file or a pattern like `incoming/*.parquet`, whose files are taken by name. The
+        ending says what a file holds: .parquet; .arrow, .feather, .ipc; .csv (with a header); .json, .jsonl, .ndjson.
+        Compressed CSV and JSON lines end in .gz besides.
+    schema: types for columns, mostly `table.schema`. CSV and JSON lines have none of their own, and without it they are
+        those of the first file as far as its beginning tells.
+
+    Rows come a batch at a time, and each time anew that they are asked for. All files have the columns of the first
+    one, in types that become its own without loss; another file is refused when it is reached.
+
+    Raises `InvalidInputError` where there is no such file; later, where one cannot be read.
+    """
+    return FileRows(_found(paths), None if schema is None else read_schema(schema))
+
+
+class FileRows(ArrowRows):
+    """Rows of files, read when they are asked for. Made by `read_files`."""
+
+    def __init__(self, paths: tuple[str, ...], types: pa.Schema | None) -> None:
+        self.paths = paths
+        self._types = types or pa.schema([])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the first file; all of them may be null."""
+        with ExitStack() as stack:
+            own, _ = _opened(self.paths[0], self._types, stack)
+        known = {field.name: field.type for field in self._types}
+        return pa.schema([pa.field(field.name, known.get(field.name, field.type)) for field in own])
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for path in self.paths:
+            with ExitStack() as stack:
+                own, batches = _opened(path, schema, stack)
+                _require_columns(own, schema, path, self.paths[0])
+                for rows in _reading(path, batches):
+                    yield from _fitted(rows, schema, path).to_batches()
+
+    def __repr__(self) -> str:
+        return f"FileRows({len(self.paths)} files, first={self.paths[0]!r})"
+
+
+# --- which files ------------------------------------------------------------------------------------------------------
+
+
+def _found(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(given, Iterable):
+        raise InvalidInputError(f"files are given by their paths. type={type(paths).__name__}")
+    found = [file for path in given for file in _matching(path)]
+    if not found:
+        raise InvalidInputError("no files are named: give one path at least. paths=[]")
+    for path in found:
+        _format(path)
+    return tuple(found)
+
+
+def _matching(path: object) -> list[str]:
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(f"a file is given by its path. type={type(path).__name__} path={path!r}")
+    name = os.path.expanduser(os.fsdecode(path))
+    if os.path.isdir(name):
+        raise InvalidInputError(f"this is a folder: name its files, or give a pattern, {name}/*.parquet. path={name}")
+    if os.path.exists(name):
+        return [name]
+    files = sorted(file for file in glob.glob(name, recursive=True) if not os.path.isdir(file))
+    if not files:
+        raise InvalidInputError(f"there is no such file. path={name}")
+    return files
+
+
+# --- what they hold ---------------------------------------------------------------------------------------------------
+
+
+def _opened(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
+    """A file's columns and rows, those of a text in the types that are given; `stack` closes it."""
+    try:
+        return _format(path)(path, types, stack)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> InvalidInputError:
+    cause = next(iter(str(error).splitlines()), type(error).__name__)
+    hint = ""
+    if not path.endswith((".parquet", ".arrow", ".feather", ".ipc")):
+        hint = "; where its types were guessed wrong, give them, schema=table.schema"
+    return InvalidInputError(f"the file cannot be read{hint}. file={path} cause={cause}")
+
+
+def _require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -> None:
+    missing, more = ([n for n in a.names if n not in b.names] for a, b in ((schema, own), (own, schema)))
+    if missing or more or len(own.names) != len(schema.names):
+        raise InvalidInputError(
+            "files that are read together have the same columns, each once: read this one by itself. "
+            f"file={path} first={first} missing={missing} more={more}"
+        )
+
+
+def _fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
+    try:
+        return pa.Table.from_batches([rows]).select(schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidInputError(
+            "a file's values do not become the types of the first file, or those of schema=, without loss: cast them. "
+            f"file={path} cause={next(iter(str(error).splitlines()), '')}"
+        ) from error
+
+
+def _parquet(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
+    file = stack.enter_context(pq.ParquetFile(path))
+    return file.schema_arrow, iter(file.iter_batches())
+
+
+def _ipc(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
+    source = stack.enter_context(pa.memory_map(path))
+    try:
+        file = pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        stream = pa.ipc.open_stream(source)
+        return stream.schema, iter(stream)
+    return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+
+
+def _csv(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
+    # An empty field is null and a quoted one is text: nothing else is, "NA" may well be a name.
+    options = pyarrow.csv.ConvertOptions(
+        column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    reader = stack.enter_context(pyarrow.csv.open_csv(path, convert_options=options))
+    return reader.schema, iter(reader)
+
+
+def _json(path: str, types: pa.Schema, _: ExitStack) -> Opened:
+    names = pyarrow.json.read_json(path).column_names
+    known = pa.schema([types.field(name) for name in names if name in types.names])
+    rows = pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=known)).select(names)
+    return rows.schema, iter(rows.to_batches())
+
+
+_FORMATS: Final[dict[str, Callable[[str, pa.Schema, ExitStack], Opened]]] = {
+    ".parquet": _parquet,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), _ipc),
+    **dict.fromkeys((".csv", ".csv.gz"), _csv),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"), _json),
+}
+
+
+def _format(path: str) -> Callable[[str, pa.Schema, ExitStack], Opened]:
+    known = next((read for ending, read in _FORMATS.items() if path.lower().endswith(ending)), None)
+    if known is None:
+        raise InvalidInputError(f"a file's ending says what it holds; known are {', '.join(_FORMATS)}. file={path}")
+    return known
