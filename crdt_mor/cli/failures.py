@@ -12,7 +12,9 @@ import os
 import re
 import sys
 import traceback
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import polars as pl
@@ -60,6 +62,22 @@ def say(kind: str, text: str, *, json: bool) -> None:
         render.note_document({"error": {"type": kind, "message": text, "facts": facts(text)}})
     else:
         render.note(f"error: {text}")
+
+
+@contextmanager
+def warnings_told(*, json: bool) -> Iterator[None]:
+    """Tell warnings of Python as a line each, or as `{"warning": {"type", "message", "facts"}}`."""
+
+    def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
+        text = " ".join(str(message).split())
+        if json:
+            render.note_document({"warning": {"type": category.__name__, "message": text, "facts": facts(text)}})
+        else:
+            render.note(f"warning: {text}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = tell  # type: ignore[assignment]
+        yield
 
 
 def describe(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import tempfile
@@ -16,6 +17,12 @@ from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.render import Output
 from crdt_mor.laws import LAWS, check_laws, laws_of
 
+SHALLOW = (
+    "this was the shallow check, the one that Table.create makes: every short history of the payload's own examples "
+    "and some of a few other values, the same each time. For the deep one, with longer histories of drawn values: "
+    "pip install 'crdt-mor[testing]'"
+)
+
 
 def laws(
     payload: Annotated[
@@ -24,30 +31,41 @@ def laws(
             metavar="MODULE:PAYLOAD", help="A class or an instance: crdt_mor.payloads:Counter.", show_default=False
         ),
     ],
-    examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories besides its examples.")] = 200,
+    examples: Annotated[int, typer.Option(metavar="N", min=1, help="Drawn histories of the deep check.")] = 200,
     output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
 ) -> None:
     """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks.
+
+    Without the package hypothesis the check is a shallow one, and says so.
 
     Example: crdt-mor laws crdt_mor.payloads:Counter
     """
     loaded = _load(payload)
     _leave_no_cache_here()
+    deep = _has_hypothesis()
     error: mor.LawError | None = None
     try:
-        check_laws(loaded, deep=True, examples=examples)
+        check_laws(loaded, deep=deep, examples=examples)
     except mor.LawError as broken:
         error = broken
     kept = {law: error is None or law not in error.laws for law in laws_of(loaded)}
     kept |= dict.fromkeys(error.laws if error else (), False)
     if output is Output.json:
         name, message = str(loaded.name), str(error) if error else None
-        render.document({"payload": name, "kind": loaded.kind, "laws": kept, "message": message})
+        check = "deep" if deep else "shallow"
+        render.document({"payload": name, "kind": loaded.kind, "check": check, "laws": kept, "message": message})
     else:
         render.facts({f"{'✓' if fine else '✗'} {law}": LAWS[law].says for law, fine in kept.items()})
         render.note(str(error) if error else f"{loaded.name} keeps the laws of its kind, {loaded.kind}")
+        if not deep:
+            render.note(SHALLOW)
     if error:
         raise typer.Exit(BROKEN)
+
+
+def _has_hypothesis() -> bool:
+    """Whether the deep check can be made here."""
+    return importlib.util.find_spec("hypothesis") is not None
 
 
 def _leave_no_cache_here() -> None:

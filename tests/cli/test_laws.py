@@ -75,6 +75,57 @@ def test_programs_get_json(mine: str) -> None:
     assert "join(" in found["message"]
 
 
+@pytest.fixture
+def no_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where hypothesis is not installed: the deep check is not there, either."""
+    monkeypatch.setattr("crdt_mor.cli.laws._has_hypothesis", lambda: False)
+    for module in ("search", "strategies"):
+        monkeypatch.setitem(sys.modules, f"crdt_mor.laws.{module}", None)
+
+
+@pytest.mark.slow
+def test_a_python_without_hypothesis_checks_shallowly(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['hypothesis'] = None; from crdt_mor.cli.main import app; app()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "laws", "crdt_mor.payloads:Max"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "this was the shallow check" in done.stderr
+
+
+@pytest.mark.usefixtures("no_hypothesis")
+def test_without_hypothesis_the_check_is_shallow_and_says_so(mine: str) -> None:
+    shallow = laws(f"{mine}:Longest")
+    assert "✓ associative" in shallow.stdout
+    assert "this was the shallow check" in shallow.stderr
+    assert "pip install 'crdt-mor[testing]'" in shallow.stderr
+    broken = laws(f"{mine}:Joined", code=3)
+    assert "✗ commutative" in broken.stdout
+    assert broken.stderr == laws(f"{mine}:Joined", code=3).stderr, "the same examples each time"
+    assert json.loads(laws(f"{mine}:Longest", "--output", "json").stdout)["check"] == "shallow"
+
+
+@pytest.mark.usefixtures("no_hypothesis")
+@pytest.mark.filterwarnings("always:acme.longest/1 says join alone")
+def test_a_table_is_made_with_a_payload_of_ones_own_without_hypothesis(mine: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,text\na,b\n")
+    create = ["create", str(tmp_path / "t"), "--like", str(tmp_path / "rows.csv"), "--key", "id", "--merge"]
+    made = CliRunner().invoke(app, [*create, f"text={mine}:Longest"])
+    assert made.exit_code == 0, made.output
+    assert made.stderr.startswith("warning: acme.longest/1 says join alone")
+    assert "UserWarning" not in made.stderr
+    refused = CliRunner().invoke(app, [*create, f"text={mine}:Joined", "--exist-ok"])
+    assert refused.exit_code == 1
+    assert "commutative" in refused.stderr
+
+
+def test_with_hypothesis_the_check_is_deep(mine: str) -> None:
+    result = laws(f"{mine}:Longest", "--examples", 2, "--output", "json")
+    assert json.loads(result.stdout)["check"] == "deep"
+    assert "shallow" not in result.stderr
+
+
 def test_an_instance_will_do_where_a_class_needs_arguments(mine: str) -> None:
     assert "✓ total" in laws(f"{mine}:ending", "--examples", 5).stdout
     assert "name an instance" in laws(f"{mine}:Ending", code=1).stderr

@@ -23,8 +23,8 @@ from crdt_mor.cli.demo.story import (
     WRONG_ORIGIN,
     Story,
     flown,
+    installed,
     pseudonyms,
-    require,
 )  # fmt: skip
 
 
@@ -124,12 +124,11 @@ def _the_past_is_fixed(table: mor.Table, middle: pl.DataFrame, as_of: str) -> Cl
 
 
 def _hudi_reads_it(path: Path, snapshot: pl.DataFrame) -> Claim:
-    require("hudi")
     hudi = importlib.import_module("hudi")  # by name: it is optional
     batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
     hudi_rows = pl.concat([pl.DataFrame(batch) for batch in batches]).select(snapshot.columns).sort(KEY)
     return Claim(
-        f"hudi-rs {require('hudi').version} reads the same rows",
+        f"hudi-rs {installed('hudi').version} reads the same rows",
         hudi_rows.equals(snapshot.cast(hudi_rows.schema)),
         f"{hudi_rows.height:,} rows of the compacted table",
     )

