@@ -95,10 +95,28 @@ def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
         return bool(batch.bit_width <= declared.bit_width)
     if pt.is_timestamp(batch) and pt.is_timestamp(declared):
         return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
-    if pt.is_fixed_size_binary(declared) or pt.is_nested(declared):
+    if pt.is_nested(declared):
+        return bool(batch == declared) or (_same_shape(batch, declared) and _parts_fit(batch, declared))
+    if pt.is_fixed_size_binary(declared):
         return bool(batch == declared)
     stored, written = stored_type(declared, ""), stored_type(batch, "")
     return bool(stored == written or (written == pa.int32() and stored == pa.float64()))
+
+
+def _same_shape(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether nested types are stored alike, and a list that always has so many items is written with as many."""
+    size = declared.list_size if pt.is_fixed_size_list(declared) else None
+    sized = size is None or (pt.is_fixed_size_list(batch) and batch.list_size == size)
+    return sized and bool(stored_type(batch, "") == stored_type(declared, ""))
+
+
+def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether what is inside a nested type fits, part by part. Types that are stored alike have the same parts."""
+    if is_list(declared):
+        return fits(batch.value_type, declared.value_type)
+    if pt.is_map(declared):
+        return fits(batch.item_type, declared.item_type)
+    return all(fits(one.type, other.type) for one, other in zip(batch, declared, strict=True))
 
 
 def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:

@@ -23,7 +23,15 @@ import pyarrow as pa
 from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
 from crdt_mor.model import avro, casts
 from crdt_mor.model.arrow_input import read_arrow
-from crdt_mor.model.types import check_name, declared_type, join_types, stored_type, type_from_json, type_to_json
+from crdt_mor.model.types import (
+    check_name,
+    declared_type,
+    join_types,
+    stored_type,
+    type_from_json,
+    type_to_json,
+    without_views,
+)
 
 META_COLUMNS: Final[tuple[str, ...]] = (
     "_hoodie_commit_time",
@@ -136,8 +144,8 @@ class TableSchema:
         """This schema, changed as little as a batch needs: for `schema_mode="merge"`.
 
         Columns keep their declared type and nullability where the batch fits into them, are widened where it does not,
-        and new ones are added as nullable. A batch that leaves columns out changes nothing about those. Columns of
-        type null say nothing and add nothing.
+        and new ones are added as nullable; a view of text, which is how polars holds it, is added as `string`. A batch
+        that leaves columns out changes nothing about those. Columns of type null say nothing and add nothing.
         """
         typed = [column for column in batch if not pa.types.is_null(column.type)]
         _refuse_reserved(column.name for column in typed)
@@ -149,7 +157,11 @@ class TableSchema:
                 grown.append(column)
             else:
                 grown.append(column.with_type(join_types(column.type, written.type, column.name)))
-        added = [column.with_nullable(True) for column in new.declared if column.name not in self.declared.names]
+        added = [
+            column.with_nullable(True).with_type(without_views(column.type))
+            for column in new.declared
+            if column.name not in self.declared.names
+        ]
         _refuse_names_that_differ_in_case(added, self.declared.names)
         return TableSchema(pa.schema([*grown, *added]))
 

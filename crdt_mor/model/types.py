@@ -25,6 +25,7 @@ _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 
 _STRINGS = {pa.string(), pa.large_string(), pa.string_view()}
 _BINARIES = {pa.binary(), pa.large_binary(), pa.binary_view()}
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _SCALARS: dict[pa.DataType, pa.DataType] = {
     pa.bool_(): pa.bool_(),
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), pa.int32()),
@@ -119,6 +120,28 @@ def check_name(name: str, column: str) -> None:
         raise InvalidInputError(
             f"rename it: Avro, in which Hudi keeps schemas, allows ASCII letters, digits and _. column={column!r}"
         )
+
+
+def without_views(kind: pa.DataType) -> pa.DataType:
+    """A declared type with `string` and `binary` for Arrow's views of them, at every depth.
+
+    Views are how libraries such as polars hold text, and nothing that the user of such a frame has declared.
+    """
+    if kind in _VIEWS:
+        return _VIEWS[kind]
+    if pt.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, without_views(kind.value_type), ordered=kind.ordered)
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(without_views(field.type)) for field in kind])
+    if pt.is_map(kind):
+        item = kind.item_field.with_type(without_views(kind.item_type))
+        return pa.map_(without_views(kind.key_type), item, keys_sorted=kind.keys_sorted)
+    if is_list(kind):
+        item = kind.value_field.with_type(without_views(kind.value_type))
+        if pt.is_fixed_size_list(kind):
+            return pa.list_(item, kind.list_size)
+        return pa.large_list(item) if pt.is_large_list(kind) else pa.list_(item)
+    return kind
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+from collections.abc import Callable
 from io import BytesIO
 from itertools import permutations
 
@@ -459,6 +460,42 @@ def test_only_exact_widenings_join(left: pa.DataType, right: pa.DataType, joined
         one(left).join(one(right))
     assert "column=c" in str(error.value)
     assert f"left={left} right={right}" in str(error.value)
+
+
+VIEWS = [(pa.string_view(), pa.string()), (pa.binary_view(), pa.binary())]
+DEPTHS: dict[str, Callable[[pa.DataType], pa.DataType]] = {
+    "column": lambda kind: kind,
+    "list": pa.list_,
+    "large_list": pa.large_list,
+    "fixed_size_list": lambda kind: pa.list_(kind, 2),
+    "struct": lambda kind: pa.struct([("a", kind), ("b", pa.int64())]),
+    "map": lambda kind: pa.map_(pa.string(), kind),
+    "dictionary": lambda kind: pa.dictionary(pa.int32(), kind),
+    "deep": lambda kind: pa.list_(pa.struct([("a", pa.map_(pa.string(), pa.large_list(kind)))])),
+}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(("view", "plain"), VIEWS, ids=str)
+def test_a_new_column_has_text_where_the_batch_has_a_view_of_it(
+    depth: str, view: pa.DataType, plain: pa.DataType
+) -> None:
+    build, table = DEPTHS[depth], TableSchema.of(pa.schema([("k", pa.int64())]))
+    batch = pa.schema([("k", pa.int64()), ("new", build(view))])
+    grown = table.grow(batch)
+    assert grown == table.grow(pa.schema([("new", build(plain))]))
+    assert grown.declared.field("new").type == TableSchema.of(pa.schema([("new", build(plain))])).declared.field(0).type
+    assert grown.grow(batch) == grown, "a later batch of the same library fits"
+
+
+def test_other_types_of_new_columns_stay_what_they_are() -> None:
+    kinds = [pa.large_string(), pa.large_binary(), pa.large_list(pa.large_string()), pa.string(), pa.list_(pa.string())]
+    table = TableSchema.of(pa.schema([("k", pa.int64())]))
+    added = pa.schema([(f"c{i}", kind) for i, kind in enumerate(kinds)])
+    assert table.grow(added).declared.types == [pa.int64(), *kinds]
+    assert table.grow(pa.schema([("m", pa.map_(pa.string_view(), pa.int8()))])).declared.field("m").type == pa.map_(
+        pa.string(), pa.int8()
+    )
 
 
 @given(st.data())

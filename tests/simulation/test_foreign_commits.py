@@ -46,7 +46,7 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr("crdt_mor.timeline.adoption._plans_missing", careless)
+    patch.setattr("crdt_mor.timeline.adoption.plans_missing", careless)
 
 
 def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:

@@ -264,18 +264,18 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr("crdt_mor.timeline.adoption._plans_missing", careless)
+    patch.setattr("crdt_mor.timeline.adoption.plans_missing", careless)
 
 
 def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> None:
     """Whether a plan buries what was found is asked of an older value than the one that adopts it."""
-    burying = adoption._plans_missing
+    burying = adoption.plans_missing
 
     def stale(tail: Timeline, found: Sequence[Completion]) -> Steps[list[OpenPlan]]:
         kept = [plan for plan in tail.plans if plan.version < tail.version]
         return (yield from burying(replace(tail, plans=tuple(kept)), found))
 
-    patch.setattr("crdt_mor.timeline.adoption._plans_missing", stale)
+    patch.setattr("crdt_mor.timeline.adoption.plans_missing", stale)
 
 
 @pytest.mark.parametrize(

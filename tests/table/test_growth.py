@@ -378,3 +378,22 @@ def test_a_table_that_has_such_names_from_before_is_written_on(make: Make, path:
     assert table.schema.names == ["id", "a", "A"]
     table.upsert(pa.table({"id": ["k"], "a": [1], "A": [2], "new": [3]}), schema_mode="merge")
     assert rows(table) == [("k", 1, 2, 3)]
+
+
+def test_a_frame_of_polars_adds_columns_in_ordinary_types(make: Make, place: Place) -> None:
+    table = make()
+    table.upsert(pl.DataFrame({"id": ["a"], "region": ["x"], "n": [1], "price": [1.0]}))
+    wider = pl.DataFrame({
+        "id": ["b"], "region": ["x"], "n": [2], "price": [1.0],
+        "title": ["t"], "tags": [["x", None]], "inner": [{"note": "n", "raw": b"r"}], "raw": [b"r"],
+        "kind": pl.Series(["k"], dtype=pl.Categorical),
+    })  # fmt: skip
+    table.upsert(wider, schema_mode="merge")
+    assert place.open().schema.field("title").type == pa.string()
+    assert table.schema.field("raw").type == pa.binary()
+    assert "view" not in str(table.schema)
+    assert table.scan(filter="id = 'b'").to_polars().select(wider.columns[:-1]).equals(wider[:, :-1])
+    before = table.version
+    table.upsert(wider, schema_mode="merge")
+    assert table.schema == place.open().schema
+    assert table.version == before + 2, "the second time nothing grows"
