@@ -1,4 +1,4 @@
-"""The guides in docs/ to reading, changes and tests, held to the code: every block runs and prints what it shows."""
+"""The guides to reading, changes, history and tests, held to the code: every block runs and prints what it shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.guides import blocks, interpreter, words
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.mark.parametrize("guide", ["reading.md", "changes.md", "testing.md"])
+@pytest.mark.parametrize("guide", ["reading.md", "changes.md", "history.md", "testing.md"])
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
     with interpreter(fast_path) as python:
         for block in blocks((DOCS / guide).read_text()):

@@ -13,6 +13,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
+from crdt_mor.cli.history import for_programs, writers, writers_text
 from crdt_mor.cli.interop import other_readers
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
@@ -167,6 +168,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
         "pending_writes": states.count("pending"),
+        "writers": writers(table),
         "stable_before": table.scan(consistency="stable").as_of if "pending" in states else None,
         "open_plans": states.count("planned"),
         "base_files": kinds.count("base"),
@@ -183,6 +185,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "key": ", ".join(config.key.fields),
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "rows": f"{pairs['rows']:,}",
+        "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
         "stable_before": _held_back(pairs["stable_before"]),
         "columns": columns,
         "bytes": render.size(int(str(pairs["bytes"]))),
@@ -274,7 +277,7 @@ def _held_back(stable_before: object) -> str:
 
 def _print_frame(frame: pl.DataFrame, output: Output) -> None:
     if output is Output.json:
-        render.lines(frame.iter_rows(named=True))
+        render.lines(for_programs(row) for row in frame.iter_rows(named=True))
         return
     numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
     shown = ({**row, **{n: "" for n in frame.columns if row[n] is None}} for row in frame.iter_rows(named=True))

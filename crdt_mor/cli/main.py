@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
+from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.render import Output
 
@@ -135,6 +136,7 @@ for _command in (
     diff,
     commands.show,
     commands.schema,
+    history,
     commands.timeline,
     commands.files,
     commands.compact,

@@ -18,6 +18,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.commands import Form, Uri
 from crdt_mor.cli.data import STDIN, InputFormat, check_inputs, read_data
+from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.views import without_views
 
@@ -56,13 +57,15 @@ def append(
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
     token: Token = None,
+    message: Message = None,
+    info: Info = None,
     output: Form = Output.text,
 ) -> None:
     """Insert the rows of files, all of them in one commit.
 
     Example: crdt-mor append events monday.parquet tuesday.parquet
     """
-    _write_files(uri, Verb.append, files, schema_mode, False, input_format, token, output)
+    _write_files(uri, Verb.append, files, schema_mode, False, input_format, token, commit_info(message, info), output)
 
 
 def upsert(
@@ -71,13 +74,15 @@ def upsert(
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
     token: Token = None,
+    message: Message = None,
+    info: Info = None,
     output: Form = Output.text,
 ) -> None:
     """Insert or update the rows of files by key, all of them in one commit.
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
-    _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, token, output)
+    _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, token, commit_info(message, info), output)
 
 
 def delete(
@@ -97,6 +102,8 @@ def delete(
     plain: Plain = False,
     input_format: InputForm = None,
     token: Token = None,
+    message: Message = None,
+    info: Info = None,
     output: Form = Output.text,
 ) -> None:
     """Delete rows in one commit: those of files by key, those --where something holds, or those of some --keys.
@@ -107,14 +114,15 @@ def delete(
     """
     if sum(bool(one) for one in (files, where is not None, keys)) != 1:
         raise typer.BadParameter("say what to delete in exactly one way: files, --where or --keys")
+    said = commit_info(message, info)
     if files:
-        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, token, output)
+        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, token, said, output)
         return
     if "-" in (keys or ()):
         check_inputs([STDIN] * (keys or []).count("-"))
     table = mor.Table.open(uri)
     rows = _keys(keys, table) if keys else None
-    with table.transaction(token=inputs.token(token)) as tx:
+    with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         tx.delete(rows, filter=where, plain=plain)
     _say(tx.commit, output)
 
@@ -127,13 +135,15 @@ def write(
     plain: Plain = False,
     input_format: InputForm = None,
     token: Token = None,
+    message: Message = None,
+    info: Info = None,
     output: Form = Output.text,
 ) -> None:
     """Append, upsert or delete the rows of files, where a script decides which.
 
     Example: crdt-mor write events new.csv --as upsert
     """
-    _write_files(uri, verb, files, schema_mode, plain, input_format, token, output)
+    _write_files(uri, verb, files, schema_mode, plain, input_format, token, commit_info(message, info), output)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
@@ -147,12 +157,13 @@ def _write_files(
     plain: bool,
     input_format: InputFormat | None,
     token: str | None,
+    said: dict[str, str] | None,
     output: Output,
 ) -> None:
     check_inputs(files)
     table = mor.Table.open(uri)
     data = [read_data(file, table.schema, input_format) for file in files]
-    with table.transaction(token=inputs.token(token)) as tx:
+    with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         for rows in data:
             if verb is Verb.append:
                 tx.append(rows, schema_mode=schema_mode.value)

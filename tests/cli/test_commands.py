@@ -23,8 +23,8 @@ from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
 
 COMMANDS = (
-    "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "timeline",
-    "files", "compact", "laws", "demo",
+    "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "history",
+    "timeline", "files", "compact", "laws", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"

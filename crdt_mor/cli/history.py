@@ -1,0 +1,131 @@
+"""`history`: the commits of a table, newest first; and what `show` and the writing commands say of who writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.render import Output
+
+HISTORY_ROWS = 20
+
+Message = Annotated[str | None, typer.Option(metavar="TEXT", help="What the commit is for; `history` shows it.")]
+Info = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="More that the commit says of itself: ticket=OPS-17. May be repeated."),
+]
+
+
+def history(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)],
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help=f"The newest N; by default {HISTORY_ROWS} as text, all as JSON."),
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
+) -> None:
+    """List the commits, the newest first: when, how long, by whom, what for, beside which others.
+
+    Example: crdt-mor history events --limit 5
+    """
+    table = mor.Table.open(uri)
+    if output is Output.json:
+        render.lines(for_programs(row) for row in table.history(limit).to_pylist(maps_as_pydicts="strict"))
+        return
+    shown = HISTORY_ROWS if limit is None else limit
+    rows = table.history(shown + 1).to_pylist()
+    names = ["number", "completed", "took", "what", "rows", "deletes", "by", "overlaps", "message", "as_of"]
+    render.table(names, [_for_people(row) for row in rows[:shown]], ["number", "took", "rows", "deletes"])
+    if len(rows) > shown:
+        render.note(f"the newest {shown} commits; for more say --limit N")
+
+
+def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, str] | None:
+    """`--message TEXT --info ticket=OPS-17`."""
+    found: dict[str, str] = {}
+    for text in info or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"what a commit says of itself is like ticket=OPS-17. got={text!r}")
+        found[key] = value
+    return ({"message": message} if message is not None else {}) | found or None
+
+
+# --- writers under way ------------------------------------------------------------------------------------------------
+
+
+def writers(table: mor.Table) -> list[dict[str, Any]]:
+    """The writes that are under way, as `show --output json` has them."""
+    return [for_programs(row) for row in table.inspect.pending().to_pylist(maps_as_pydicts="strict")]
+
+
+def writers_text(found: Iterable[Mapping[str, Any]]) -> str:
+    """A line for each writer, and below one that is stuck what to do about it."""
+    return "\n".join(line for writer in found for line in _writer_lines(writer)) or "-"
+
+
+def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
+    who, silent = _who(writer), writer["silent_s"]
+    heard = "" if silent is None else f", silent for {_duration(timedelta(seconds=silent))}"
+    said = f": {writer['message']}" if writer["message"] else ""
+    yield f"{who}, since {_moment(writer['since'])}{heard}{said}"
+    if writer["stuck"]:
+        process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
+        yield (
+            f"  stuck? Look at {process}: if it hangs, end it. Nobody waits for it; but stable reads stop before it. "
+            f"Whoever begins a write or a compaction after {_moment(writer['expires'])} gives it up."
+        )
+
+
+# --- forms ------------------------------------------------------------------------------------------------------------
+
+
+def for_programs(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON has it: durations are seconds."""
+    return dict(_in_seconds(name, value) for name, value in row.items())
+
+
+def _in_seconds(name: str, value: object) -> tuple[str, object]:
+    if name not in ("duration", "silent"):
+        return name, value
+    return f"{name}_s", value.total_seconds() if isinstance(value, timedelta) else None
+
+
+def _for_people(row: Mapping[str, Any]) -> list[object]:
+    what = row["operation"].lower() + (" (Hudi's)" if row["adopted"] else "")
+    return [
+        row["number"], _moment(row["completed"]), _duration(row["duration"]), what, row["rows"], row["deletes"],
+        _who(row), _numbers(row["overlaps"]), row["message"] or "", row["completed_at"],
+    ]  # fmt: skip
+
+
+def _who(row: Mapping[str, Any]) -> str:
+    return f"{row['application']} ({row['pid']} on {row['host']})" if row["host"] else "?"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _duration(duration: timedelta) -> str:
+    seconds = duration.total_seconds()
+    if seconds < 60:
+        return f"{seconds:.3f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """Numbers with runs drawn together: 3, 5-9."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
