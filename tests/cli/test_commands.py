@@ -109,7 +109,7 @@ def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
         ["cat"],
         ["cat", "t", "--as-of", "yesterday"],
         ["changes", "t", "--since", "started:1"],
-        ["diff", "t", "0", "2026-01-31"],
+        ["diff", "t", "0", "2026-01-32"],
         ["cat", "t", "--limit", "-1"],
         ["show", "t", "--output", "yaml"],
     ],
