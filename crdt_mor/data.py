@@ -6,6 +6,7 @@ only when it is asked to: a lazy frame of polars, a dataset of pyarrow.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
@@ -62,6 +63,7 @@ def read_data(data: Data) -> pa.Table:
     if type(data).__module__ == "pyarrow._dataset":
         scanner = data.scanner() if _is_dataset(data) else data
         return read_arrow(scanner.to_reader())  # type: ignore[union-attr]
+    _refuse_paths(data)
     return read_arrow(data)
 
 
@@ -100,6 +102,16 @@ def ordinary(schema: pa.Schema) -> pa.Schema:
 
 
 # --- one by one -------------------------------------------------------------------------------------------------------
+
+
+def _refuse_paths(data: object) -> None:
+    """Refuse paths of files, which are no rows, with the call that reads them."""
+    several = isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data)
+    if several or isinstance(data, str | os.PathLike):
+        raise InvalidInputError(
+            "a path is not a table: crdt_mor.read_files(paths) has the rows of files, with schema=table.schema where "
+            f"those are CSV or JSON lines. type={type(data).__name__} data={data!r:.200}"
+        )
 
 
 def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:

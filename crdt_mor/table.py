@@ -18,15 +18,14 @@ import pyarrow as pa
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties
-from crdt_mor.data import Data, SchemaLike, read_data, read_schema
-from crdt_mor.distributed import Receipt, WriteJob
+from crdt_mor.data import Data, SchemaLike, read_schema
+from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.history import history
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import Payload
-from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
@@ -40,16 +39,13 @@ from crdt_mor.scan import Scan
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import Session
-from crdt_mor.transaction import Commit, Transaction, check_mode, check_token_form, commit_of
-from crdt_mor.write import distributed
-from crdt_mor.write.statements import Operation, SchemaMode
+from crdt_mor.transaction import Commit, Transaction
+from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
 
-_OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE"}
 
-
-class Table(Readable):
+class Table(Readable, WrittenByMany):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
     It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
@@ -250,75 +246,6 @@ class Table(Readable):
     ) -> Transaction:
         """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
         return Transaction(self._session, token, commit_info)
-
-    # --- write, with many processes -------------------------------------------------------------------------------
-
-    def plan_write(
-        self,
-        operation: Literal["append", "upsert", "delete"],
-        schema: SchemaLike,
-        *,
-        schema_mode: SchemaMode = "strict",
-        plain: bool = False,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> WriteJob:
-        """A write whose rows many processes will stage: `WriteJob.stage`, then `complete_write`.
-
-        What can be wrong about the columns is refused here, before anything runs; then `schema_mode="merge"` adds
-        columns, which stay whatever becomes of the write. Nothing begins before the first process stages, and nothing
-        is visible before `complete_write`.
-
-        schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
-        """
-        check_token_form(token)
-        info = check_info(commit_info)
-        if operation not in _OPERATIONS:
-            raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
-        session, mode, columns = self._session, check_mode(schema_mode), read_schema(schema)
-        job = distributed.plan(session, _OPERATIONS[operation], columns, mode, plain, token, info)
-        return WriteJob(self.uri, session.expiry_ms, job, self._store)
-
-    def complete_write(
-        self,
-        job: WriteJob,
-        receipts: Sequence[Receipt],
-        *,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Publish what the tasks staged as one commit. If it fails, nothing is left.
-
-        receipts: one of each task, that of the attempt that counts.
-        token, commit_info: as in `upsert`, where they were not known when the write was planned.
-
-        A job becomes one commit, however often and by however many processes it is completed: each later call returns
-        that commit, `repeated`, also with the receipts of other attempts. Of two drivers at once the later one takes
-        over; the other gets the commit as well, or `CommitUnknownError` where it is not there yet, and may call again.
-        """
-        check_token_form(token)
-        info = check_info(commit_info)
-        try:
-            committed = distributed.complete(self._session, job.job, receipts, token, info)
-        except BaseException:
-            distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
-            raise
-        self._session.remember(committed.value)
-        return commit_of(self._session, committed.completion, committed.value, committed.repeated)
-
-    def abandon_write(self, job: WriteJob) -> None:
-        """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
-        distributed.abandon(self._session, job.job)
-
-    def file_groups(self, data: Data) -> pa.Table:
-        """`partition` and `bucket` of each row, in its order: rows that agree in both go to one file group.
-
-        Bring such rows together before you stage them, and no file has to be written twice. Only the columns of the key
-        and the partition are needed.
-        """
-        value = self._session.known()
-        schema = TableSchema.from_json(value.schema)
-        return pa.table(distributed.file_groups(self._session.config, schema, read_data(data)))
 
     def _once(
         self,

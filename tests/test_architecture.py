@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": ROOMS,
     "inspect": ROOMS,
     "maintenance": ROOMS,
-    "distributed": ROOMS | {"data"},
+    "distributed": ROOMS | {"data", "transaction"},
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
     "files": {"errors", "rows", "data"},  # of the user, not of a table
@@ -82,7 +82,7 @@ LIBRARIES: dict[str, set[str]] = {
     "history": {"pyarrow"},
     "inspect": {"pyarrow"},
     "maintenance": set(),
-    "distributed": set(),
+    "distributed": {"pyarrow"},
     "transaction": {"polars", "pyarrow"},
     "creation": set(),
     "table": {"polars", "pyarrow"},

@@ -36,7 +36,7 @@ def read_arrow(data: object) -> pa.Table:
         raise InvalidInputError(f"not a table: {error}. type={kind}") from error
     raise InvalidInputError(
         "not a table: pass a pyarrow, polars, pandas or DuckDB one, or anything with __arrow_c_stream__ "
-        f"(rows in a list: pyarrow.Table.from_pylist). type={kind}"
+        f"(rows in a list: pyarrow.Table.from_pylist(rows, table.schema)). type={kind}"
     )
 
 

@@ -246,3 +246,11 @@ def test_a_lazy_frame_and_a_dataset_are_written_as_any_frame(fast_path: Path) ->
         with table.transaction() as tx:
             tx.delete(source)
         assert table.count() == 0
+
+
+@pytest.mark.parametrize("paths", ["a.csv", Path("a.parquet"), ["a.csv", Path("b.csv")]], ids=["text", "path", "list"])
+def test_paths_are_told_how_files_are_read(paths: Any) -> None:
+    table = Table.create("t", THREE.schema, key="id", store=MemoryStore())
+    with pytest.raises(InvalidInputError, match=r"crdt_mor\.read_files\(paths\).*a\."):
+        table.upsert(paths)
+    assert table.count() == 0
