@@ -50,6 +50,17 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.points import Point, parse_point
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.observing import (
+    AdoptionEvent,
+    CommitEvent,
+    Event,
+    Observation,
+    PlanEvent,
+    RaceLostEvent,
+    RollbackEvent,
+    SweepEvent,
+    observe,
+)
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
@@ -65,6 +76,7 @@ __version__ = _version("crdt-mor")
 """The version of the installed package, which pyproject.toml says."""
 
 __all__ = [
+    "AdoptionEvent",
     "ArrowArray",
     "ArrowDataset",
     "ArrowSchema",
@@ -76,6 +88,7 @@ __all__ = [
     "ClockError",
     "ColumnMerge",
     "Commit",
+    "CommitEvent",
     "CommitUnknownError",
     "Compacted",
     "CompactionPlan",
@@ -86,6 +99,7 @@ __all__ = [
     "DataFile",
     "Dot",
     "Environment",
+    "Event",
     "Explanation",
     "FileGroup",
     "FileRows",
@@ -105,16 +119,20 @@ __all__ = [
     "Merge",
     "MergeSpec",
     "Nulls",
+    "Observation",
     "ParquetSource",
     "PartialUpdate",
     "Payload",
     "PayloadError",
     "PayloadNotAllowedError",
     "PayloadRef",
+    "PlanEvent",
     "Point",
     "Process",
+    "RaceLostEvent",
     "Receipt",
     "RecordPayload",
+    "RollbackEvent",
     "Scan",
     "SchemaLike",
     "SchemaMismatchError",
@@ -123,6 +141,7 @@ __all__ = [
     "Stat",
     "StorageUnavailableError",
     "Store",
+    "SweepEvent",
     "Table",
     "TableConfig",
     "TableExistsError",
@@ -139,6 +158,7 @@ __all__ = [
     "WriterExpiredError",
     "allow_payloads",
     "check_laws",
+    "observe",
     "parse_point",
     "read_files",
 ]

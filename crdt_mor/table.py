@@ -129,7 +129,7 @@ class Table(Readable, WrittenByMany):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
-        session = Session(objects, environment, config, _ms(writer_expiry))
+        session = Session(objects, environment, config, _ms(writer_expiry), str(uri))
         session.start()
         return cls._of(session, str(uri), store)
 

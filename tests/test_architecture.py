@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_READ = {"errors", "clock", "threads", "parquet", "model", "merge", "format", "store", "laws", "timeline"}
+BELOW_READ = {"errors", "clock", "observing", "threads", "parquet"}
+BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
@@ -26,13 +27,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "clock": {"errors"},
     "threads": set(),
     "parquet": set(),  # where a Parquet file is, whatever the store
+    "observing": {"errors"},  # what happened, told to logging and callbacks
     "model": {"errors"},
     "merge": {"errors", "parquet", "model"},  # columns and keys; neither paths nor the timeline
     "format": {"errors", "parquet", "model"},  # bytes and values; no paths
     "store": {"errors", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
-    "timeline": {"errors", "clock", "model", "format", "store", "laws"},  # neither columns nor rows
+    "timeline": {"errors", "clock", "observing", "model", "format", "store", "laws"},  # neither columns nor rows
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
     "services": BELOW_READ | {"read", "write"},
@@ -54,6 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": ENGINE | {"crdt_mor", "readers"},
     "__main__": {"cli"},  # python -m crdt_mor
     "payloads": {"crdt_mor"},  # each is a model for a customer's own
+    "telemetry": {"crdt_mor"},  # an observer like any other
     "readers": {"crdt_mor"},  # if a reader needs more, the public API lacks something
 }
 
@@ -62,6 +65,7 @@ LIBRARIES: dict[str, set[str]] = {
     "clock": set(),
     "threads": set(),
     "parquet": {"polars", "pyarrow"},
+    "observing": set(),
     "model": {"numpy", "pyarrow"},
     "merge": {"numpy", "polars", "pyarrow"},
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
@@ -90,6 +94,7 @@ LIBRARIES: dict[str, set[str]] = {
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},
     "__main__": set(),
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
+    "telemetry": {"opentelemetry"},
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 

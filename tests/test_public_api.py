@@ -17,17 +17,18 @@ import crdt_mor
 from crdt_mor import errors, payloads
 
 PUBLIC = [
-    "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes", "CheckpointExpiredError", "Chunks",
-    "ClockError", "ColumnMerge", "Commit", "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency",
-    "Content", "CrdtMorError", "Data", "DataFile", "Dot", "Environment", "Explanation", "FileGroup", "FileRows",
-    "Files", "FormatError", "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError",
-    "KeySpec", "Kind", "LawError", "LocalStore", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls",
-    "ParquetSource", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "Point",
-    "Process", "Receipt", "RecordPayload", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode",
-    "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "Table", "TableConfig", "TableExistsError",
-    "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction",
-    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "WriteJob", "WriterExpiredError",
-    "allow_payloads", "check_laws", "parse_point", "read_files",
+    "AdoptionEvent", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
+    "CheckpointExpiredError", "Chunks", "ClockError", "ColumnMerge", "Commit", "CommitEvent", "CommitUnknownError",
+    "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data", "DataFile", "Dot",
+    "Environment", "Event", "Explanation", "FileGroup", "FileRows", "Files", "FormatError", "FutureSnapshotError",
+    "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LocalStore",
+    "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "Observation", "ParquetSource", "PartialUpdate",
+    "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef", "PlanEvent", "Point", "Process",
+    "RaceLostEvent", "Receipt", "RecordPayload", "RollbackEvent", "Scan", "SchemaLike", "SchemaMismatchError",
+    "SchemaMode", "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "SweepEvent", "Table",
+    "TableConfig", "TableExistsError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType",
+    "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError",
+    "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "observe", "parse_point", "read_files",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -56,6 +57,7 @@ SIGNATURES = {
     "Table.refresh": "self",
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
+    "observe": "callback",
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema",
     "Transaction.append": "self data * schema_mode",
@@ -83,6 +85,7 @@ MEMBERS = {
     "history inspect maintenance open plan_write refresh scan schema to_arrow to_pandas to_polars transaction "
     "upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
+    "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
     "Transaction": "append delete scan upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",

@@ -19,6 +19,7 @@ from typing import Generic
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
+from crdt_mor.observing import PlanEvent
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
 from crdt_mor.timeline.actions import P, PlannedAction
@@ -74,11 +75,21 @@ def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
 def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
     """Write the plan's outputs, or find that another executor has; nothing stays if the plan was cancelled."""
     session.require_table(plan.table_id)
+    started_ms = session.environment.now_ms()
     parts = plan.parts()
     # Few parts leave threads to each of them; with many, more threads would only hold more in memory.
     threads = max(1, THREADS // max(1, len(parts)))
     outputs = in_threads(lambda part: _execute_part(session, service, part, threads), parts)
-    return [file for files in outputs for file in files]
+    files = [file for files in outputs for file in files]
+    if files:
+        session.publisher.tell(
+            PlanEvent(
+                state="executed", barrier=plan.barrier, action=service.action.name,
+                file_groups=len({file.group for file in files}), rows=sum(file.rows for file in files),
+                bytes=sum(file.size for file in files), duration_ms=session.environment.now_ms() - started_ms,
+            )
+        )  # fmt: skip
+    return files
 
 
 def _execute_part(session: Session, service: Service[P], part: P, threads: int) -> list[DataFile]:

@@ -32,6 +32,7 @@ from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_pa
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
+from crdt_mor.observing import AdoptionEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
@@ -117,15 +118,22 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
 def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     """Instants that Hudi itself wrote become part of the value; open plans that would hide one are cancelled."""
     nonce = yield Nonce()
+    counts: tuple[int, int] | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal counts
+        counts = None
         foreign = yield from foreign_completions(publisher.projector, tail)
         if not foreign.completions:
             return None
         cancelled = yield from plans_missing(tail, foreign.completions)
+        counts = len(foreign.completions), len(cancelled)
         return tail.adopt(nonce, wall_ms, foreign.completions, foreign.schema, cancelled)
 
-    return (yield from publisher.publish(derive, known))
+    value = yield from publisher.publish(derive, known)
+    if counts is not None:
+        publisher.tell(AdoptionEvent(version=value.version, commits=counts[0], cancelled=counts[1]))
+    return value
 
 
 def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:

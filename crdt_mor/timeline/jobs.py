@@ -54,7 +54,7 @@ def join(
         yield Put(ticket_path(job), data, durable=False)
     ticket = yield from read_ticket(job)
     if ticket is None:  # the process that began it has died, and the version that others need to join is deleted
-        yield from give_up(publisher, tail, pending.requested, None)
+        yield from give_up(publisher, tail, pending.requested, None, others=True)
         raise expired_error(pending.requested)
     return ticket
 

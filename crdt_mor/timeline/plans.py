@@ -24,6 +24,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, RolledBack
+from crdt_mor.observing import PlanEvent
 from crdt_mor.timeline.actions import P, PlannedAction, planned_action
 from crdt_mor.timeline.history import find_completion, is_given_up
 from crdt_mor.timeline.paths import plan_path
@@ -73,7 +74,12 @@ def schedule(
             yield Delete(path)  # of an attempt that lost its race
     if scheduled is None:
         return value, None
-    return value, cast("P | None", (yield from read_plan(value, scheduled)))
+    plan = cast("P | None", (yield from read_plan(value, scheduled)))
+    groups = len(plan.file_groups) if plan is not None else 0
+    publisher.tell(
+        PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups)
+    )
+    return value, plan
 
 
 def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
@@ -133,8 +139,10 @@ def complete(
 ) -> Steps[tuple[Timeline, Completion | None]]:
     """Publish that a plan is executed, unless somebody has; None if it was cancelled."""
     nonce = yield Nonce()
+    open_plan: OpenPlan | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal open_plan
         open_plan = tail.find_plan(barrier)
         if open_plan is None:
             return None
@@ -145,6 +153,14 @@ def complete(
         return tail.complete_plan(nonce, wall_ms, barrier, action.completed, action.operation, files, author)
 
     value = yield from publisher.publish(derive, known)
+    if open_plan is not None:
+        publisher.tell(
+            PlanEvent(
+                state="completed", barrier=barrier, action=open_plan.action,
+                file_groups=len({file.group for file in files}), rows=sum(file.rows for file in files),
+                bytes=sum(file.size for file in files),
+            )
+        )  # fmt: skip
     return value, (yield from find_completion(barrier, value))
 
 
@@ -152,7 +168,14 @@ def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps
     """Give an open plan up, by its barrier. Its outputs are removed as part of projecting this event."""
     nonce = yield Nonce()
 
-    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return tail.cancel_plan(nonce, wall_ms, barrier) if tail.find_plan(barrier) else None
+    open_plan: OpenPlan | None = None
 
-    return (yield from publisher.publish(derive, known))
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        nonlocal open_plan
+        open_plan = tail.find_plan(barrier)
+        return tail.cancel_plan(nonce, wall_ms, barrier) if open_plan else None
+
+    value = yield from publisher.publish(derive, known)
+    if open_plan is not None:
+        publisher.tell(PlanEvent(state="cancelled", barrier=barrier, action=open_plan.action))
+    return value

@@ -37,6 +37,7 @@ from crdt_mor.errors import (
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.observing import RaceLostEvent, Tell, tell_nobody
 from crdt_mor.timeline.history import is_given_up
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.segments import seal
@@ -91,9 +92,13 @@ class EventProjector(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes the events of one table, and has a projector tell others of them."""
+    """Publishes the events of one table, and has a projector tell others of them.
+
+    tell: is told of what happened, once it has; nothing here depends on it.
+    """
 
     projector: EventProjector
+    tell: Tell = tell_nobody
 
     def publish(
         self,
@@ -128,6 +133,7 @@ class Publisher:
                     if owned.version % EXPIRE_EVERY == 0:
                         yield from expire_versions(owned)
                     return owned
+                self.tell(RaceLostEvent(version=value.version, attempt=attempt))
                 yield Pause(attempt - 1)
                 tail = yield from self._next_tail(tail, value)
         except StorageUnavailableError as error:

@@ -10,6 +10,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import DELTA_COMMIT, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import RolledBack
+from crdt_mor.observing import RollbackEvent
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.timeline.projection import TablePublisher
@@ -23,19 +24,22 @@ def give_up(
     requested: InstantTime,
     staged: Sequence[str] | None,
     driver: str | None = None,
+    others: bool = False,
 ) -> Steps[Timeline]:
     """Roll a pending write back, then remove its data files.
 
     staged: their paths; None where they are not known, and a listing finds all files that bear the instant.
     driver: the driver that gives up. A write that another driver has taken over goes on, and only `staged` is removed.
+    others: it is another process's write, which has been silent for too long.
     """
     nonce = yield Nonce()
+    ours = False
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        nonlocal ours
         pending = tail.find_pending(requested)
-        if pending is None or (driver is not None and pending.driver not in ("", driver)):
-            return None
-        return tail.roll_back(nonce, wall_ms, requested)
+        ours = pending is not None and (driver is None or pending.driver in ("", driver))
+        return None if not ours else tail.roll_back(nonce, wall_ms, requested)
 
     try:
         value = yield from publisher.publish(derive, known)
@@ -45,6 +49,8 @@ def give_up(
         raise
     rolled_back = value.find_rolled_back(requested)
     if rolled_back is not None:
+        if ours:
+            publisher.tell(RollbackEvent(requested=requested, version=value.version, others=others))
         with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
             yield from _remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
     elif staged:

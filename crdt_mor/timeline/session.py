@@ -29,6 +29,7 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
+from crdt_mor.observing import Teller
 from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
@@ -71,12 +72,15 @@ def _decoded(data: bytes | None, uri: str) -> TableConfig:
 class Session:
     """Runs protocols for one table and remembers the newest value."""
 
-    def __init__(self, store: Store, environment: Environment, config: TableConfig, expiry_ms: int) -> None:
+    def __init__(
+        self, store: Store, environment: Environment, config: TableConfig, expiry_ms: int, uri: str = ""
+    ) -> None:
         self.store = store
         self.environment = environment
         self.config = config
         self.expiry_ms = expiry_ms
-        self.publisher = TablePublisher(Projector(config))
+        self.uri = uri
+        self.publisher = TablePublisher(Projector(config), Teller(config.name, uri))
         self._lock = threading.Lock()
         self._known: Timeline | None = None
         self._looked_at_ms = 0
@@ -89,14 +93,14 @@ class Session:
     def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
         """The session of a table that is there, in `store` or else at its address; raises `TableNotFoundError`."""
         store = open_store(uri, environment) if store is None else store
-        return cls(store, environment, read_config(store, uri), expiry_ms)
+        return cls(store, environment, read_config(store, uri), expiry_ms, uri)
 
     def __reduce__(self) -> tuple[object, ...]:
         """A session is pickled without what it remembers: another process reads a sealed view without the timeline.
 
         The classes of the table's payloads come along, as the other process may not have imported them.
         """
-        return _elsewhere, (portable(self.store), self.config, self.expiry_ms, self.payloads())
+        return _elsewhere, (portable(self.store), self.config, self.expiry_ms, self.payloads(), self.uri)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
@@ -351,6 +355,6 @@ def _require_same(opened: TableConfig, current: TableConfig) -> None:
             )
 
 
-def _elsewhere(store: Store, config: TableConfig, expiry_ms: int, payloads: Carried) -> Session:  # noqa: ARG001
+def _elsewhere(store: Store, config: TableConfig, expiry_ms: int, payloads: Carried, uri: str) -> Session:  # noqa: ARG001
     """A session of another process, as it arrives in this one; the payloads were allowed when they were unpickled."""
-    return Session(store, SystemEnvironment(), config, expiry_ms)
+    return Session(store, SystemEnvironment(), config, expiry_ms, uri)

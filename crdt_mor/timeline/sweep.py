@@ -27,6 +27,7 @@ from crdt_mor.model.names import (
 )
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
+from crdt_mor.observing import SweepEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
@@ -54,7 +55,7 @@ def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> 
     now_ms: int = yield StoreNow()
     for pending in tail.pending:
         if (yield from _is_expired(pending, now_ms, expiry_ms)):
-            tail = yield from give_up(publisher, tail, pending.requested, None)
+            tail = yield from give_up(publisher, tail, pending.requested, None, others=True)
     if abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS:
         tail = yield from adopt(publisher, tail)
         tail = yield from sweep(publisher, tail)
@@ -92,11 +93,17 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     with suppress(StorageUnavailableError):
         clean = yield from _remove_garbage(publisher, known)
     nonce = yield Nonce()
+    ours = False
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return tail.sweep(nonce, wall_ms, now_ms, clean) if tail.swept == known.swept else None
+        nonlocal ours
+        ours = tail.swept == known.swept
+        return tail.sweep(nonce, wall_ms, now_ms, clean) if ours else None
 
-    return (yield from publisher.publish(derive, known))
+    value = yield from publisher.publish(derive, known)
+    if ours:
+        publisher.tell(SweepEvent(version=value.version, forgotten=len(clean)))
+    return value
 
 
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:

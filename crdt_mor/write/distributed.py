@@ -144,7 +144,8 @@ def complete(
         return replace(joined, value=session.durable_tail())
     value, begun = joined
     _refuse_other_writes(receipts, begun.requested)
-    write = OpenWrite(session, value, replace(begun, driver=session.environment.nonce(), author=author), token)
+    driven = replace(begun, driver=session.environment.nonce(), author=author)
+    write = OpenWrite(session, value, driven, token, started_ms=session.environment.now_ms())
     write.keep_alive()
     try:
         return write.commit(partial(place_files, write, job.operation, receipts), job.operation)

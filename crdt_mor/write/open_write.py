@@ -26,7 +26,8 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.observing import CommitEvent
 from crdt_mor.store.base import Chunks
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
@@ -45,6 +46,7 @@ class OpenWrite:
     task: which part of a distributed write this is; None: all of it.
     write_token: the one in the names of its log files.
     statements: those that were made so far.
+    started_ms: when this process began with it, by its own clock.
     """
 
     session: Session
@@ -53,6 +55,7 @@ class OpenWrite:
     token: tuple[str, int] | None = None
     task: int | None = None
     write_token: str = WRITE_TOKEN
+    started_ms: int = 0
     statements: Statements = field(init=False)
     _staged: list[str] = field(default_factory=list)
     _alive: ExitStack = field(default_factory=ExitStack)
@@ -64,8 +67,9 @@ class OpenWrite:
     def begin(cls, session: Session, token: tuple[str, int] | None, info: Info = ()) -> OpenWrite:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
         require_writable(session)
+        started_ms = session.environment.now_ms()
         value, begun = begin(session, session.author(application_of(info, token), info))
-        write = cls(session, value, begun, token)
+        write = cls(session, value, begun, token, started_ms=started_ms)
         write.keep_alive()
         return write
 
@@ -129,7 +133,21 @@ class OpenWrite:
             raise
         self._alive.close()
         self.session.remember(committed.value)
+        if not committed.repeated and isinstance(committed.completion, Completion):
+            self._tell(committed.completion)
         return committed
+
+    def _tell(self, completion: Completion) -> None:
+        """Tell of the commit that this write has become."""
+        session = self.session
+        session.publisher.tell(
+            CommitEvent(
+                requested=completion.requested, completed=completion.completed, version=completion.version,
+                operation=completion.operation, rows=completion.rows, deletes=completion.deletes,
+                files=len(completion.files), bytes=sum(file.size for file in completion.files),
+                duration_ms=session.environment.now_ms() - self.started_ms,
+            )
+        )  # fmt: skip
 
     def roll_back(self) -> Timeline:
         """Give the write up and remove what it staged."""

@@ -1,0 +1,270 @@
+"""What a table's events tell: to logging, to callbacks, and to OpenTelemetry."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.telemetry import instrument
+from tests.simulated import Simulated
+from tests.stores import DelegatingStore
+from tests.table.helpers import SCHEMA, frame, rows
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def events() -> Iterator[list[mor.Event]]:
+    """What is told while a test runs; without sweeps, which come with a table's first write and then each minute."""
+    told: list[mor.Event] = []
+    with mor.observe(lambda event: None if isinstance(event, mor.SweepEvent) else told.append(event)):
+        yield told
+
+
+@pytest.fixture
+def table(simulated: Simulated) -> mor.Table:
+    return simulated.create(schema=SCHEMA, key="id", name="events")
+
+
+def names(events: list[mor.Event]) -> list[str]:
+    return [event.name for event in events]
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_tells_of_itself_once_and_says_how_much_it_wrote(
+    table: mor.Table, simulated: Simulated, events: list[mor.Event]
+) -> None:
+    with table.transaction() as tx:
+        tx.upsert(frame(("a", "eu"), ("b", "eu")))
+        simulated.environment.sleep(5)
+        tx.delete(frame(("c", "eu")))
+    commit = tx.commit
+    assert commit is not None
+    (event,) = events
+    assert isinstance(event, mor.CommitEvent)
+    facts = event.facts()
+    size = facts.pop("bytes")
+    assert isinstance(size, int)
+    assert size > 0
+    assert facts == {
+        "event": "commit", "table": "events", "uri": table.uri, "requested": commit.requested_at,
+        "completed": commit.completed_at, "version": commit.version, "operation": "UPSERT", "rows": 2, "deletes": 1,
+        "files": event.files, "duration_ms": event.duration_ms,
+    }  # fmt: skip
+    assert 5000 <= event.duration_ms < 6000
+
+
+def test_a_repeat_by_token_tells_nothing(table: mor.Table, events: list[mor.Event]) -> None:
+    for _ in range(2):
+        table.upsert(frame(("a", "eu")), token=("load", 1))
+    assert names(events) == ["commit"]
+
+
+def test_a_distributed_write_is_one_commit_of_the_driver(
+    table: mor.Table, simulated: Simulated, events: list[mor.Event]
+) -> None:
+    job = table.plan_write("upsert", SCHEMA)
+    clock = simulated.environment
+    receipts = [job.stage(frame((key, "eu")), task=task, environment=clock) for task, key in enumerate("ab")]
+    table.complete_write(job, receipts)
+    table.complete_write(job, receipts)
+    assert names(events) == ["commit"]
+
+
+def test_a_write_that_fails_tells_that_it_was_rolled_back(table: mor.Table, events: list[mor.Event]) -> None:
+    with pytest.raises(ZeroDivisionError), table.transaction():
+        raise ZeroDivisionError
+    (event,) = events
+    assert isinstance(event, mor.RollbackEvent)
+    assert (event.others, event.level) == (False, logging.INFO)
+
+
+def test_a_silent_writer_that_is_given_up_is_a_warning(
+    table: mor.Table, simulated: Simulated, events: list[mor.Event]
+) -> None:
+    job = table.plan_write("upsert", SCHEMA)
+    job.stage(frame(("a", "eu")), task=0, environment=simulated.environment)
+    simulated.environment.sleep(timedelta(hours=1).total_seconds())
+    table.upsert(frame(("b", "eu")))
+    rolled_back = next(event for event in events if isinstance(event, mor.RollbackEvent))
+    assert (rolled_back.others, rolled_back.level) == (True, logging.WARNING)
+    assert names(events) == ["rollback", "commit"]
+
+
+def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events: list[mor.Event]) -> None:
+    simulated.create(schema=SCHEMA, key="id")
+    other = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
+    other.upsert(frame(("b", "eu")))
+    events.clear()
+    raced = []
+
+    class Racing(DelegatingStore):
+        """Another writer commits just before the first version that is put here."""
+
+        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+            if operation == "put" and "/timeline/" in path and "crdt_mor" in path and not raced:
+                raced.append(path)
+                other.upsert(frame(("b", "eu")))
+            return call()
+
+    table = mor.Table.open("simulated", store=Racing(simulated.store), environment=simulated.environment)
+    table.upsert(frame(("a", "eu")))
+    lost = [event for event in events if isinstance(event, mor.RaceLostEvent)]
+    assert [event.attempt for event in lost] == [1]
+    assert names(events).count("commit") == 2
+    assert len(rows(table, "id")) == 2
+
+
+def test_a_compaction_tells_each_of_its_steps(table: mor.Table, events: list[mor.Event]) -> None:
+    table.upsert(frame(("a", "eu"), ("b", "us")))
+    (done,) = table.maintenance.compact()
+    plans = [event for event in events if isinstance(event, mor.PlanEvent)]
+    assert names(list(plans)) == ["plan_scheduled", "plan_executed", "plan_completed"]
+    assert {(plan.barrier, plan.action, plan.table) for plan in plans} == {(done.barrier, "compaction", "events")}
+    assert {plan.file_groups for plan in plans} == {done.file_groups}
+    assert [plan.rows for plan in plans] == [0, 2, 2]
+
+
+def test_a_plan_that_is_cancelled_says_so_once(table: mor.Table, events: list[mor.Event]) -> None:
+    table.upsert(frame(("a", "eu")))
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    assert table.maintenance.cancel(plan.barrier)
+    table.maintenance.cancel(plan.barrier)
+    assert names(events) == ["commit", "plan_scheduled", "plan_cancelled"]
+
+
+# --- logging ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_have_a_stable_message_and_their_facts_ready_for_json(
+    table: mor.Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "crdt_mor")
+    table.upsert(frame(("secret-key", "eu", 7)))
+    table.maintenance.compact()
+    told = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
+    assert told == [
+        ("crdt_mor.write", "INFO", "commit"),
+        ("crdt_mor.services", "INFO", "plan scheduled"),
+        ("crdt_mor.services", "INFO", "plan executed"),
+        ("crdt_mor.services", "INFO", "plan completed"),
+    ]
+    facts = [record.crdt_mor for record in caplog.records]  # type: ignore[attr-defined]
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts[0]["rows"] == 1
+    assert "secret-key" not in json.dumps(facts)
+
+
+def test_nothing_is_printed_where_nobody_asked(table: mor.Table, capfd: pytest.CaptureFixture[str]) -> None:
+    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("crdt_mor").handlers)
+    table.upsert(frame(("a", "eu")))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_log_handler_that_raises_does_not_break_a_commit(
+    table: mor.Table, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError("the log's disk is full")
+
+    logger, broken = logging.getLogger("crdt_mor.write"), Broken(logging.INFO)
+    logger.addHandler(broken)
+    logger.setLevel(logging.INFO)
+    try:
+        commits = [table.upsert(frame(("a", "eu"))) for _ in range(2)]
+    finally:
+        logger.removeHandler(broken)
+        logger.setLevel(logging.NOTSET)
+    assert commits[0].version < commits[1].version
+    assert capfd.readouterr().err.count("the log's disk is full") <= 1
+
+
+# --- callbacks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_callback_is_told_until_its_handle_is_removed(table: mor.Table) -> None:
+    table.upsert(frame(("a", "eu")))  # sweeps
+    told: list[mor.Event] = []
+    handle = mor.observe(told.append)
+    table.upsert(frame(("a", "eu")))
+    handle.remove()
+    handle.remove()
+    table.upsert(frame(("b", "eu")))
+    assert names(told) == ["commit"]
+
+
+def test_a_callback_that_raises_breaks_no_commit_and_is_logged_once(
+    table: mor.Table, caplog: pytest.LogCaptureFixture, events: list[mor.Event]
+) -> None:
+    calls = []
+
+    def broken(event: mor.Event) -> None:
+        calls.append(event)
+        raise RuntimeError("the metrics server is down")
+
+    table.upsert(frame(("a", "eu")))  # sweeps
+    events.clear()
+    with mor.observe(broken):
+        for key in "abc":
+            table.upsert(frame((key, "eu")))
+    assert len(rows(table, "id")) == len(calls) == 3
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.getMessage() == "a callback of crdt_mor.observe failed"
+    assert record.exc_info is not None
+    assert names(events) == ["commit"] * 3, "the other callbacks are told all the same"
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(mor.InvalidInputError, match="got=7"):
+        mor.observe(7)  # type: ignore[arg-type]
+
+
+# --- OpenTelemetry ----------------------------------------------------------------------------------------------------
+
+
+def metrics(reader: Any) -> dict[str, list[Any]]:
+    """The points of each instrument that the reader has."""
+    data = reader.get_metrics_data()
+    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics] if data else []
+    return {metric.name: list(metric.data.data_points) for scope in scopes for metric in scope.metrics}
+
+
+def test_opentelemetry_counts_what_tables_do_until_it_is_removed(table: mor.Table) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    handle = instrument(provider)
+    table.upsert(frame(("a", "eu"), ("b", "eu")))
+    table.delete(keys=["a"])
+    table.maintenance.compact()
+    handle.remove()
+    table.upsert(frame(("c", "eu")))
+    found = metrics(reader)
+    by_operation = {point.attributes["operation"]: point.value for point in found["crdt_mor.commits"]}
+    assert by_operation == {"UPSERT": 1, "DELETE": 1}
+    assert {point.attributes["table"] for point in found["crdt_mor.commits"]} == {"events"}
+    assert sum(point.value for point in found["crdt_mor.commit.rows"]) == 2
+    assert sum(point.value for point in found["crdt_mor.commit.deletes"]) == 1
+    assert sum(point.value for point in found["crdt_mor.commit.bytes"]) > 0
+    assert sum(point.count for point in found["crdt_mor.commit.duration"]) == 2
+    states = {point.attributes["state"]: point.value for point in found["crdt_mor.plans"]}
+    assert states == {"scheduled": 1, "executed": 1, "completed": 1}
+    provider.shutdown()
+
+
+def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "opentelemetry", None)
+    with pytest.raises(mor.UnsupportedFeatureError, match=r"crdt-mor\[otel\]"):
+        instrument()
