@@ -20,6 +20,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from crdt_mor.forks import fork_count, is_own
+
 _NAME_MAX = 255
 
 
@@ -80,7 +82,7 @@ class SystemEnvironment:
 
     @contextmanager
     def every(self, seconds: float, work: Callable[[], None], name: str) -> Iterator[None]:
-        over = threading.Event()
+        over, forks = threading.Event(), fork_count()
 
         def repeat() -> None:
             while not over.wait(seconds):
@@ -91,8 +93,9 @@ class SystemEnvironment:
         try:
             yield
         finally:
-            over.set()
-            thread.join()
+            if is_own(forks):  # a process that was forked meanwhile has not this thread, and its locks may be taken
+                over.set()
+                thread.join()
 
     def jitter(self) -> float:
         return self._random.random()

@@ -16,6 +16,7 @@
     ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
     ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
     ├── ClockError                               -> this machine's clock is far ahead of the store's: set it
+    ├── ForkedProcessError                       -> this process was forked: open the table here, or use spawn
     ├── StorageUnavailableError                  -> retry; nothing was published
     ├── CommitUnknownError                       -> may have landed; carries the token or instant to look for
     └── FormatError                              -> bad bytes; names file, offset, block
@@ -93,6 +94,10 @@ class TokenOrderError(CrdtMorError, ValueError):
 
 class ClockError(CrdtMorError):
     """This machine's clock is far ahead of the store's; writing would poison the table's clock."""
+
+
+class ForkedProcessError(CrdtMorError):
+    """What a parent process had opened, or could do before the fork, is used in a process that was forked from it."""
 
 
 class StorageUnavailableError(CrdtMorError):

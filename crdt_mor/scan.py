@@ -41,6 +41,7 @@ class Scan(ArrowRows):
         meta: bool,
         limit: int | None = None,
     ) -> None:
+        snapshot.session.require_own_process()
         self._snapshot = snapshot
         declared = snapshot.schema.declared.names
         self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared)
@@ -99,6 +100,7 @@ class Scan(ArrowRows):
         """
         if self._limit is not None:
             raise InvalidInputError(f"a scan with a limit cannot be narrowed: narrow first. limit={self._limit}")
+        self._snapshot.session.require_own_process()
         names = chosen(columns, self._columns)
         conditions = [] if self._filter is None else [self._filter]
         if filter is not None:
@@ -166,6 +168,7 @@ class Scan(ArrowRows):
     def _pruning(self) -> Pruning:
         """The file slices that may hold rows for which the filter holds."""
         snapshot = self._snapshot
+        snapshot.session.require_own_process()
         return prune(snapshot.slices, self._filter, snapshot.session.config, snapshot.schema)
 
     @cached_property

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
 
+from crdt_mor.forks import fork_count, is_own, require_own
+
 S = TypeVar("S")
 R = TypeVar("R")
 
@@ -24,18 +26,21 @@ def in_threads(work: Callable[[S], R], items: Iterable[S], threads: int | None =
     if len(first) < 2:
         yield from map(work, first)
         return
-    pool, left_early = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False
+    pool, left_early, forks = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False, fork_count()
     try:
         waiting: deque[Future[R]] = deque()
         for item in chain(first, rest):
             waiting.append(pool.submit(work, item))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
+                require_own(forks, "rows that were being read")
         while waiting:
             yield waiting.popleft().result()
+            require_own(forks, "rows that were being read")
     except GeneratorExit:
         left_early = True
         raise
     finally:
         # Who leaves early does not wait: it may be the garbage collector, in a thread of this very pool.
-        pool.shutdown(wait=not left_early, cancel_futures=True)
+        if is_own(forks):  # a process that was forked meanwhile has none of these threads
+            pool.shutdown(wait=not left_early, cancel_futures=True)

@@ -134,6 +134,7 @@ class Transaction:
         """The write under way; None where the token was used before. Raises outside of the block."""
         if self._state != "open":
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
+        self._session.require_own_process()
         return self._write
 
     def _keys_table(self, keys: object) -> pa.Table:

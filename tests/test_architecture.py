@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_READ = {"errors", "clock", "observing", "threads", "parquet"}
+BELOW_READ = {"errors", "forks", "clock", "observing", "threads", "parquet"}
 BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
@@ -24,8 +24,9 @@ ENGINE = ROOMS | USERS_HOLD
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "clock": {"errors"},
-    "threads": set(),
+    "forks": {"errors"},  # what a process that was forked must not do
+    "clock": {"errors", "forks"},
+    "threads": {"errors", "forks"},
     "parquet": set(),  # where a Parquet file is, whatever the store
     "observing": {"errors"},  # what happened, told to logging and callbacks
     "model": {"errors"},
@@ -34,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"errors", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
-    "timeline": {"errors", "clock", "observing", "model", "format", "store", "laws"},  # neither columns nor rows
+    "timeline": {"errors", "forks", "clock", "observing", "model", "format", "store", "laws"},  # no columns, no rows
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
     "services": BELOW_READ | {"read", "write"},
@@ -62,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
+    "forks": set(),
     "clock": set(),
     "threads": set(),
     "parquet": {"polars", "pyarrow"},
@@ -251,9 +253,9 @@ def sleeps(tree: ast.AST) -> Iterator[str]:
 def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """Objects of a table are read and written through its `Store`: else it works on a local disk alone.
 
-    The command line and `read_files` open the files that their user names.
+    The command line and `read_files` open the files that their user names; `forks` asks for its own process's threads.
     """
-    if unit_of(name_of(file)) in {"store", "parquet", "cli", "files"}:
+    if unit_of(name_of(file)) in {"store", "parquet", "cli", "files", "forks"}:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"

@@ -20,6 +20,7 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from crdt_mor.forks import is_own, new_session, require_own
 from crdt_mor.format.properties import decode_table
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
@@ -75,7 +76,8 @@ class Session:
     def __init__(
         self, store: Store, environment: Environment, config: TableConfig, expiry_ms: int, uri: str = ""
     ) -> None:
-        self.store = store
+        self._forks = new_session(uri)
+        self._store = store
         self.environment = environment
         self.config = config
         self.expiry_ms = expiry_ms
@@ -101,6 +103,20 @@ class Session:
         The classes of the table's payloads come along, as the other process may not have imported them.
         """
         return _elsewhere, (portable(self.store), self.config, self.expiry_ms, self.payloads(), self.uri)
+
+    @property
+    def store(self) -> Store:
+        """Where the table's objects are; for the process alone that opened them."""
+        self.require_own_process()
+        return self._store
+
+    def require_own_process(self) -> None:
+        """Raise `ForkedProcessError` in a process that was forked after this session was opened."""
+        require_own(self._forks, self.uri)
+
+    def is_own_process(self) -> bool:
+        """Whether this is the process that opened this session, not one that was forked from it."""
+        return is_own(self._forks)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
@@ -158,6 +174,7 @@ class Session:
 
     def known(self) -> Timeline:
         """The newest value that this session has seen."""
+        self.require_own_process()
         return self._known or self.tail()
 
     def tail(self) -> Timeline:

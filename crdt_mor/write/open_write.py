@@ -119,6 +119,7 @@ class OpenWrite:
         self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
     ) -> events.WriteOutcome:
         """Stage the statements, or call `stage`, and make the files visible; on any failure nothing is left."""
+        self.session.require_own_process()
         try:
             self.publish_growth()
             files = stage() if stage is not None else self.stage(self.statements.collected, self.put)
@@ -151,6 +152,7 @@ class OpenWrite:
 
     def roll_back(self) -> Timeline:
         """Give the write up and remove what it staged."""
+        self.session.require_own_process()
         self._alive.close()
         begun = self.begun
         return self.session.run(
@@ -158,7 +160,12 @@ class OpenWrite:
         )
 
     def abandon(self) -> None:
-        """Roll back as far as the store lets us: nobody can see this write, and others clean up after its expiry."""
+        """Roll back as far as the store lets us: nobody can see this write, and others clean up after its expiry.
+
+        A process that was forked while the write was under way leaves it to its parent, which goes on with it.
+        """
+        if not self.session.is_own_process():
+            return
         with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             self.roll_back()
 
