@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-packages check-slow check-long check-spark check-spark-versions bench bench-small lint types format lock clean
+.PHONY: help setup demo test check check-lowest check-pythons check-packages check-slow check-long check-spark check-spark-versions bench bench-small lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ check-spark: setup  ## The tests on Spark in threads and on a cluster of process
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
 	$(BIN)/python -m tests.spark.versions $(ARGS)
+
+check-lowest: setup  ## The fast tier on the lowest versions that pyproject.toml promises: requirements-lowest.txt
+	$(BIN)/python -m tests.environments lowest $(ARGS)
+
+check-pythons: setup  ## The fast tier on Python 3.12 and 3.13, where this machine has them (ARGS=--part for a part of it)
+	$(BIN)/python -m tests.environments $(ARGS) 3.12 3.13
 
 check-packages: setup  ## Build what a release uploads, check it, install it elsewhere and use it there
 	$(BIN)/python -m tests.packages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import duckdb
@@ -58,6 +59,20 @@ def test_the_changelog_knows_this_version() -> None:
     assert version is not None
     changelog = (REPO / "CHANGELOG.md").read_text()
     assert version[1] in changelog or "Unreleased" in changelog
+
+
+def test_the_lowest_versions_that_are_tested_are_those_that_are_promised() -> None:
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needs = [need for extra in ("sketches", "testing", "otel") for need in extras.get(extra, ())]
+    promised = dict(need.split(">=") for need in [*project["dependencies"], *needs])
+    pins = re.findall(r"^([a-z0-9-]+)==(\S+)", (REPO / "requirements-lowest.txt").read_text(), re.MULTILINE)
+    tested = {name: version for name, version in pins if name in promised}
+    assert {name: re.sub(r"(\.0)+$", "", version) for name, version in promised.items()} == {
+        name: re.sub(r"(\.0)+$", "", version) for name, version in tested.items()
+    }
+    table = dict(re.findall(r"^\| ([a-z]+) \| ([\d.]+) \|", (REPO / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert table == {need.split(">=")[0]: need.split(">=")[1] for need in project["dependencies"]}
 
 
 def releases_of_the_changelog() -> list[list[str]]:
