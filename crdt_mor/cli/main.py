@@ -10,14 +10,13 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from itertools import pairwise
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
+import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
@@ -78,10 +77,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        try:
-            typer.echo(f"crdt-mor {installed_version('crdt-mor')}")
-        except PackageNotFoundError:
-            typer.echo("crdt-mor, run from its source: not installed")
+        typer.echo(f"crdt-mor {mor.__version__}")
         raise typer.Exit
 
 

@@ -24,7 +24,7 @@ from crdt_mor.cli.views import without_views
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines; several are one commit; - is stdin."
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
-SomeFiles = Annotated[list[Path] | None, typer.Argument(metavar="[FILE]", help=_WHAT_FILES, show_default=False)]
+SomeFiles = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
 InputForm = Annotated[
     InputFormat | None,
     typer.Option("--input-format", help="What the files hold; else their names say it, or the first bytes of stdin."),
@@ -196,6 +196,11 @@ def _rows(count: int) -> str:
 def _keys(texts: list[str], table: mor.Table) -> pa.Table:
     """`--keys` as the rows of a delete, in the types of the key's columns."""
     fields = table.config.key.fields
+    if not set(table.config.key.partition_fields) <= set(fields):
+        raise mor.InvalidInputError(
+            "a key alone does not say which partition its row is in: delete --where, or a file that has the columns of "
+            f"the key and the partition. key={list(fields)} partition_by={list(table.config.key.partition_fields)}"
+        )
     rows = [key for text in texts for key in _of_one_option(text, len(fields))]
     wrong = [row for row in rows if len(row) != len(fields)]
     if wrong:

@@ -250,6 +250,14 @@ def test_keys_of_several_columns_have_their_types(tmp_path: Path) -> None:
     assert "of its column's type" in run("delete", tmp_path / "t", "--keys", "monday,1,x", code=1).stderr
 
 
+def test_keys_alone_are_refused_where_they_do_not_name_the_partition(tmp_path: Path) -> None:
+    mor.Table.create(tmp_path / "t", SCHEMA, key="id", partition_by="views")
+    refused = run("delete", tmp_path / "t", "--keys", "a", code=1).stderr
+    assert "delete --where, or a file" in refused
+    assert "partition_by=['views']" in refused
+    assert "1 row deleted" in run("delete", tmp_path / "t", "-", stdin=b"id,views\na,5\n").stderr
+
+
 def test_delete_takes_files_of_keys(table: Path) -> None:
     assert "1 row deleted" in run("delete", table, "-", stdin=b'{"id": "b"}').stderr
     assert rows(table) == [("a", 5), ("c", 25)]
