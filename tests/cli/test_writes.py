@@ -89,7 +89,7 @@ def test_the_format_may_be_said(empty: Path, tmp_path: Path) -> None:
     ("stdin", "says"),
     [
         (b"", "nothing came"),
-        (gzip.compress(b"id,views\n"), "gunzip -c"),
+        (gzip.compress(b"id,views\n", mtime=0), "gunzip -c"),
         (b"id,views\na,many\n", "cannot be read as csv"),
         (b"id,views\n\xff\xfe,1\n", "cannot be read as csv"),
         (b'{"id": "a"', "cannot be read as jsonl"),
@@ -97,6 +97,7 @@ def test_the_format_may_be_said(empty: Path, tmp_path: Path) -> None:
         (b"[1,", "cannot be read as jsonl"),
         (b"PAR1 and no more", "cannot be read as parquet"),
     ],
+    ids=["empty", "gzip", "csv", "latin-1", "jsonl", "numbers", "array", "parquet"],
 )
 def test_what_cannot_be_read_is_one_line_and_nothing_is_written(empty: Path, stdin: bytes, says: str) -> None:
     refused = run("upsert", empty, "-", code=1, stdin=stdin).stderr
