@@ -116,6 +116,7 @@ class WrittenByMany:
         """
         check_token_form(token)
         info = check_info(commit_info)
+        _check_staged(job, receipts)
         try:
             committed = distributed.complete(self._session, job.job, receipts, token, info)
         except BaseException:
@@ -137,6 +138,17 @@ class WrittenByMany:
         value = self._session.known()
         schema = TableSchema.from_json(value.schema)
         return pa.table(distributed.file_groups(self._session.config, schema, read_data(data)))
+
+
+def _check_staged(job: object, receipts: object) -> None:
+    """Raise `InvalidInputError` where a write is to be completed with what is neither its job nor its receipts."""
+    if not isinstance(job, WriteJob):
+        raise InvalidInputError(f"a write is completed by its job, of plan_write(). got={type(job).__name__}")
+    wrong = [receipts] if not isinstance(receipts, Sequence) else [r for r in receipts if not isinstance(r, Receipt)]
+    if wrong:
+        raise InvalidInputError(
+            f"a write is completed with a list of receipts, one of each job.stage(...). got={type(wrong[0]).__name__}"
+        )
 
 
 __all__ = ["Receipt", "WriteJob", "WrittenByMany"]

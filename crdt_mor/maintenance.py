@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crdt_mor.errors import InvalidInputError, PayloadError
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import InstantTime, parse
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
@@ -37,9 +37,7 @@ class Maintenance:
 
         A plan stays open until somebody executes it, in any process; `compact` does both steps.
         """
-        if log_files_min < 1:
-            raise InvalidInputError(f"log_files_min is at least 1. got={log_files_min}")
-        plan = service.schedule(self._session, compaction(log_files_min))
+        plan = service.schedule(self._session, compaction(_log_files(log_files_min)))
         return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
@@ -56,14 +54,21 @@ class Maintenance:
         Any number of processes may do this at once: they share the work's names, and the first to complete counts.
         """
         if plan is not None:
-            return self._execute([plan])
+            return self._execute([_plan(plan)])
         done = self._execute(self.open_plans())
         fresh = self.plan_compaction(log_files_min=log_files_min)
         return done + (self._execute([fresh]) if fresh is not None else [])
 
     def cancel(self, barrier: str) -> bool:
-        """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open."""
-        return service.cancel(self._session, InstantTime(barrier))
+        """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.
+
+        Raises `InvalidInputError` for what is no barrier, 17 digits as `plan.barrier` has them.
+        """
+        if not isinstance(barrier, str):
+            raise InvalidInputError(
+                f"a plan is cancelled by its barrier, maintenance.cancel(plan.barrier). got={type(barrier).__name__}"
+            )
+        return service.cancel(self._session, parse(barrier))
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
@@ -97,3 +102,18 @@ class Maintenance:
     def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
         done = [self.complete(plan, self.execute(plan)) for plan in plans]
         return [compacted for compacted in done if compacted is not None]
+
+
+def _plan(plan: object) -> CompactionPlan:
+    if not isinstance(plan, CompactionPlan):
+        raise InvalidInputError(
+            "a compaction executes a plan, one of open_plans() or what plan_compaction() gives; compact() alone makes "
+            f"one. got={type(plan).__name__}"
+        )
+    return plan
+
+
+def _log_files(count: object) -> int:
+    if isinstance(count, int) and count >= 1:
+        return count
+    raise InvalidInputError(f"log_files_min is a number, at least 1. log_files_min={count!r}")

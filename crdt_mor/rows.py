@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import polars as pl
@@ -116,7 +116,12 @@ def part_size(size: object) -> int:
 
 def chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> list[str]:
     """The selected columns: a list of names, or one name by itself, or all; raises for those that are not there."""
-    names = [columns] if isinstance(columns, str) else list(known if columns is None else columns)
+    if columns is None:
+        return list(known)
+    names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
+    if not all(isinstance(name, str) for name in names):
+        kinds = sorted({type(name).__name__ for name in names})
+        raise InvalidInputError(f"columns are named by texts; there are {list(known)}. types={kinds}")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InvalidInputError(f"no such columns; there are {list(known)}. unknown={unknown}")

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties
+from crdt_mor.creation import Merge, default_name, merge_spec, milliseconds, names_of, put_properties
 from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
@@ -68,7 +68,7 @@ class Table(Readable, WrittenByMany):
             )
         allow_payloads(*_payloads(payloads))
         environment = environment or SystemEnvironment()
-        self._hold(Session.open(os.fspath(uri), environment, _ms(writer_expiry), store), str(uri), store)
+        self._hold(Session.open(os.fspath(uri), environment, milliseconds(writer_expiry), store), str(uri), store)
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
@@ -129,7 +129,7 @@ class Table(Readable, WrittenByMany):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
-        session = Session(objects, environment, config, _ms(writer_expiry), str(uri))
+        session = Session(objects, environment, config, milliseconds(writer_expiry), str(uri))
         session.start()
         return cls._of(session, str(uri), store)
 
@@ -369,10 +369,6 @@ class Table(Readable, WrittenByMany):
 def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
     """The payloads as a sequence, also where one is passed by itself."""
     return (payloads,) if isinstance(payloads, str | type) else payloads
-
-
-def _ms(duration: timedelta) -> int:
-    return int(duration.total_seconds() * 1000)
 
 
 def _point(as_of: AsOf) -> Point:

@@ -158,7 +158,7 @@ class Transaction:
                 columns[name] = pa.array(values, kind)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 raise InvalidInputError(
-                    f"a key is of its column's type: {error}. column={name} type={kind} keys={values[:5]!r}"
+                    f"a key is of its column's type: convert it. column={name} type={kind} keys={values[:5]!r}"
                 ) from error
         return pa.table(columns)
 

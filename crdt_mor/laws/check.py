@@ -39,6 +39,11 @@ def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> 
     raise on those. `deep`: up to `examples` longer histories are tried besides, of values that the author may not have
     thought of; needs `pip install "crdt-mor[testing]"`. Each of the two checks gives the same answer every time.
     """
+    if not isinstance(payload, Payload):
+        raise InvalidInputError(
+            "the laws are those of a payload, an object like crdt_mor.payloads.Counter(), no class and no name. "
+            f"got={payload!r}"
+        )
     counterexamples = _on_examples(payload)
     if deep:
         try:

@@ -18,6 +18,8 @@ from crdt_mor.model.types import stored_type
 def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
     """The examples, and null where it is a value; each with the type in which it is written."""
     examples = payload.examples()
+    if all(value is None for value in (examples.to_pylist() if isinstance(examples, pa.Array) else examples)):
+        raise InvalidInputError(f"examples() must give a few written values. payload={payload_name(payload)}")
     column = stored_type(payload.column(), "column()")
     kinds = [stored_type(kind, "accepts()") for kind in payload.accepts(column)]
     if isinstance(examples, pa.Array):
@@ -27,8 +29,6 @@ def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
         values = list(examples)
     nulls = payload.nulls == "value" and not isinstance(payload, RecordPayload)
     typed = [_with_type(value, kinds) for value in values if value is not None]
-    if not typed:
-        raise InvalidInputError(f"examples() must give a few written values. payload={payload_name(payload)}")
     return [*typed, (typed[0][0], None)] if nulls else typed
 
 

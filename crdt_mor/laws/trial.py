@@ -49,11 +49,11 @@ class Trial:
     def __init__(self, payload: Payload, written: Sequence[tuple[pa.DataType, Any]] | None = None) -> None:
         self.payload = payload
         self.counterexamples = Counterexamples()
+        self.written = examples_of(payload) if written is None else written
         self.column = stored_type(payload.column(), "column()")
         payload.check(self.column)
         self.state = payload.state(self.column)
         self.dtype = polars_type(self.state)
-        self.written = examples_of(payload) if written is None else written
         self._values: list[Any] = []
         self._texts: list[str] = []
         self._numbers: dict[str, int] = {}
@@ -314,7 +314,12 @@ def trial_of_examples(payload: Payload) -> Trial:
         )
     try:
         trial = Trial(payload)
-    except (NotImplementedError, pa.ArrowException, TypeError) as error:
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            "examples() gives values of one type; where Arrow cannot tell which, column() says it. "
+            f"payload={payload_name(payload)} examples={payload.examples()!r}"
+        ) from error
+    except (NotImplementedError, TypeError) as error:
         raise InvalidInputError(f"{error}. payload={payload_name(payload)}") from error
     if (count := sum(value is not None for _, value in trial.written)) > EXAMPLES_MAX:
         raise InvalidInputError(

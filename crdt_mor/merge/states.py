@@ -77,7 +77,14 @@ def vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
     # polars concatenates the lists of a key without a copy if they are neighbours.
     nested = frame.schema["state"].is_nested()
     frame = frame.sort("code", maintain_order=True) if nested else frame
-    return frame.group_by("code", maintain_order=nested).agg(payload.merge(pl.col("state")).alias("state"))
+    return frame.group_by("code", maintain_order=nested).agg(_expression(payload).alias("state"))
+
+
+def _expression(payload: Payload) -> pl.Expr:
+    merged: object = payload.merge(pl.col("state"))
+    if not isinstance(merged, pl.Expr):
+        raise TypeError(f"merge gives a polars expression, which this is not: {type(merged).__name__}")
+    return merged
 
 
 def _joined(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:

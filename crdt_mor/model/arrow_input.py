@@ -5,11 +5,16 @@ No dataframe library is imported here.
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 
 _UNNAMED_INDEX = "__index_level_"
+
+_CONVERTED = re.compile(r"for column (.+) with type")
+"""Where pyarrow says which column of a pandas frame it cannot convert."""
 
 
 def read_arrow(data: object) -> pa.Table:
@@ -33,7 +38,11 @@ def read_arrow(data: object) -> pa.Table:
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
     except pa.ArrowInvalid as error:
-        raise InvalidInputError(f"not a table: {error}. type={kind}") from error
+        raise InvalidInputError(
+            f"not a table: one column alone does not say its name, so make it a frame, to_frame(). type={kind}"
+            if kind in ("Series", "Array", "ChunkedArray")
+            else f"not a table: {error}. type={kind}"
+        ) from error
     raise InvalidInputError(
         "not a table: pass a pyarrow, polars, pandas or DuckDB one, or anything with __arrow_c_stream__ "
         f"(rows in a list: pyarrow.Table.from_pylist(rows, table.schema)). type={kind}"
@@ -46,6 +55,8 @@ def _from_pandas(frame: object) -> pa.Table:
         named = any(name is not None for name in getattr(getattr(frame, "index", None), "names", ()))
         table = pa.Table.from_pandas(frame, preserve_index=named)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InvalidInputError(f"a column mixes types: give it one. {error}") from error
+        named_column = _CONVERTED.search(str(error))
+        column = named_column[1] if named_column else "unknown"
+        raise InvalidInputError(f"a column mixes types: give it one, astype(...). column={column}") from error
     nameless = [name for name in table.column_names if name.startswith(_UNNAMED_INDEX)]
     return table.drop_columns(nameless).replace_schema_metadata(None)

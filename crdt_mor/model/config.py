@@ -219,8 +219,8 @@ class TableConfig:
     def _check_new(self, schema: TableSchema) -> None:
         if not _TABLE_NAME.fullmatch(self.name):
             raise InvalidInputError(f"a table's name has letters, digits and _, and no digit first. name={self.name!r}")
-        if self.buckets is None or not 1 <= self.buckets <= _BUCKETS_MAX:
-            raise InvalidInputError(f"a table has 1 to {_BUCKETS_MAX} buckets. buckets={self.buckets}")
+        if type(self.buckets) is not int or not 1 <= self.buckets <= _BUCKETS_MAX:
+            raise InvalidInputError(f"a table has 1 to {_BUCKETS_MAX} buckets. buckets={self.buckets!r}")
         if self.version != WRITTEN_VERSION or self.table_type != "MERGE_ON_READ":
             got = f"type={self.table_type} version={self.version}"
             raise InvalidInputError(f"new tables are merge on read, version {WRITTEN_VERSION}. {got}")

@@ -73,7 +73,7 @@ class TableSchema:
         if repeated:
             raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
         if len(schema) == 0:
-            raise InvalidInputError("a table needs at least one column.")
+            raise InvalidInputError("a table needs at least one column. columns=[]")
         for name in schema.names:
             check_name(name, name)
         return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))

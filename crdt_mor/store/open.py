@@ -36,6 +36,8 @@ def portable(store: Store) -> Store:
 
 
 def _local_path(uri: str | os.PathLike[str]) -> str:
+    if not isinstance(uri, str | os.PathLike):
+        raise InvalidInputError(f"the address of a table is a path or a file:// URI. type={type(uri).__name__}")
     text = os.fsdecode(uri)
     if not text or "\0" in text:
         raise InvalidInputError(f"the address of a table is a path or a file:// URI. uri={text!r}")
