@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Literal, Self
 
 import polars as pl
@@ -31,6 +32,7 @@ from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.points import Point
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.table_properties import checked_changes
 from crdt_mor.read.cuts import cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
@@ -173,6 +175,22 @@ class Table(Readable, WrittenByMany):
     def version(self) -> int:
         """The newest version of the timeline."""
         return self._session.sealed().version
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What was noted of the table with `set_properties`, by name, as it is now."""
+        return MappingProxyType(dict(self._session.sealed().properties))
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        """Note things of the table, `{"owner": "ops", "retired": None}`: None takes a property away, others stay.
+
+        All of it is one event; of two processes that set one name, the later event counts. Names that begin with
+        `crdt_mor.` are the engine's, and those that it does not know are refused. Names have at most 256 characters;
+        all names and values together have at most 16 KiB, since each version of the timeline carries them.
+
+        Raises `InvalidInputError` for what is no such text; nothing is set then.
+        """
+        self._session.set_properties(checked_changes(properties))
 
     @property
     def inspect(self) -> Inspect:

@@ -42,6 +42,7 @@ VALUE = Timeline(
     completions=(COMMIT,),
     segments=(Segment("name", 0, T, T, 1),),
     tokens=(Token("application", 1, T, T, 1),),
+    properties=(("name", "value"),),
 )  # fmt: skip
 """With everything in it."""
 

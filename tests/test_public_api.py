@@ -56,6 +56,7 @@ SIGNATURES = {
     "Table.diff": "self before after * columns",
     "Table.history": "self limit",
     "Table.refresh": "self",
+    "Table.set_properties": "self properties",
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
     "observe": "callback",
@@ -83,8 +84,8 @@ SIGNATURES = {
 }
 MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create delete diff environment file_groups head "
-    "history inspect maintenance open plan_write refresh scan schema to_arrow to_pandas to_polars transaction "
-    "upsert version",
+    "history inspect maintenance open plan_write properties refresh scan schema set_properties to_arrow to_pandas "
+    "to_polars transaction upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",

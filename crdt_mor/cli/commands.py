@@ -22,7 +22,10 @@ Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or
 Form = Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")]
 AsOf = Annotated[
     str | None,
-    typer.Option(metavar="T", help="A completion time (17 digits), a version, or like 2025-11-20T09:30:00Z."),
+    typer.Option(
+        metavar="T",
+        help="A version, a time like 2025-11-20T09:30 (UTC unless it names a zone), a day, 17 digits, or now.",
+    ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
 How = Annotated[Format, typer.Option(help="How to print them.")]

@@ -5,6 +5,7 @@
                  └──────► roll_back ─► rolled back ─► forget      a value in which the instant is pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
     decide                nothing but the clock                      for whoever asks what a moment showed
+    set_properties        what users have noted of the table
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -26,6 +27,7 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
 from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
+from crdt_mor.model.table_properties import Properties, decoded
 from crdt_mor.model.timeline_json import (
     FORMAT,
     FORMATS_READ,
@@ -74,6 +76,8 @@ class Timeline:
     """No other table's; None before the first event of a table that was made without one."""
     added: tuple[str, ...] = ()
     """Columns that the schema has gained since there is one."""
+    properties: Properties = ()
+    """What users have noted of the table, by name."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -263,6 +267,10 @@ class Timeline:
         """
         return self._next(nonce, tick_after(self.clock, moment_ms))
 
+    def set_properties(self, nonce: str, wall_ms: int, properties: Properties) -> Timeline:
+        """The table has these properties from here on."""
+        return self._next(nonce, tick_after(self.clock, wall_ms), properties=properties)
+
     def adopt(
         self,
         nonce: str,
@@ -323,6 +331,7 @@ class Timeline:
                 "foreign_group": self.foreign_group,
                 "added": self.added,
                 "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
+                **({"properties": dict(self.properties)} if self.properties else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -357,6 +366,7 @@ class Timeline:
                 foreign_group=document["foreign_group"],
                 table_id=document.get("table_id"),
                 added=tuple(document.get("added", ())),
+                properties=decoded(document.get("properties", {})),
             )
             _require_shape(value)
         except WRONG_SHAPE as error:

@@ -7,7 +7,7 @@ Files are deleted only once the rollback is known to be genuine (rule 3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from crdt_mor.errors import CommitUnknownError, TokenOrderError, WriterExpiredEr
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.timeline.history import find_completion
@@ -129,6 +130,17 @@ def grow(
         joined = before.grow(batch)
         check(joined)
         return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json(), author)
+
+    return (yield from publisher.publish(derive, known))
+
+
+def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[str, str | None]) -> Steps[Timeline]:
+    """Some of the table's properties are set, or taken away; raises where that would be too many."""
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        properties = changed(tail.properties, changes)
+        return None if properties == tail.properties else tail.set_properties(nonce, wall_ms, properties)
 
     return (yield from publisher.publish(derive, known))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
@@ -210,6 +210,11 @@ class Session:
         # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
         clock = max(tail.clock, *(c.completed for c in completions))
         return replace(tail.adopt(tail.nonce, 0, completions, foreign.schema), version=tail.version, clock=clock)
+
+    def set_properties(self, changes: Mapping[str, str | None]) -> None:
+        """Set some of the table's properties, and take away those that are None, in one event."""
+        self.adopt()
+        self.remember(self.run(events.set_properties(self.publisher, self.known(), changes)))
 
     def decide(self, moment: InstantTime) -> None:
         """Have a moment decided that the table's clock has not reached, though it has passed: see `timeline.moments`.

@@ -1,0 +1,98 @@
+"""Properties of a table: texts by name, which its users set, and which every version of the timeline carries.
+
+They are for what belongs to the table and not to its rows: who owns it, what a service is to do with it. Names that
+begin with `crdt_mor.` are the engine's: one that this release does not know is refused, since a policy that is
+misspelt would be followed by nobody. Not to be mixed up with `hoodie.properties`, Hudi's file of settings, which are
+made with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from crdt_mor.errors import InvalidInputError
+
+Properties = tuple[tuple[str, str], ...]
+"""(name, value), by name."""
+
+RESERVED: Final = "crdt_mor."
+KNOWN: Final[tuple[str, ...]] = ()
+"""The names of the engine's own properties: none in this release."""
+
+HUDIS: Final = "hoodie."
+
+NAME_MAX: Final = 256
+"""Characters of a name."""
+
+BYTES_MAX: Final = 16 << 10
+"""Bytes of all names and values together, in UTF-8: each version of the timeline carries them."""
+
+
+def checked_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """What `Table.set_properties` was given; raises `InvalidInputError` for what is no name or no value."""
+    if not isinstance(changes, Mapping):
+        raise InvalidInputError(
+            'properties are texts by name, {"owner": "ops"}, and None takes one away: pass a dict. '
+            f"type={type(changes).__name__}"
+        )
+    for name, value in changes.items():
+        _check_name(name)
+        if value is not None and not _is_text(value):
+            raise InvalidInputError(
+                f"a property is a text, or None to take it away. name={name!r} value={value!r:.200}"
+            )
+    return dict(changes)
+
+
+def changed(properties: Properties, changes: Mapping[str, str | None]) -> Properties:
+    """The properties after some of them were set, or taken away; raises where that is more than a table may have."""
+    both: dict[str, str | None] = {**dict(properties), **changes}
+    after = {name: value for name, value in both.items() if value is not None}
+    size = sum(len(text.encode()) for item in after.items() for text in item)
+    if size > BYTES_MAX:
+        raise InvalidInputError(
+            "these are more properties than a table may have, as each version of its timeline carries them: keep long "
+            f"texts elsewhere, and their place here. bytes={size} most={BYTES_MAX}"
+        )
+    return tuple(sorted(after.items()))
+
+
+def decoded(document: object) -> Properties:
+    """The properties in a version of the timeline; raises TypeError for what no release has written."""
+    if not isinstance(document, dict) or not all(isinstance(text, str) for item in document.items() for text in item):
+        raise TypeError(f"properties={document!r:.200}")
+    return tuple(sorted(document.items()))
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= NAME_MAX or name != name.strip():
+        raise InvalidInputError(
+            f"the name of a property is a text of 1 to {NAME_MAX} characters that can be printed. name={name!r:.300}"
+        )
+    if "=" in name:
+        raise InvalidInputError(
+            f"the name of a property has no = in it, which is where it ends on a command line. name={name!r}"
+        )
+    if name.startswith(RESERVED) and name not in KNOWN:
+        known = ", ".join(KNOWN) or "none in this release"
+        raise InvalidInputError(
+            f"names that begin with {RESERVED} are the engine's own, and it knows no such property: take another name. "
+            f"name={name!r} known={known}"
+        )
+    if name.startswith(HUDIS):
+        raise InvalidInputError(
+            f"names that begin with {HUDIS} are settings of Hudi's, which are made with the table and would have no "
+            f"effect here: take another name. name={name!r}"
+        )
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is a text that can be stored; one with half of a surrogate pair cannot."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
