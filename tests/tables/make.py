@@ -226,7 +226,13 @@ def answers(uri: str, commits: list[mor.Commit], clock: Clock) -> dict[str, Any]
         "images": plain(table.changes(since=moments[0], until=end, images=True)),
         "pending": table.inspect.timeline().column("state").to_pylist().count("pending"),
         "open_plans": [plan.barrier for plan in table.maintenance.open_plans()],
-    }
+    } | ({"history": history(table)} if hasattr(table, "history") else {})
+
+
+def history(table: mor.Table) -> list[str]:
+    """The commits, as `plain` has rows, but in their order."""
+    found = table.history().to_pylist(maps_as_pydicts="strict")
+    return [json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in found]
 
 
 def plain(rows: mor.Scan | mor.Changes) -> list[str]:

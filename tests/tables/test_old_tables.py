@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import crdt_mor as mor
-from tests.tables.make import HERE, TABLES, plain
+from tests.tables.make import HERE, TABLES, history, plain
 
 RELEASES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
 NAMES = [make.__name__ for make in TABLES]
@@ -62,6 +62,8 @@ def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[
     assert plain(table.scan(consistency="read_optimized")) == then["read_optimized"]
     _require_history(table, then)
     assert table.scan().checkpoint == then["end"]
+    found = history(table)
+    assert found == then.get("history", found)
     assert table.inspect.timeline().column("state").to_pylist().count("pending") == then["pending"]
     assert [plan.barrier for plan in table.maintenance.open_plans()] == then["open_plans"]
 
