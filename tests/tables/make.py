@@ -190,6 +190,8 @@ def partial(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     yield table.upsert(pl.DataFrame({"k": ["a", "b"], "x": pl.Series([1, 2], dtype=pl.Int32), "y": day}))
     begun(table)
     yield table.upsert(pl.DataFrame({"k": ["a"], "x": pl.Series([10], dtype=pl.Int32)}))
+    if hasattr(table, "set_properties"):
+        table.set_properties({"owner": "höfe", "retired": ""})
     yield table.upsert(pl.DataFrame({"k": ["b", "c"], "y": day}))
     table.maintenance.compact()
 
@@ -226,7 +228,7 @@ def answers(uri: str, commits: list[mor.Commit], clock: Clock) -> dict[str, Any]
         "images": plain(table.changes(since=moments[0], until=end, images=True)),
         "pending": table.inspect.timeline().column("state").to_pylist().count("pending"),
         "open_plans": [plan.barrier for plan in table.maintenance.open_plans()],
-    } | ({"history": history(table)} if hasattr(table, "history") else {})
+    } | ({"history": history(table), "properties": dict(table.properties)} if hasattr(table, "history") else {})
 
 
 def history(table: mor.Table) -> list[str]:

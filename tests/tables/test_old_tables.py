@@ -64,6 +64,7 @@ def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[
     assert table.scan().checkpoint == then["end"]
     found = history(table)
     assert found == then.get("history", found)
+    assert dict(table.properties) == then.get("properties", {})
     assert table.inspect.timeline().column("state").to_pylist().count("pending") == then["pending"]
     assert [plan.barrier for plan in table.maintenance.open_plans()] == then["open_plans"]
 
