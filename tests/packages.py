@@ -90,6 +90,8 @@ def use(package: Path, folder: Path, version: str) -> None:
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     call(python, "-I", "-W", "error", "-c", PROGRAM, version, cwd=elsewhere)
+    if version not in (said := call(folder / "bin" / "crdt-mor", "--version", cwd=elsewhere)):
+        raise SystemExit(f"crdt-mor --version says {said!r}, not {version}")
     call(folder / "bin" / "crdt-mor", "show", "events", cwd=elsewhere)
 
 
