@@ -91,6 +91,8 @@ def test_a_table_is_created_with_the_columns_of_whatever_says_some_and_without_i
 
 def test_a_table_is_created_with_the_columns_of_a_pandas_frame_but_its_nameless_index() -> None:
     data = pd.DataFrame({"id": ["a", "b"], "n": [1, 2], "at": pd.to_datetime(["2024-01-01", None])}, index=[5, 6])
+    if pd.__version__ < "3":
+        data = data.astype({"id": "string"})  # texts are objects there, and a frame without rows says no type of them
     for schema in (data, data.dtypes, data.iloc[:0]):
         table = Table.create("t", schema, key="id", store=MemoryStore())
         assert table.schema.names == ["id", "n", "at"]
@@ -171,7 +173,8 @@ def test_other_libraries_take_a_table_as_it_is(events: Table, of: str) -> None:
     found: Any = events if of == "table" else events.scan()
     assert pl.DataFrame(found).height == pl.LazyFrame(found).collect().height == 4
     assert pa.table(found).num_rows == pa.RecordBatchReader.from_stream(found).read_all().num_rows == 4
-    assert pd.DataFrame.from_arrow(found).shape == (4, 4)
+    if pd.__version__ >= "3":  # from_arrow is new there
+        assert pd.DataFrame.from_arrow(found).shape == (4, 4)
     assert duckdb.sql("select sum(n) from found").fetchall() == [(10,)]
     assert duckdb.sql("from found where n > 3").fetchall() == [("d", "us", 4, 4.5)]
     other = Table.create("t", found, key="id", store=MemoryStore())
