@@ -12,7 +12,9 @@ from tests.guides import blocks, interpreter, words
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.mark.parametrize("guide", ["reading.md", "changes.md", "history.md", "testing.md", "observing.md"])
+@pytest.mark.parametrize(
+    "guide", ["reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md"]
+)
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
     with interpreter(fast_path) as python:
         for block in blocks((DOCS / guide).read_text()):

@@ -34,7 +34,7 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         ),
         (r"^could not evaluate|^cannot perform|^cannot compare", "values of different types are compared"),
         (r"^'is_in' cannot check for", "the values that a column is to be among are of another type than the column"),
-        (r"subplan", "a filter has no subqueries: run those first, and give their result as values"),
+        (r"subplan|(?i:subquery)", "a filter has no subqueries: run those first, and give their result as values"),
         (r"^unable to parse|unexpected token", f"it is no SQL condition; one is like {_EXAMPLE}"),
         (r"^expected an expression", f"a filter is the condition alone, what stands after WHERE: {_EXAMPLE}"),
         (r"^value Placeholder", "there are no parameters: write the values, or use a polars expression"),
@@ -91,7 +91,7 @@ def _cause(error: Exception) -> str:
     for pattern, cause in _CAUSES:
         if pattern.search(text.partition("\n\nResolved plan")[0]):
             return cause
-    return text.partition("\n")[0].strip()
+    return text.partition("\n")[0].partition(": Query {")[0].strip()
 
 
 def _types(schema: TableSchema, filter: pl.Expr | str) -> dict[str, str]:
