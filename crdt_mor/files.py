@@ -179,10 +179,34 @@ def _csv(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
 
 
 def _json(path: str, types: pa.Schema, _: ExitStack) -> Opened:
-    names = pyarrow.json.read_json(path).column_names
-    known = pa.schema([types.field(name) for name in names if name in types.names])
-    rows = pyarrow.json.read_json(path, parse_options=pyarrow.json.ParseOptions(explicit_schema=known)).select(names)
+    rows = read_json_lines(lambda: path, types)
     return rows.schema, iter(rows.to_batches())
+
+
+def read_json_lines(open_source: Callable[[], str | pa.NativeFile], types: pa.Schema) -> pa.Table:
+    """The rows of JSON lines: the columns that are there, in the types of `types` where it has them.
+
+    open_source: the file from its beginning, as often as it is called. Dates are ISO text, as JSON has none of its own.
+
+    Raises `pyarrow.ArrowInvalid` for what is not JSON lines, or not of these types.
+    """
+    names = pyarrow.json.read_json(open_source()).column_names
+    known = {name: types.field(name).type for name in names if name in types.names}
+    as_text = pa.schema({name: _dates_as_text(kind) for name, kind in known.items()})
+    options = pyarrow.json.ParseOptions(explicit_schema=as_text)
+    rows = pyarrow.json.read_json(open_source(), parse_options=options).select(names)
+    return rows.cast(pa.schema([field.with_type(known.get(field.name, field.type)) for field in rows.schema]))
+
+
+def _dates_as_text(kind: pa.DataType) -> pa.DataType:
+    """A type with text for the dates in it, at every depth: Arrow reads only numbers of days as dates."""
+    if pa.types.is_date(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_dates_as_text(field.type)) for field in kind.fields])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_dates_as_text(kind.value_type)))
+    return kind
 
 
 _FORMATS: Final[dict[str, Callable[[str, pa.Schema, ExitStack], Opened]]] = {

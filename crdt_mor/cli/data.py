@@ -18,12 +18,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
-import pyarrow.json
 import pyarrow.parquet
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli.views import without_views
+from crdt_mor.files import read_json_lines
 
 STDIN: Final = Path("-")
 
@@ -149,11 +149,8 @@ def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
     everything = content().read()
     if everything.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
         everything = _lines_of_array(everything)
-    columns = pyarrow.json.read_json(pa.BufferReader(everything)).column_names
-    # Only the columns that the file gives: a partial update of the others would set them to null.
-    known = without_views(pa.schema([schema.field(name) for name in columns if name in schema.names]))
-    options = pyarrow.json.ParseOptions(explicit_schema=known)
-    return pyarrow.json.read_json(pa.BufferReader(everything), parse_options=options).select(columns)
+    # Only the columns that the file gives are read: a partial update of the others would set them to null.
+    return read_json_lines(lambda: pa.BufferReader(everything), without_views(schema))
 
 
 def _lines_of_array(text: bytes) -> bytes:

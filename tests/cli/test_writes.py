@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -75,6 +76,12 @@ def table(empty: Path) -> Path:
 def test_stdin_says_by_its_first_bytes_what_it_is(empty: Path, format: str) -> None:
     assert "3 rows written" in run("upsert", empty, "-", stdin=in_each_format()[format]).stderr
     assert rows(empty) == [("a", 5), ("b", 15), ("c", 25)]
+
+
+def test_dates_in_json_are_text(tmp_path: Path) -> None:
+    mor.Table.create(tmp_path / "t", {"id": pa.string(), "day": pa.date32()}, key="id")
+    run("upsert", tmp_path / "t", "-", stdin=b'{"id": "a", "day": "2026-02-28"}')
+    assert mor.Table(tmp_path / "t").to_arrow()["day"].to_pylist() == [date(2026, 2, 28)]
 
 
 def test_the_format_may_be_said(empty: Path, tmp_path: Path) -> None:

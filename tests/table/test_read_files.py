@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,21 @@ def test_files_of_each_format_are_read_as_often_as_they_are_asked_for_and_writte
     assert "3 files" in repr(rows)
     with pytest.raises(TypeError, match="num_rows"):
         len(rows)
+
+
+def test_dates_in_json_are_text_at_every_depth(folder: Path) -> None:
+    days = pa.struct([("from", pa.date32()), ("days", pa.list_(pa.date64()))])
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), ("day", pa.date32()), ("open", days)])
+    line = '{"id": "a", "day": "2026-02-28", "open": {"from": "1969-12-31", "days": ["2026-03-01", null]}}'
+    (folder / "d.jsonl").write_text(line + '\n{"id": "b", "day": null}\n')
+    first, second = mor.read_files(folder / "d.jsonl", schema=schema).to_arrow().to_pylist()
+    assert first == {
+        "id": "a", "day": date(2026, 2, 28), "open": {"from": date(1969, 12, 31), "days": [date(2026, 3, 1), None]},
+    }  # fmt: skip
+    assert second == {"id": "b", "day": None, "open": None}
+    (folder / "d.jsonl").write_text('{"id": "a", "day": "yesterday"}\n')
+    with pytest.raises(InvalidInputError, match=r"cannot be read.*d\.jsonl.*yesterday"):
+        mor.read_files(folder / "d.jsonl", schema=schema).to_arrow()
 
 
 def test_texts_are_read_in_the_types_of_the_table(folder: Path) -> None:
