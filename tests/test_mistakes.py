@@ -255,7 +255,7 @@ WRITE: dict[str, Mistake] = {
     "a column for rows": (lambda w: w.events.upsert(pl.Series("id", ["a"])), InvalidInputError,
                           r"to_frame\(\).*type=Series"),
     "a column of pandas for rows": (lambda w: w.events.upsert(pd.Series(["a"], name="id")), InvalidInputError,
-                                    r"to_frame\(\).*type=Series"),
+                                    r"(to_frame\(\)|not a table).*type=Series"),  # before pandas 3 it is no stream
     "a column of mixed types": (lambda w: w.events.upsert(pd.DataFrame({"id": ["a", 1]})), InvalidInputError,
                                 r"astype.*column=id"),
     "a frame without names of columns": (lambda w: w.events.upsert(pd.DataFrame([["a", 1]])), SchemaMismatchError,
@@ -406,7 +406,7 @@ def test_a_mistake_in_python_is_explained(world: World, case: str) -> None:
 
 COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "a table that is not there": (["show", "@evnets"], 1, "create it.*path=.*evnets"),
-    "a command that is misspelt": (["shwo", "@events"], 2, "Did you mean 'show'"),
+    "a command that is misspelt": (["shwo", "@events"], 2, "Did you mean 'show'|No such command 'shwo'"),
     "an option that is missing": (["write", "@events", "@rows.csv"], 2, "--as"),
     "a table of Delta Lake": (["show", "@delta"], 1, "Delta Lake.*path="),
     "a delete of nothing": (["delete", "@events"], 2, "exactly one way"),
@@ -416,7 +416,8 @@ COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "a condition on no column": (["cat", "@events", "--where", "nope > 1"], 1, "nope"),
     "a column that is misspelt": (["cat", "@events", "--columns", "id,nope"], 1, r"there are.*unknown=\['nope'\]"),
     "a moment in a word": (["cat", "@events", "--as-of", "yesterday"], 2, "as-of.*'yesterday'"),
-    "fewer rows than none": (["cat", "@events", "--limit", "-1"], 2, "--limit.*greater than or equal to 0"),
+    "fewer rows than none": (
+        ["cat", "@events", "--limit", "-1"], 2, "--limit.*(greater than or equal to 0|range x>=0)"),
     "a format of another tool": (["cat", "@events", "--format", "xml"], 2, "'jsonl'"),
     "a token in a word": (
         ["write", "@events", "@rows.csv", "--as", "upsert", "--token", "x"], 2, "loader:17.*got='x'"),
