@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "an unknown option": ({"asof": "1", "asOfVersion": "1"}, None, r"no such options.*unknown=\['asofversion'\]"),
     "no such version": ({"asOf": "99"}, None, "no such version yet.*99"),
     "no time": ({"asOf": "yesterday"}, None, "asOf is a version, an instant of 17 digits, or a time"),
-    "no time zone": ({"asOf": "2026-01-01T00:00:00"}, None, "say the time zone"),
+    "no time yet": ({"asOf": "2999-01-01T00:00:00"}, None, "it lies in the future of the store's clock"),
     "no such kind": ({"changes": "all"}, None, "changes is one of merged, images, raw"),
     "no such consistency": ({"consistency": "eventual"}, None, "consistency is one of"),
     "a filter of changes": ({"changes": "raw", "filter": "n > 1"}, None, "filter belongs to a snapshot"),
@@ -140,6 +140,12 @@ def test_what_cannot_be_is_refused_in_words(spark: SparkSession, events: Table, 
     options, schema, message = REFUSED[name]
     with pytest.raises(AnalysisException, match=re.compile(message, re.DOTALL)):
         read(spark, events.uri, schema, **options).collect()
+
+
+@pytest.mark.parametrize("moment", ["2020-02-29", "2020-02-29T12:00:00", "2020-02-29T12:00:00+01:00"])
+def test_a_moment_may_be_a_date_or_have_no_zone(spark: SparkSession, events: Table, moment: str) -> None:
+    assert read(spark, events.uri, asOf=moment).collect() == []
+    assert read(spark, events.uri, asOf="now").count() == events.count()
 
 
 def test_a_missing_table_and_a_missing_path_say_what_to_do(spark: SparkSession, fast_path: Path) -> None:
