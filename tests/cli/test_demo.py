@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor.cli.demo import journal, lanes, overlaps, picture, story
+from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, story
 from crdt_mor.cli.main import app
 
 ROOT = Path(__file__).parent.parent.parent
@@ -73,6 +73,25 @@ def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     assert ET.parse(found["picture"]).getroot().tag.endswith("svg")
     assert (tmp_path / "overlaps.svg").read_bytes() == Path(found["picture"]).read_bytes()
     assert mor.Table.open(found["table"]).scan().count() == found["rows"]
+
+
+@pytest.mark.parametrize(
+    ("called", "path", "says"),
+    [
+        (".venv/bin/crdt-mor", "", ".venv/bin/crdt-mor"),
+        ("my tools/bin/crdt-mor", "", "'my tools/bin/crdt-mor'"),
+        (".venv/bin/crdt-mor", "bin", "crdt-mor"),
+        ("crdt_mor/__main__.py", "", "crdt-mor"),
+    ],
+)
+def test_what_to_try_next_can_be_copied_into_the_shell(
+    called: str, path: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "crdt-mor").touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [called, "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path / path) if path else "")
+    assert command.command_here() == says
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:

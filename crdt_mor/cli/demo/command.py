@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -123,11 +126,19 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _next_steps(result: Result) -> list[str]:
-    table = result.table
+    table, command = result.table, command_here()
     return [
-        f"crdt-mor show {table}",
-        f"crdt-mor timeline {table}",
-        f"crdt-mor cat {table} --where \"origin = 'LGA'\" --columns time_hour,carrier,flight,tailnum,arr_delay",
-        f"crdt-mor cat {table} --as-of 40 --columns month,day,tailnum     # as it was at version 40",
-        f"crdt-mor demo --small --dir {result.table.parent}-again",
+        f"{command} show {table}",
+        f"{command} timeline {table}",
+        f"{command} cat {table} --where \"origin = 'LGA'\" --columns time_hour,carrier,flight,tailnum,arr_delay",
+        f"{command} cat {table} --as-of 40 --columns month,day,tailnum     # as it was at version 40",
+        f"{command} demo --small --dir {result.table.parent}-again",
     ]
+
+
+def command_here() -> str:
+    """How this program is called from here: `crdt-mor` where a shell finds it, else as it was called, by its path."""
+    called = sys.argv[0]
+    if os.path.basename(called) == "crdt-mor" and shutil.which("crdt-mor") is None:
+        return shlex.quote(called)
+    return "crdt-mor"
