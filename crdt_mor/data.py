@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.arrow_input import read_arrow
+from crdt_mor.model.types import with_leaves
 from crdt_mor.rows import ArrowRows
 
 
@@ -99,6 +100,11 @@ def read_schema(schema: SchemaLike) -> pa.Schema:
 def ordinary(schema: pa.Schema) -> pa.Schema:
     """The same columns in Arrow's ordinary types, which every reader has: `string`, not `string_view`; `list`."""
     return pa.schema([pa.field(field.name, _ordinary(field.type), field.nullable) for field in schema])
+
+
+def dates_as_text(kind: pa.DataType) -> pa.DataType:
+    """A type with text for the dates in it, at every depth: of JSON, Arrow reads only numbers of days as dates."""
+    return with_leaves(kind, lambda leaf: pa.string() if pt.is_date(leaf) else leaf)
 
 
 # --- one by one -------------------------------------------------------------------------------------------------------

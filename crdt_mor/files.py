@@ -21,7 +21,7 @@ import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from crdt_mor.data import SchemaLike, read_schema
+from crdt_mor.data import SchemaLike, dates_as_text, read_schema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.rows import ArrowRows
 
@@ -170,12 +170,18 @@ def _ipc(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
 
 
 def _csv(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
-    # An empty field is null and a quoted one is text: nothing else is, "NA" may well be a name.
-    options = pyarrow.csv.ConvertOptions(
+    reader = stack.enter_context(pyarrow.csv.open_csv(path, convert_options=csv_options(types)))
+    return reader.schema, iter(reader)
+
+
+def csv_options(types: pa.Schema) -> pyarrow.csv.ConvertOptions:
+    """How the texts of CSV become values, in `types` where it has the column.
+
+    An empty field is null and a quoted one is text. Nothing else is null: "NA" may well be a name.
+    """
+    return pyarrow.csv.ConvertOptions(
         column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
     )
-    reader = stack.enter_context(pyarrow.csv.open_csv(path, convert_options=options))
-    return reader.schema, iter(reader)
 
 
 def _json(path: str, types: pa.Schema, _: ExitStack) -> Opened:
@@ -192,21 +198,10 @@ def read_json_lines(open_source: Callable[[], str | pa.NativeFile], types: pa.Sc
     """
     names = pyarrow.json.read_json(open_source()).column_names
     known = {name: types.field(name).type for name in names if name in types.names}
-    as_text = pa.schema({name: _dates_as_text(kind) for name, kind in known.items()})
+    as_text = pa.schema({name: dates_as_text(kind) for name, kind in known.items()})
     options = pyarrow.json.ParseOptions(explicit_schema=as_text)
     rows = pyarrow.json.read_json(open_source(), parse_options=options).select(names)
     return rows.cast(pa.schema([field.with_type(known.get(field.name, field.type)) for field in rows.schema]))
-
-
-def _dates_as_text(kind: pa.DataType) -> pa.DataType:
-    """A type with text for the dates in it, at every depth: Arrow reads only numbers of days as dates."""
-    if pa.types.is_date(kind):
-        return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_dates_as_text(field.type)) for field in kind.fields])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_dates_as_text(kind.value_type)))
-    return kind
 
 
 _FORMATS: Final[dict[str, Callable[[str, pa.Schema, ExitStack], Opened]]] = {

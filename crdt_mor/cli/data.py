@@ -23,7 +23,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli.views import without_views
-from crdt_mor.files import read_json_lines
+from crdt_mor.files import csv_options, read_json_lines
 
 STDIN: Final = Path("-")
 
@@ -134,14 +134,7 @@ def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
 
 
 def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
-    # An empty field is null and a quoted one is text: nothing else is, "NA" may well be a name.
-    options = pyarrow.csv.ConvertOptions(
-        column_types=without_views(schema),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    return pyarrow.csv.read_csv(content(), convert_options=options)
+    return pyarrow.csv.read_csv(content(), convert_options=csv_options(without_views(schema)))
 
 
 def _read_json(content: Content, schema: pa.Schema) -> pa.Table:

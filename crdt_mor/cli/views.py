@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.model import types
+
 
 def without_views(schema: pa.Schema) -> pa.Schema:
     """The schema with each view of texts or bytes, and each dictionary, as a plain column of the same values."""
@@ -12,8 +14,5 @@ def without_views(schema: pa.Schema) -> pa.Schema:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    if pt.is_string_view(kind):
-        return pa.string()
-    if pt.is_binary_view(kind):
-        return pa.binary()
-    return _plain(kind.value_type) if pt.is_dictionary(kind) else kind
+    plain = types.without_views(kind)
+    return plain.value_type if pt.is_dictionary(plain) else plain

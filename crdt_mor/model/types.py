@@ -10,6 +10,7 @@ live in `schema.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -127,21 +128,24 @@ def without_views(kind: pa.DataType) -> pa.DataType:
 
     Views are how libraries such as polars hold text, and nothing that the user of such a frame has declared.
     """
-    if kind in _VIEWS:
-        return _VIEWS[kind]
+    return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
+
+
+def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with `change` of each type in it that has no others in it; what is around those stays as it is."""
     if pt.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, without_views(kind.value_type), ordered=kind.ordered)
+        return pa.dictionary(kind.index_type, with_leaves(kind.value_type, change), ordered=kind.ordered)
     if pt.is_struct(kind):
-        return pa.struct([field.with_type(without_views(field.type)) for field in kind])
+        return pa.struct([field.with_type(with_leaves(field.type, change)) for field in kind])
     if pt.is_map(kind):
-        item = kind.item_field.with_type(without_views(kind.item_type))
-        return pa.map_(without_views(kind.key_type), item, keys_sorted=kind.keys_sorted)
+        item = kind.item_field.with_type(with_leaves(kind.item_type, change))
+        return pa.map_(with_leaves(kind.key_type, change), item, keys_sorted=kind.keys_sorted)
     if is_list(kind):
-        item = kind.value_field.with_type(without_views(kind.value_type))
+        item = kind.value_field.with_type(with_leaves(kind.value_type, change))
         if pt.is_fixed_size_list(kind):
             return pa.list_(item, kind.list_size)
         return pa.large_list(item) if pt.is_large_list(kind) else pa.list_(item)
-    return kind
+    return change(kind)
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
