@@ -23,7 +23,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment, Token
 from crdt_mor.timeline.session import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 
@@ -43,6 +43,7 @@ VALUE = Timeline(
     segments=(Segment("name", 0, T, T, 1),),
     tokens=(Token("application", 1, T, T, 1),),
     properties=(("name", "value"),),
+    retention=Retention(T, T, ((("day=mon", "x"), T),)),
 )  # fmt: skip
 """With everything in it."""
 
@@ -80,6 +81,12 @@ def test_files_and_segments_are_as_the_page_says() -> None:
     assert encoded()["completions"][0][6] == [["day=mon/x", 1, 1, 0]]
     assert list(json.loads(encode_segment([COMMIT]))) == ["format", "completions"]
     assert '`{"format": …, "completions": [...]}`' in section("A segment")
+
+
+def test_what_history_is_kept_is_as_the_page_says() -> None:
+    assert named(section("`retention`")) == list(encoded()["retention"])
+    assert "`[partition path, file id, since]`" in section("`retention`")
+    assert encoded()["retention"]["groups"] == [["day=mon", "x", T]]
 
 
 def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:

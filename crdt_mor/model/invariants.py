@@ -233,6 +233,22 @@ def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timelin
     return previous.foreign_group is None or following.foreign_group is not None
 
 
+def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
+    """The marks of what history is kept move forward, and not past the clock.
+
+    The files and completions of what was given up are gone: a mark that went back would promise what nobody has.
+    """
+    old, new = previous.retention, following.retention
+    if old == new:
+        return True
+    return (
+        old.since <= new.since <= following.clock
+        and old.stable_since <= new.stable_since <= new.since
+        and all(new.since_of(group) >= since for group, since in old.groups)
+        and all(since <= following.clock for _, since in new.groups)
+    )
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     versions_are_consecutive,
     nonces_differ,
@@ -253,6 +269,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     tokens_grow,
     the_schema_loses_no_column,
     foreign_file_groups_are_not_forgotten,
+    history_is_only_given_up,
 )
 """All of them, the simplest first."""
 

@@ -39,10 +39,22 @@ from crdt_mor.model.timeline_json import (
     plan_json,
     plan_of,
     require_types,
+    retention_json,
+    retention_of,
     rolled_back_json,
     rolled_back_of,
 )
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import (
+    EVERYTHING_KEPT,
+    Completion,
+    DataFile,
+    OpenPlan,
+    Pending,
+    Retention,
+    RolledBack,
+    Segment,
+    Token,
+)
 
 COMPLETIONS_MAX = 16
 """Completions that a value carries itself; from there on the older ones are sealed into a segment."""
@@ -78,6 +90,8 @@ class Timeline:
     """Columns that the schema has gained since there is one."""
     properties: Properties = ()
     """What users have noted of the table, by name."""
+    retention: Retention = EVERYTHING_KEPT
+    """Which history the table still answers for."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -206,14 +220,17 @@ class Timeline:
         """The barrier of a plan that is derived from this value."""
         return barrier_after(self.clock)
 
-    def schedule(self, nonce: str, wall_ms: int, action: str, path: str) -> Timeline:
+    def schedule(
+        self, nonce: str, wall_ms: int, action: str, path: str, retention: Retention | None = None
+    ) -> Timeline:
         """The plan at `path` is open under `next_barrier`; scheduling moves the clock past the barrier.
 
-        None of its file groups is in another open plan.
+        None of its file groups is in another open plan. `retention`: the marks that a clean moves with its plan.
         """
         barrier = self.next_barrier
         plan = OpenPlan(barrier, nonce, self.version + 1, path, action)
-        return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan))
+        kept = retention or self.retention
+        return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan), retention=kept)
 
     def complete_plan(
         self,
@@ -332,6 +349,7 @@ class Timeline:
                 "added": self.added,
                 "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
                 **({"properties": dict(self.properties)} if self.properties else {}),
+                **({"retention": retention_json(self.retention)} if self.retention != EVERYTHING_KEPT else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -367,6 +385,7 @@ class Timeline:
                 table_id=document.get("table_id"),
                 added=tuple(document.get("added", ())),
                 properties=decoded(document.get("properties", {})),
+                retention=retention_of(document["retention"]) if "retention" in document else EVERYTHING_KEPT,
             )
             _require_shape(value)
         except WRONG_SHAPE as error:
@@ -379,6 +398,7 @@ class Timeline:
 def _require_shape(value: Timeline) -> None:
     """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
     require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
-    require_types((*value.segments, *value.tokens))
-    for instant in (value.clock, value.swept, *(p.requested for p in value.pending)):
+    require_types((*value.segments, *value.tokens, value.retention))
+    kept = value.retention.since, value.retention.stable_since, *(since for _, since in value.retention.groups)
+    for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
         to_ms(instant)

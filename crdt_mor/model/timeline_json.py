@@ -12,20 +12,21 @@ from typing import Any
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
 
 In format 1 an open plan named its file groups; they are in the plan's own object, too.
 
-Until now every plan is a compaction: an entry says nothing of its action. A release that gives a plan another action
-writes the next format, since the releases before it would take that plan for a compaction.
+Before format 4 every plan was a compaction: the entry of one says nothing of its action. A release that gives a plan an
+action that the table of actions does not have yet writes the next format, since the releases before it would not know
+what to do about that plan.
 
-Format 3 adds who began a write and who made a commit.
+Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept.
 """
 
-FORMATS_READ = (1, 2, FORMAT)
+FORMATS_READ = (1, 2, 3, FORMAT)
 
 _WITHOUT_AUTHORS = 2
 """The last format that says nothing of who made what."""
@@ -115,6 +116,15 @@ def rolled_back_json(r: RolledBack) -> list[object]:
 def rolled_back_of(entry: list[Any]) -> RolledBack:
     was_plan = {plan: action for action, plan in _ROLLED_BACK_AS.items()}
     return RolledBack(*entry[:3], *(was_plan[a] if isinstance(a, bool) else a for a in entry[3:]))
+
+
+def retention_json(r: Retention) -> dict[str, object]:
+    return {"since": r.since, "stable_since": r.stable_since, "groups": [[*group, since] for group, since in r.groups]}
+
+
+def retention_of(entry: Mapping[str, Any]) -> Retention:
+    groups = tuple(((partition, file_id), since) for partition, file_id, since in entry["groups"])
+    return Retention(entry["since"], entry["stable_since"], groups)
 
 
 def completion_json(c: Completion) -> list[object]:

@@ -149,6 +149,27 @@ class Segment:
     superseded: InstantTime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which history the table still answers for; every mark moves only forward.
+
+    since: what is shown as of this completion time, or a later one, is exact for ever (EPOCH: whatever it is).
+    stable_since: the same for views by requested time; not after `since`, nor after any write that was pending then.
+    groups: single file groups whose history begins later, as an erasure asked for it.
+    """
+
+    since: InstantTime = EPOCH
+    stable_since: InstantTime = EPOCH
+    groups: tuple[tuple[FileGroup, InstantTime], ...] = ()
+
+    def since_of(self, group: FileGroup) -> InstantTime:
+        """From which completion time on the history of a file group is kept."""
+        return max(self.since, dict(self.groups).get(group, EPOCH))
+
+
+EVERYTHING_KEPT = Retention()
+
+
 def bytes_of(completions: Sequence[Completion]) -> int:
     """About how many bytes the completions take in a value."""
     files = sum(len(file.path) + 20 for c in completions for file in c.files)

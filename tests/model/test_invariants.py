@@ -14,7 +14,7 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment, Token
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import VERSIONS
 from tests.model.scene import PUBLISHER, Scene
@@ -43,6 +43,7 @@ BEFORE = Timeline(
     foreign_group="theirs",
     table_id="t",
     added=("n",),
+    retention=Retention(at(8), at(6), ((("", "g"), at(9)),)),
 )
 """A value with something of everything."""
 
@@ -92,6 +93,7 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
     invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
+    invariants.history_is_only_given_up: replace(AFTER, retention=Retention(at(8), at(6))),
 }
 """For each invariant a value that must not follow `BEFORE`."""
 

@@ -38,6 +38,7 @@ from crdt_mor.model.timeline_parts import (
     FileGroup,
     OpenPlan,
     Pending,
+    Retention,
     RolledBack,
     Segment,
     Token,
@@ -172,11 +173,14 @@ EVERYTHING = Timeline(
     foreign_group="f",
     table_id="t",
     added=("n",),
+    retention=Retention(
+        from_ms(1_700_000_000_010), from_ms(1_700_000_000_008), ((("eu", "g"), from_ms(1_700_000_000_012)),)
+    ),
 )
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
 EVERYTHING_JSON = (
-    rb'{"format":3,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
+    rb'{"format":4,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
     rb'"swept":"20231114221320001","schema":"[[\"id\",\"string\",false]]",'
     rb'"pending":[["20231114221320100","n5",5,null,null],["20231114221320110","n6",6,1700000000109,["loader.py","host",4]],'
     rb'["20231114221320120","job-20231114221320120",7,1700000000119,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver",2]],'
@@ -189,7 +193,8 @@ EVERYTHING_JSON = (
     rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1,null]],'
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
     rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
-    rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]]}'
+    rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]],'
+    rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]}}'
 )
 
 
@@ -198,7 +203,7 @@ def test_a_value_with_everything_in_it_has_these_very_bytes() -> None:
     assert EVERYTHING.encode() == EVERYTHING_JSON
     assert Timeline.decode(EVERYTHING_JSON, "") == EVERYTHING
     assert encode_segment(EVERYTHING.completions) == (
-        rb'{"format":3,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
+        rb'{"format":4,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
     )
 
 
@@ -209,8 +214,8 @@ def test_bytes_that_are_no_timeline_are_named(data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused_by_number() -> None:
-    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":3', b'"format":4')
-    with pytest.raises(UnsupportedVersionError, match="format=4"):
+    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":4', b'"format":5')
+    with pytest.raises(UnsupportedVersionError, match="format=5"):
         Timeline.decode(data, "x")
 
 
@@ -280,7 +285,8 @@ FORMAT_2 = (
     rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1]],'
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
     rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
-    rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]]}'
+    rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]],'
+    rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]}}'
 )
 """What the release wrote that did not note who made what."""
 
