@@ -4,29 +4,20 @@
     T_C.replacecommit                HoodieReplaceCommitMetadata
     T.compaction.requested           HoodieCompactionPlan
 
-Each is an Avro container with one record. The schemas in `schemas/` are Hudi's own to the letter, but for two notes on
-fields of a plan: every string and map has the property `avro.java.string`, since Java casts to String. Equal values
-give equal bytes, so that whoever projects an instant writes the same file. A file of another Hudi release is read by
-the schema that it carries: fields it lacks are null. Hudi before version 8 wrote JSON, which is read as well.
-Knows neither file names nor which instants count.
+Each is one record, as `records` keeps it. Hudi before version 8 wrote commits as JSON, which is read as well. Knows
+neither file names nor which instants count.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import resources
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
-import fastavro
-from fastavro.types import Schema
-
-from crdt_mor.errors import FormatError, UnsupportedFeatureError
-from crdt_mor.format import avro
-
-_CODECS: Final = ("null", "deflate")
+from crdt_mor.errors import FormatError
+from crdt_mor.format import records
+from crdt_mor.format.records import Datum
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,30 +102,9 @@ class CompactionPlanRecord:
     missing_partitions: Sequence[str] | None = None
 
 
-# ---- the schemas, as Hudi writes them ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """One kind of file: its record's name, and what is needed to write it, made once."""
-
-    name: str
-    parsed: Schema
-    header: bytes
-
-
-def _kind(file: str) -> _Kind:
-    """The kind of file whose schema is `schemas/<file>.avsc`. What we write carries it without its white space."""
-    schema = json.loads(resources.files("crdt_mor.format").joinpath("schemas", f"{file}.avsc").read_text("utf-8"))
-    header = avro.container_header(json.dumps(schema, separators=(",", ":")))
-    return _Kind(str(schema["name"]), fastavro.parse_schema(schema), header)
-
-
-_COMMIT: Final = _kind("commit_metadata")
-_COMPACTION_PLAN: Final = _kind("compaction_plan")
+_COMMIT: Final = records.kind("commit_metadata")
+_COMPACTION_PLAN: Final = records.kind("compaction_plan")
 _REPLACE_COMMIT_RECORD: Final = "HoodieReplaceCommitMetadata"
-
-_Datum: TypeAlias = dict[str, object]
 
 
 def _camel(name: str) -> str:
@@ -152,12 +122,12 @@ _RUNTIME_NAMES: Final = tuple((item.name, _camel(item.name)) for item in fields(
 def encode_commit(metadata: CommitMetadata) -> bytes:
     """The bytes of a `.deltacommit`, `.commit` or `.deltacommit.inflight` file. Equal metadata, equal bytes."""
     assert not metadata.replaced, "replaced file groups belong in a replacecommit, which nothing here writes"
-    return _encode(_COMMIT, _commit_datum(metadata))
+    return records.encode(_COMMIT, _commit_datum(metadata))
 
 
 def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
     """The bytes of a `.compaction.requested` file."""
-    return _encode(
+    return records.encode(
         _COMPACTION_PLAN,
         {
             "operations": [_operation_datum(operation) for operation in plan.operations],
@@ -170,13 +140,7 @@ def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
     )
 
 
-def _encode(kind: _Kind, datum: _Datum) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, kind.parsed, datum)
-    return avro.encode_container(kind.header, 1, buffer.getvalue())
-
-
-def _commit_datum(metadata: CommitMetadata) -> _Datum:
+def _commit_datum(metadata: CommitMetadata) -> Datum:
     # Maps are there even when empty: Java removes a key from them without looking.
     return {
         "partitionToWriteStats": {
@@ -189,7 +153,7 @@ def _commit_datum(metadata: CommitMetadata) -> _Datum:
     }
 
 
-def _stat_datum(stat: WriteStat) -> _Datum:
+def _stat_datum(stat: WriteStat) -> Datum:
     datum = {camel: getattr(stat, name) for name, camel in _STAT_NAMES}
     if stat.log_files is not None:
         datum["logFiles"] = list(stat.log_files)
@@ -200,7 +164,7 @@ def _stat_datum(stat: WriteStat) -> _Datum:
     return datum
 
 
-def _operation_datum(operation: CompactionOperation) -> _Datum:
+def _operation_datum(operation: CompactionOperation) -> Datum:
     return {
         "baseInstantTime": operation.base_instant,
         "deltaFilePaths": list(operation.delta_files),
@@ -218,7 +182,7 @@ def _operation_datum(operation: CompactionOperation) -> _Datum:
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
     """The metadata in a commit file (`replace`: a replacecommit file); `FormatError` if it is empty or damaged."""
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
-    datum = _decode_json(data, path, record) if data[:1] == b"{" else _decode(data, path, record)
+    datum = _decode_json(data, path, record) if data[:1] == b"{" else records.decode(data, path, record)
     try:
         return CommitMetadata(
             stats=_stats(datum.get("partitionToWriteStats")),
@@ -237,11 +201,11 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
     """The plan in a `.compaction.requested` file; `FormatError` if it is empty or damaged."""
-    datum = _decode(data, path, _COMPACTION_PLAN.name)
+    datum = records.decode(data, path, _COMPACTION_PLAN.name)
     try:
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))
         return CompactionPlanRecord(
-            operations=tuple(_operation(item) for item in cast("list[_Datum]", datum.get("operations") or [])),
+            operations=tuple(_operation(item) for item in cast("list[Datum]", datum.get("operations") or [])),
             extra=cast("dict[str, str] | None", datum.get("extraMetadata")),
             version=cast("int | None", datum.get("version")),
             preserve_metadata=cast("bool | None", datum.get("preserveHoodieMetadata")),
@@ -251,40 +215,10 @@ def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
         raise FormatError(f"a compaction plan of a shape that Hudi does not write: {error}. path={path}") from error
 
 
-def _decode(data: bytes, path: str, record: str) -> _Datum:
-    """The datum of a file that holds one record of this name, read by the schema that the file carries."""
-    if data[:4] != avro.MAGIC:
-        what = "an empty file" if not data else f"it begins with {data[:4]!r}"
-        raise FormatError(f"not an Avro container: {what}. The file is damaged or not Hudi's. path={path}")
-    try:
-        reader = fastavro.block_reader(io.BytesIO(data))
-        if reader.codec not in _CODECS:
-            raise UnsupportedFeatureError(
-                f"Avro codec not supported; known are null and deflate. codec={reader.codec} path={path}"
-            )
-        name = str(cast("Mapping[str, object]", reader.writer_schema)["name"]).rpartition(".")[2]
-        blocks = list(reader)
-        counts = [block.num_records for block in blocks if block.num_records]
-        # No union of our records has two branches that are alike in Python, so what fastavro returns is unambiguous.
-        datums = [cast("_Datum", datum) for block in blocks for datum in block] if counts == [1] else []
-        bytes_left = any(block.bytes_.read(1) for block in blocks)  # type: ignore[attr-defined]  # not in its stubs
-    except UnsupportedFeatureError:
-        raise
-    except Exception as error:  # fastavro raises whatever the bytes lead it to
-        raise FormatError(f"damaged {record}: {error!r}. path={path} size={len(data)}") from error
-    if name != record:
-        raise FormatError(f"{record} expected, {name} found. path={path}")
-    if len(datums) != 1:
-        raise FormatError(f"one record expected, {sum(counts)} found. record={record} path={path}")
-    if bytes_left:
-        raise FormatError(f"bytes after the record. record={record} path={path}")
-    return datums[0]
-
-
-def _decode_json(data: bytes, path: str, record: str) -> _Datum:
+def _decode_json(data: bytes, path: str, record: str) -> Datum:
     """Commit metadata in JSON, as Hudi wrote it before version 8; archived instants may still be in it."""
     try:
-        return cast("_Datum", json.loads(data))
+        return cast("Datum", json.loads(data))
     except (ValueError, RecursionError) as error:
         raise FormatError(f"damaged {record}: {error}. path={path}") from error
 

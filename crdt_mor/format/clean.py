@@ -1,0 +1,214 @@
+"""The contents of the timeline files of a clean, and those of a savepoint, whose files no clean may remove.
+
+    T.clean.requested     HoodieCleanerPlan
+    T_C.clean             HoodieCleanMetadata
+    T_C.savepoint         HoodieSavepointMetadata
+
+Hudi refuses time travel to before `earliest_to_retain` of the newest completed clean: as of that time, and later, every
+file that a view needs is there. Each is one record, as `records` keeps it. Knows neither file names nor which files
+may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format import records
+from crdt_mor.format.records import Datum
+from crdt_mor.model.names import join_path
+
+KEEP_BY_TIME: Final = "KEEP_LATEST_BY_HOURS"
+KEEP_BY_COMMITS: Final = "KEEP_LATEST_COMMITS"
+"""Hudi's names of the policies of a clean: it keeps what was current at a time, or at the last commits."""
+
+_VERSION: Final = 2
+"""The version of both records: since it, plans list their files with a flag, and results name files without folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionInstant:
+    """An instant, named to Hudi: its requested time, its action, and its state (REQUESTED, INFLIGHT or COMPLETED)."""
+
+    requested: str
+    action: str
+    state: str = "COMPLETED"
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPlanRecord:
+    """What a clean will remove, for Hudi's eyes.
+
+    earliest_to_retain: the instant from which on history is kept; None: there is no such instant.
+    last_completed: requested time of the last completed commit when the plan was made; empty: there was none.
+    policy: Hudi's name of the policy, such as `KEEP_BY_TIME`.
+    files: the names of the files that go, without their folder, by partition path.
+    partitions: the partitions that go as a whole; None says the same as none.
+    """
+
+    files: Mapping[str, Sequence[str]]
+    earliest_to_retain: ActionInstant | None = None
+    last_completed: str = ""
+    policy: str = KEEP_BY_TIME
+    partitions: Sequence[str] | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedPartition:
+    """What a clean removed of one partition, as file names without their folder.
+
+    failed: the files that it was to remove and could not.
+    deleted: whether the partition went as a whole.
+    """
+
+    removed: Sequence[str]
+    failed: Sequence[str] = ()
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CleanMetadata:
+    """What a clean removed.
+
+    started: requested time of the clean.
+    earliest_to_retain: views as of this time, or a later one, are whole; empty: views of all times are.
+    last_completed: requested time of the last completed commit when the plan was made; empty: there was none.
+    policy: as the plan has it. It stands with each partition, so it is lost where no partition is named.
+    """
+
+    started: str
+    partitions: Mapping[str, CleanedPartition]
+    earliest_to_retain: str = ""
+    last_completed: str = ""
+    policy: str = KEEP_BY_TIME
+    milliseconds: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files_removed(self) -> int:
+        return sum(len(partition.removed) for partition in self.partitions.values())
+
+
+_PLAN: Final = records.kind("cleaner_plan")
+_METADATA: Final = records.kind("clean_metadata")
+_SAVEPOINT_RECORD: Final = "HoodieSavepointMetadata"
+
+
+def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
+    """The bytes of a `.clean.requested` file. Equal plans, equal bytes."""
+    earliest = plan.earliest_to_retain
+    return records.encode(
+        _PLAN,
+        {
+            "earliestInstantToRetain": earliest
+            and {"timestamp": earliest.requested, "action": earliest.action, "state": earliest.state},
+            "lastCompletedCommitTimestamp": plan.last_completed,
+            "policy": plan.policy,
+            "filesToBeDeletedPerPartition": {},  # Java looks at it without asking whether it is there
+            "version": _VERSION,
+            "filePathsToBeDeletedPerPartition": {
+                partition: [{"filePath": join_path(partition, name), "isBootstrapBaseFile": False} for name in names]
+                for partition, names in plan.files.items()
+            },
+            "partitionsToBeDeleted": list(plan.partitions or ()),
+            "extraMetadata": dict(plan.extra),
+        },
+    )
+
+
+def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
+    """The plan in a `.clean.requested` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
+    datum = records.decode(data, path, _PLAN.name)
+    try:
+        listed = cast("Mapping[str, list[Datum]]", datum.get("filePathsToBeDeletedPerPartition") or {})
+        files = {partition: [str(item["filePath"]) for item in items] for partition, items in listed.items()}
+        # Hudi names whole paths there, we the path inside the table; plans of version 1 list names alone, elsewhere.
+        files = files or cast("dict[str, list[str]]", datum.get("filesToBeDeletedPerPartition") or {})
+        partitions = cast("list[str] | None", datum.get("partitionsToBeDeleted"))
+        return CleanPlanRecord(
+            files={partition: tuple(map(_name, paths)) for partition, paths in files.items()},
+            earliest_to_retain=_instant(cast("Mapping[str, str] | None", datum.get("earliestInstantToRetain"))),
+            last_completed=cast("str", datum.get("lastCompletedCommitTimestamp") or ""),
+            policy=cast("str", datum["policy"]),
+            partitions=None if not partitions else tuple(partitions),
+            extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"a plan of a clean of a shape that Hudi does not write: {error!r}. path={path}") from error
+
+
+def encode_clean(metadata: CleanMetadata) -> bytes:
+    """The bytes of a completed `.clean` file. Equal metadata, equal bytes."""
+    return records.encode(
+        _METADATA,
+        {
+            "startCleanTime": metadata.started,
+            "timeTakenInMillis": metadata.milliseconds,
+            "totalFilesDeleted": metadata.files_removed,
+            "earliestCommitToRetain": metadata.earliest_to_retain,
+            "lastCompletedCommitTimestamp": metadata.last_completed,
+            "partitionMetadata": {
+                partition: {
+                    "partitionPath": partition,
+                    "policy": metadata.policy,
+                    "deletePathPatterns": [*cleaned.removed, *cleaned.failed],
+                    "successDeleteFiles": list(cleaned.removed),
+                    "failedDeleteFiles": list(cleaned.failed),
+                    "isPartitionDeleted": cleaned.deleted,
+                }
+                for partition, cleaned in metadata.partitions.items()
+            },
+            "version": _VERSION,
+            "bootstrapPartitionMetadata": {},
+            "extraMetadata": dict(metadata.extra),
+        },
+    )
+
+
+def decode_clean(data: bytes, path: str) -> CleanMetadata:
+    """The metadata in a completed `.clean` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
+    datum = records.decode(data, path, _METADATA.name)
+    try:
+        partitions = cast("Mapping[str, Datum]", datum["partitionMetadata"])
+        policies = [cast("str", item["policy"]) for item in partitions.values()]
+        return CleanMetadata(
+            started=cast("str", datum["startCleanTime"]),
+            partitions={partition: _cleaned(item) for partition, item in partitions.items()},
+            earliest_to_retain=cast("str", datum["earliestCommitToRetain"]),
+            last_completed=cast("str", datum.get("lastCompletedCommitTimestamp") or ""),
+            policy=policies[0] if policies else KEEP_BY_TIME,
+            milliseconds=cast("int", datum["timeTakenInMillis"]),
+            extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"a clean of a shape that Hudi does not write: {error!r}. path={path}") from error
+
+
+def decode_savepoint(data: bytes, path: str) -> list[str]:
+    """The files that a savepoint keeps, as paths inside the table; `FormatError` if it is empty or damaged."""
+    datum = records.decode(data, path, _SAVEPOINT_RECORD)
+    try:
+        partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
+        return sorted(
+            join_path(partition, _name(file))
+            for partition, item in partitions.items()
+            for file in item["savepointDataFile"]
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise FormatError(f"a savepoint of a shape that Hudi does not write: {error!r}. path={path}") from error
+
+
+def _instant(datum: Mapping[str, str] | None) -> ActionInstant | None:
+    return None if datum is None else ActionInstant(datum["timestamp"], datum["action"], datum["state"])
+
+
+def _cleaned(datum: Datum) -> CleanedPartition:
+    names = [tuple(map(_name, cast("list[str]", datum[key]))) for key in ("successDeleteFiles", "failedDeleteFiles")]
+    return CleanedPartition(names[0], names[1], deleted=bool(datum.get("isPartitionDeleted")))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,84 @@
+"""One record of Hudi's in an Avro container: what every file of Hudi's timeline is, if it is not empty.
+
+The schemas in `schemas/` are Hudi's own to the letter, but for the notes (`doc`) on fields of plans: every string and
+map has the property `avro.java.string`, since Java casts to String. Equal values give equal bytes, so that whoever
+projects an instant writes the same file. A file of another Hudi release is read by the schema that it carries: fields
+that it lacks are null.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final, TypeAlias, cast
+
+import fastavro
+from fastavro.types import Schema
+
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.format import avro
+
+Datum: TypeAlias = dict[str, object]
+"""A record as fastavro takes and gives it: values by the names of Hudi's fields."""
+
+_CODECS: Final = ("null", "deflate")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of file: its record's name, and what is needed to write it, made once."""
+
+    name: str
+    parsed: Schema
+    header: bytes
+
+
+def kind(file: str) -> Kind:
+    """The kind of file whose schema is `schemas/<file>.avsc`. What we write carries it without its white space."""
+    schema = json.loads(resources.files("crdt_mor.format").joinpath("schemas", f"{file}.avsc").read_text("utf-8"))
+    header = avro.container_header(json.dumps(schema, separators=(",", ":")))
+    return Kind(str(schema["name"]), fastavro.parse_schema(schema), header)
+
+
+def encode(kind: Kind, datum: Datum) -> bytes:
+    """The bytes of a file of this kind that holds `datum`."""
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, kind.parsed, datum)
+    return avro.encode_container(kind.header, 1, buffer.getvalue())
+
+
+def decode(data: bytes, path: str, record: str) -> Datum:
+    """The datum of a file that holds one record of this name, read by the schema that the file carries.
+
+    Raises `FormatError` if the file is empty, damaged or holds another record, `UnsupportedFeatureError` for a codec
+    that Hudi does not use.
+    """
+    if data[:4] != avro.MAGIC:
+        what = "an empty file" if not data else f"it begins with {data[:4]!r}"
+        raise FormatError(f"not an Avro container: {what}. The file is damaged or not Hudi's. path={path}")
+    try:
+        reader = fastavro.block_reader(io.BytesIO(data))
+        if reader.codec not in _CODECS:
+            raise UnsupportedFeatureError(
+                f"Avro codec not supported; known are null and deflate. codec={reader.codec} path={path}"
+            )
+        name = str(cast("Mapping[str, object]", reader.writer_schema)["name"]).rpartition(".")[2]
+        blocks = list(reader)
+        counts = [block.num_records for block in blocks if block.num_records]
+        # No union of our records has two branches that are alike in Python, so what fastavro returns is unambiguous.
+        datums = [cast("Datum", datum) for block in blocks for datum in block] if counts == [1] else []
+        bytes_left = any(block.bytes_.read(1) for block in blocks)  # type: ignore[attr-defined]  # not in its stubs
+    except UnsupportedFeatureError:
+        raise
+    except Exception as error:  # fastavro raises whatever the bytes lead it to
+        raise FormatError(f"damaged {record}: {error!r}. path={path} size={len(data)}") from error
+    if name != record:
+        raise FormatError(f"{record} expected, {name} found. path={path}")
+    if len(datums) != 1:
+        raise FormatError(f"one record expected, {sum(counts)} found. record={record} path={path}")
+    if bytes_left:
+        raise FormatError(f"bytes after the record. record={record} path={path}")
+    return datums[0]
