@@ -168,26 +168,30 @@ def plan_compaction(
     merge: MergeSpec,
     taken: Collection[FileGroup] = (),
     log_files_min: int = 1,
+    groups: Collection[FileGroup] | None = None,
 ) -> CompactionPlan | None:
     """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
 
     File groups that are `taken` by an open plan are skipped, and so are those with fewer than `log_files_min` logs of
     commits. A slice whose only log is a carry is compacted once nothing is pending any more, which makes the carry part
     of the base; unless it holds nothing but ordered tombstones, which every compaction carries on.
+
+    groups: the plan takes no others; None: any.
     """
     pending = tuple(sorted(p.requested for p in value.pending))
     chosen = [
         GroupInput(s.partition, s.file_id, s.base, s.logs)
         for s in sorted(slices, key=lambda s: s.group)
         if s.group not in taken
-        and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and _can_absorb_carry(s, merge)))
+        and (groups is None or s.group in groups)
+        and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and can_absorb_carry(s, merge)))
     ]
     if not chosen:
         return None
     return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
 
 
-def _can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
+def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
     """Whether a slice has a carry, and no other log, and a compaction without pending writes would leave no carry."""
     carried = slice_.logs if not slice_.fresh_logs else ()
     return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)

@@ -8,17 +8,19 @@ made with the table.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Final
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.policies import BY_NAME, parsed
 
 Properties = tuple[tuple[str, str], ...]
 """(name, value), by name."""
 
 RESERVED: Final = "crdt_mor."
-KNOWN: Final[tuple[str, ...]] = ()
-"""The names of the engine's own properties: none in this release."""
+KNOWN: Final[tuple[str, ...]] = tuple(sorted(BY_NAME))
+"""The names of the engine's own properties: the policies of its upkeep."""
 
 HUDIS: Final = "hoodie."
 
@@ -42,6 +44,8 @@ def checked_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
             raise InvalidInputError(
                 f"a property is a text, or None to take it away. name={name!r} value={value!r:.200}"
             )
+        if value is not None and name in BY_NAME:
+            parsed(name, value)
     return dict(changes)
 
 
@@ -75,9 +79,11 @@ def _check_name(name: object) -> None:
             f"the name of a property has no = in it, which is where it ends on a command line. name={name!r}"
         )
     if name.startswith(RESERVED) and name not in KNOWN:
-        known = ", ".join(KNOWN) or "none in this release"
+        known = ", ".join(KNOWN)
+        close = difflib.get_close_matches(name, KNOWN, 1)
+        hint = f"did you mean {close[0]}?" if close else "docs/maintenance.md says what each is for."
         raise InvalidInputError(
-            f"names that begin with {RESERVED} are the engine's own, and it knows no such property: take another name. "
+            f"names that begin with {RESERVED} are the engine's own, and it knows no such property: {hint} "
             f"name={name!r} known={known}"
         )
     if name.startswith(HUDIS):

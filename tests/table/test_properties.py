@@ -56,8 +56,10 @@ def test_a_sealed_view_and_its_rows_have_nothing_to_do_with_them(make: Make) -> 
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
-        ({"crdt_mor.retention": "7 days"}, "the engine's own.*known=none in this release"),
-        ({"crdt_mor.retention": None}, "the engine's own"),
+        ({"crdt_mor.retention": "7 days"}, "crdt_mor.retention is how long.*by default 7d.*value='7 days'"),
+        ({"crdt_mor.retentoin": "7d"}, "the engine's own.*did you mean crdt_mor.retention.*known=crdt_mor.archive"),
+        ({"crdt_mor.retentoin": None}, "the engine's own"),
+        ({"crdt_mor.maintain": "yes"}, "crdt_mor.maintain is inline or off"),
         ({"hoodie.cleaner.policy": "x"}, "settings of Hudi's"),
         ({"": "x"}, "1 to 256 characters"),
         ({"a" * (NAME_MAX + 1): "x"}, "1 to 256 characters"),
