@@ -56,16 +56,19 @@ from crdt_mor.observing import (
     CommitEvent,
     Event,
     Observation,
+    PartEvent,
     PlanEvent,
     RaceLostEvent,
     RollbackEvent,
     SweepEvent,
+    UpkeepEvent,
     observe,
 )
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
+from crdt_mor.services.maintain import Maintained, Upkeep
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
@@ -116,6 +119,7 @@ __all__ = [
     "Kind",
     "LawError",
     "LocalStore",
+    "Maintained",
     "Maintenance",
     "MemoryStore",
     "Merge",
@@ -123,6 +127,7 @@ __all__ = [
     "Nulls",
     "Observation",
     "ParquetSource",
+    "PartEvent",
     "PartialUpdate",
     "Payload",
     "PayloadError",
@@ -156,6 +161,8 @@ __all__ = [
     "UnknownPayloadError",
     "UnsupportedFeatureError",
     "UnsupportedVersionError",
+    "Upkeep",
+    "UpkeepEvent",
     "WriteJob",
     "WriterExpiredError",
     "allow_payloads",

@@ -21,6 +21,8 @@ from crdt_mor.data import Data, SchemaLike, read_data, read_schema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.services.inline import upkeep_after
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import portable
 from crdt_mor.timeline.session import Session
@@ -123,7 +125,10 @@ class WrittenByMany:
             distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
             raise
         self._session.remember(committed.value)
-        return commit_of(self._session, committed.completion, committed.value, committed.repeated)
+        commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
+        if isinstance(committed.completion, Completion) and not committed.repeated:
+            upkeep_after(self._session, committed.value, committed.completion)
+        return commit
 
     def abandon_write(self, job: WriteJob) -> None:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import InstantTime, parse
 from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.policies import Policies
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
 from crdt_mor.services.compact import compaction
+from crdt_mor.services.maintain import Maintained, maintain
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 
@@ -27,7 +30,7 @@ class Compacted:
 
 
 class Maintenance:
-    """Plans and executes compactions; `table.maintenance`."""
+    """Keeps a table small and fast: what is due, and each service by itself; `table.maintenance`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -70,6 +73,28 @@ class Maintenance:
             )
         return service.cancel(self._session, parse(barrier))
 
+    def maintain(
+        self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = False
+    ) -> Maintained:
+        """Do what is due of the table's upkeep by its policies, which are properties: `Table.set_properties`.
+
+        Open plans are finished, file groups that are due are compacted, what dead writers left is swept. Each service
+        is safe beside any number of others, in this process or elsewhere, and beside writers and readers: so this may
+        be run from cron on any number of machines, be killed at any moment and be run again.
+
+        keep, keep_commits: how much history is kept, instead of what `crdt_mor.retention` and
+            `crdt_mor.retention.commits` say; whatever either needs is kept.
+        dry_run: only say what is due.
+
+        A service that this table forbids, or that fails, is named in the result, and the others go on.
+        """
+        policies = Policies.of(self._session.tail().properties)
+        if keep is not None:
+            policies = replace(policies, keep_ms=_milliseconds(keep))
+        if keep_commits is not None:
+            policies = replace(policies, keep_commits=_commits(keep_commits))
+        return maintain(self._session, policies, dry_run)
+
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
 
@@ -111,6 +136,18 @@ def _plan(plan: object) -> CompactionPlan:
             f"one. got={type(plan).__name__}"
         )
     return plan
+
+
+def _milliseconds(keep: object) -> int:
+    if isinstance(keep, timedelta) and keep >= timedelta(0):
+        return int(keep / timedelta(milliseconds=1))
+    raise InvalidInputError(f"how far back history is kept is a time, timedelta(days=7), from 0 up. keep={keep!r}")
+
+
+def _commits(count: object) -> int:
+    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return count
+    raise InvalidInputError(f"how many commits are kept is a number, at least 1. keep_commits={count!r}")
 
 
 def _log_files(count: object) -> int:

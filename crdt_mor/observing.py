@@ -165,6 +165,65 @@ class PlanEvent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartEvent(Event):
+    """A part of a plan, such as one file group of a compaction, is executed: what a progress bar counts.
+
+    barrier: the plan's name. action: Hudi's word for it. parts: how many the plan has, as it was executed here.
+    rows, bytes: of the part's outputs. Told in whatever thread executed it.
+    """
+
+    barrier: str
+    action: str
+    parts: int
+    rows: int
+    bytes: int
+
+    room: ClassVar[str] = "services"
+
+    @property
+    def name(self) -> str:
+        return "plan_part"
+
+    @property
+    def message(self) -> str:
+        return "part of a plan executed"
+
+    @property
+    def level(self) -> int:
+        return logging.DEBUG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepEvent(Event):
+    """`maintain`, or a writer that was asked for upkeep, has done something that was due, or could not.
+
+    service: `compaction`, `clean`, `sweep`, … state: `done`; `refused`, where the table or this release forbids it;
+    `failed`. inline: it was done by a writer after its commit, which stands whatever came of this.
+    why: what made it due, in words. error: why it was refused or failed.
+    """
+
+    service: str
+    state: Literal["done", "refused", "failed"]
+    why: str
+    inline: bool = False
+    error: str = ""
+
+    room: ClassVar[str] = "services"
+
+    @property
+    def name(self) -> str:
+        return "upkeep"
+
+    @property
+    def message(self) -> str:
+        return f"upkeep {self.state}"
+
+    @property
+    def level(self) -> int:
+        return logging.WARNING if self.state == "failed" else logging.INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionEvent(Event):
     """Commits that Hudi's own writers made are part of the table's timeline from `version` on.
 

@@ -60,6 +60,7 @@ class Table(Readable, WrittenByMany):
         *,
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> None:
@@ -69,8 +70,11 @@ class Table(Readable, WrittenByMany):
                 f"a table is opened by its address, a text or a path: Table('events'). type={type(uri).__name__}"
             )
         allow_payloads(*_payloads(payloads))
+        inline = _inline(maintain)
         environment = environment or SystemEnvironment()
-        self._hold(Session.open(os.fspath(uri), environment, milliseconds(writer_expiry), store), str(uri), store)
+        session = Session.open(os.fspath(uri), environment, milliseconds(writer_expiry), store)
+        session.inline = inline
+        self._hold(session, str(uri), store)
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
@@ -105,6 +109,7 @@ class Table(Readable, WrittenByMany):
         name: str | None = None,
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
@@ -122,16 +127,18 @@ class Table(Readable, WrittenByMany):
         merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
             by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
-        store, environment: see `Table.open`.
+        maintain, store, environment: see `Table.open`.
 
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).
         """
+        inline = _inline(maintain)
         environment = environment or SystemEnvironment()
         objects = open_store(uri, environment) if store is None else store
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
         session = Session(objects, environment, config, milliseconds(writer_expiry), str(uri))
+        session.inline = inline
         session.start()
         return cls._of(session, str(uri), store)
 
@@ -142,6 +149,7 @@ class Table(Readable, WrittenByMany):
         *,
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
@@ -151,13 +159,18 @@ class Table(Readable, WrittenByMany):
         payloads: those of your own that the table may use, as in `crdt_mor.allow_payloads`: classes, or modules by
             name. What you have imported needs no word.
         writer_expiry: a write that has been silent for longer may be rolled back by this process.
+        maintain: "inline": after each commit of this table object, what is due in the file groups that it has written
+            is compacted; "off": it is not; None: as the table's property `crdt_mor.maintain` says, by default off. What
+            fails of it is told (`observe`) and fails no commit.
         store: where the table's objects are, such as a `MemoryStore`, which no other process sees.
         environment: where time, ids and chance come from, so that a test can own them.
 
         Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
         neither imported nor allowed raises `PayloadNotAllowedError`.
         """
-        return cls(uri, payloads=payloads, writer_expiry=writer_expiry, store=store, environment=environment)
+        return cls(
+            uri, payloads=payloads, writer_expiry=writer_expiry, maintain=maintain, store=store, environment=environment
+        )
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -199,7 +212,7 @@ class Table(Readable, WrittenByMany):
 
     @property
     def maintenance(self) -> Maintenance:
-        """Compaction; safe beside writers and readers."""
+        """Upkeep: what is due, and each service by itself; safe beside writers and readers."""
         return Maintenance(self._session)
 
     def __repr__(self) -> str:
@@ -387,6 +400,13 @@ class Table(Readable, WrittenByMany):
 def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
     """The payloads as a sequence, also where one is passed by itself."""
     return (payloads,) if isinstance(payloads, str | type) else payloads
+
+
+def _inline(maintain: object) -> bool | None:
+    """Whether writers do upkeep; None: as the table says."""
+    if maintain not in (None, "inline", "off"):
+        raise InvalidInputError(f'maintain is "inline" or "off", or None: as the table says. got={maintain!r}')
+    return None if maintain is None else maintain == "inline"
 
 
 def _point(as_of: AsOf) -> Point:

@@ -19,6 +19,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.scan import Scan
+from crdt_mor.services.inline import upkeep_after
 from crdt_mor.timeline import events
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
@@ -89,6 +90,8 @@ class Transaction:
             return
         committed = write.commit()
         self.commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
+        if isinstance(committed.completion, Completion) and not committed.repeated:
+            upkeep_after(self._session, committed.value, committed.completion)
 
     def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""

@@ -10,7 +10,7 @@ the plan's inputs are folded into a base file and, where one is needed, a carry 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,10 +49,16 @@ from crdt_mor.write.log_files import (
 )
 from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
 
+Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
+"""Chooses the file groups of a plan from (a value, its latest slices, the groups in open plans); a pure function."""
 
-def compaction(log_files_min: int = 1) -> Service[CompactionPlan]:
-    """The compaction of the file groups that have at least `log_files_min` log files."""
-    return Service(COMPACT, _require, partial(_plan, log_files_min), _execute)
+
+def compaction(log_files_min: int = 1, choose: Choose | None = None) -> Service[CompactionPlan]:
+    """The compaction of the file groups that have at least `log_files_min` log files; of these, those that it chooses.
+
+    choose: None chooses all.
+    """
+    return Service(COMPACT, _require, partial(_plan, log_files_min, choose), _execute)
 
 
 def _require(session: Session) -> None:
@@ -62,12 +68,13 @@ def _require(session: Session) -> None:
 
 
 def _plan(
-    log_files_min: int, session: Session, value: Timeline, taken: Collection[FileGroup]
+    log_files_min: int, choose: Choose | None, session: Session, value: Timeline, taken: Collection[FileGroup]
 ) -> CompactionPlan | None:
     merge = session.config.merge
     # The session keeps the segments it has read, so that planning again after a lost race is quick.
     slices = fold_slices(session.snapshot_completions(value, None))
-    plan = plan_compaction(value, slices, merge, taken, log_files_min)
+    groups = None if choose is None else choose(value, slices, taken)
+    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups)
     return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
 
 

@@ -19,7 +19,7 @@ from typing import Generic
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
-from crdt_mor.observing import PlanEvent
+from crdt_mor.observing import PartEvent, PlanEvent
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
 from crdt_mor.timeline.actions import P, PlannedAction
@@ -79,7 +79,7 @@ def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
     parts = plan.parts()
     # Few parts leave threads to each of them; with many, more threads would only hold more in memory.
     threads = max(1, THREADS // max(1, len(parts)))
-    outputs = in_threads(lambda part: _execute_part(session, service, part, threads), parts)
+    outputs = in_threads(lambda part: _execute_part(session, service, part, threads, len(parts)), parts)
     files = [file for files in outputs for file in files]
     if files:
         session.publisher.tell(
@@ -92,12 +92,20 @@ def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
     return files
 
 
-def _execute_part(session: Session, service: Service[P], part: P, threads: int) -> list[DataFile]:
+def _execute_part(session: Session, service: Service[P], part: P, threads: int, parts: int) -> list[DataFile]:
     if not session.run(plans.keep_outputs(session.known(), part.barrier, [])):
         return []
     files = service.execute(session, part, threads)
     kept = session.run(plans.keep_outputs(session.known(), part.barrier, [file.path for file in files]))
-    return files if kept else []
+    if not kept:
+        return []
+    session.publisher.tell(
+        PartEvent(
+            barrier=part.barrier, action=service.action.name, parts=parts, rows=sum(file.rows for file in files),
+            bytes=sum(file.size for file in files),
+        )
+    )  # fmt: skip
+    return files
 
 
 def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:

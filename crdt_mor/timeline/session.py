@@ -82,6 +82,7 @@ class Session:
         self.config = config
         self.expiry_ms = expiry_ms
         self.uri = uri
+        self.inline: bool | None = None  # whether writers do upkeep after their commits; None: as the table says
         self.publisher = TablePublisher(Projector(config), Teller(config.name, uri))
         self._lock = threading.Lock()
         self._known: Timeline | None = None

@@ -1,0 +1,326 @@
+"""`maintain`: what is due by the table's policies is done, says why, and is safe beside any number of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import crdt_mor as mor
+from crdt_mor import InvalidInputError, PayloadError, Table
+from crdt_mor.services import maintain as engine
+from crdt_mor.services import service
+from tests.simulated import Simulated
+from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
+
+EAGER = {"crdt_mor.compaction.log_files": "2"}
+
+
+@pytest.fixture
+def eager(make: Make) -> Table:
+    """A table of one file group that is compacted when it has two logs."""
+    table = make(buckets=1)
+    table.set_properties(EAGER)
+    return table
+
+
+def write(table: Table, count: int) -> list[mor.Commit]:
+    return [table.upsert(frame(("a", "x", i), (f"k{i}", "x", i))) for i in range(count)]
+
+
+def done(maintained: mor.Maintained) -> list[tuple[str, str]]:
+    return [(action.service, action.state) for action in maintained.actions]
+
+
+def kinds(table: Table) -> list[str]:
+    return sorted(table.inspect.files()["kind"].to_pylist())
+
+
+def test_what_is_due_is_compacted_and_the_result_says_why(eager: Table) -> None:
+    commits = write(eager, 2)
+    before = [rows(eager), *(rows(eager, as_of=commit) for commit in commits)]
+    found = eager.maintenance.maintain()
+    compaction = found.actions[0]
+    assert (compaction.service, compaction.state) == ("compaction", "done")
+    assert compaction.why == "file group 00000000 has 2 logs; the policy is 2"
+    assert (compaction.file_groups, compaction.rows, compaction.files_written) == (1, 3, 1)
+    assert found.ok
+    assert found.bytes_written == compaction.bytes_written > 0
+    assert "since file group 00000000 has 2 logs; the policy is 2: 1 file group, wrote 1 file" in str(found)
+    assert kinds(eager) == ["base"]
+    assert [rows(eager), *(rows(eager, as_of=commit) for commit in commits)] == before
+
+
+def test_what_is_not_due_is_left_alone_and_nothing_is_published(eager: Table) -> None:
+    eager.maintenance.maintain()
+    write(eager, 1)
+    version = eager.version
+    again = eager.maintenance.maintain()
+    assert again.actions == ()
+    assert str(again) == "nothing is due"
+    assert eager.version == version
+    assert kinds(eager) == ["log"]
+
+
+def test_a_dry_run_says_what_is_due_and_changes_nothing(eager: Table, place: Place) -> None:
+    write(eager, 3)
+    plan = eager.maintenance.plan_compaction()
+    assert plan is not None
+    before = files(place)
+    found = eager.maintenance.maintain(dry_run=True)
+    assert found.dry_run
+    assert {state for _, state in done(found)} == {"due"}
+    assert found.actions[0].why.startswith(f"plan {plan.barrier} has been open for")
+    eager.maintenance.compact(plan)
+    write(eager, 2)
+    found = eager.maintenance.maintain(dry_run=True)
+    assert found.actions[0].why == "file group 00000000 has 2 logs; the policy is 2"
+    assert before.keys() - files(place).keys() == set()
+    assert kinds(eager) == ["base", "log", "log"]
+
+
+def test_a_dry_run_writes_no_object(eager: Table, place: Place) -> None:
+    write(eager, 3)
+    before = files(place)
+    place.open().maintenance.maintain(dry_run=True)
+    assert files(place) == before
+
+
+def test_an_open_plan_that_somebody_left_is_finished_first(eager: Table, place: Place) -> None:
+    write(eager, 2)
+    left = eager.maintenance.plan_compaction()
+    assert left is not None
+    write(eager, 2)
+    found = place.open().maintenance.maintain()
+    assert found.actions[0].why.startswith(f"plan {left.barrier} has been open for ")
+    assert found.actions[1].why == "file group 00000000 has 2 logs; the policy is 2"
+    assert kinds(eager) == ["base"]
+    assert eager.maintenance.open_plans() == []
+
+
+def test_many_groups_are_compacted_in_bounded_plans_and_each_is_seen_by_itself(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "PLAN_GROUPS", 3)
+    table = make(buckets=8)
+    table.set_properties({"crdt_mor.compaction.log_files": "1"})
+    table.upsert(frame(*((f"k{i}", "x", i) for i in range(64))))
+    found = [action for action in table.maintenance.maintain().actions if action.service == "compaction"]
+    assert [action.file_groups for action in found] == [3, 3, 2]
+    assert [action.why for action in found] == [f"{count} file groups are due" for count in (3, 3, 2)]
+    assert len({why for action in found for why in action.details}) == 8
+    assert table.count() == 64
+
+
+def test_a_plan_is_bounded_by_bytes_but_takes_at_least_one_group(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "PLAN_BYTES", 1)
+    table = make(buckets=2)
+    table.set_properties({"crdt_mor.compaction.log_files": "1"})
+    table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
+    found = [action for action in table.maintenance.maintain().actions if action.service == "compaction"]
+    assert [action.file_groups for action in found] == [1, 1]
+
+
+def test_a_plan_that_cannot_be_executed_is_named_and_everything_else_is_done(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(buckets=2)
+    table.set_properties({"crdt_mor.compaction.log_files": "1"})
+    table.upsert(frame(("a", "x", 1)))
+    broken = table.maintenance.plan_compaction()
+    assert broken is not None
+    table.upsert(frame(*((f"k{i}", "x", i) for i in range(8))))
+    execute = service.execute
+
+    def fail(session: Any, how: Any, plan: Any) -> Any:
+        if plan.barrier == broken.barrier:
+            raise PayloadError("the payload raised")
+        return execute(session, how, plan)
+
+    monkeypatch.setattr(service, "execute", fail)
+    found = table.maintenance.maintain()
+    assert not found.ok
+    assert (found.actions[0].state, found.actions[0].error) == ("failed", "the payload raised")
+    assert found.actions[1].state == "done"
+    assert found.actions[1].file_groups == 1
+    monkeypatch.undo()
+    assert table.maintenance.maintain().ok
+    assert table.count() == 9
+
+
+@pytest.mark.parametrize("at", ["scheduled", "executed"])
+def test_who_is_killed_in_the_middle_leaves_what_the_next_run_finishes(
+    eager: Table, place: Place, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: Any) -> Any:
+        raise KilledError
+
+    write(eager, 2)
+    before = rows(eager)
+    monkeypatch.setattr(service, "execute" if at == "scheduled" else "complete", killed)
+    with pytest.raises(KilledError):
+        eager.maintenance.maintain()
+    monkeypatch.undo()
+    assert len(place.open().maintenance.open_plans()) == 1
+    found = place.open().maintenance.maintain()
+    assert found.actions[0].why.startswith("plan ")
+    assert kinds(eager) == ["base"]
+    assert rows(eager) == before
+    assert place.open().maintenance.maintain().actions == ()
+
+
+def test_two_at_once_do_each_thing_once(eager: Table, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(eager, 2)
+    before, other, execute = rows(eager), place.open(), service.execute
+    inner: list[mor.Maintained] = []
+
+    def beside(session: Any, how: Any, plan: Any) -> Any:
+        monkeypatch.setattr(service, "execute", execute)
+        inner.append(other.maintenance.maintain())  # while this one is about to execute its plan
+        return execute(session, how, plan)
+
+    monkeypatch.setattr(service, "execute", beside)
+    outer = eager.maintenance.maintain()
+    assert inner[0].ok
+    assert outer.ok
+    assert inner[0].actions[0].why.startswith("plan ")
+    assert [o for o in eager.inspect.timeline()["operation"].to_pylist() if o == "COMPACT"] == ["COMPACT"]
+    assert rows(eager) == before
+
+
+def test_a_sweep_is_due_when_the_last_one_is_a_while_ago(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    write(table, 1)
+    assert done(table.maintenance.maintain()) == []
+    simulated.environment.sleep(300)
+    found = table.maintenance.maintain()
+    assert [(action.service, action.why) for action in found.actions] == [("sweep", "the last one was 5m ago")]
+    assert done(table.maintenance.maintain()) == []
+
+
+def test_how_much_is_kept_is_a_time_and_a_number(eager: Table) -> None:
+    for wrong in (7, "7d", timedelta(days=-1)):
+        with pytest.raises(InvalidInputError, match="how far back history is kept is a time"):
+            eager.maintenance.maintain(keep=wrong)  # type: ignore[arg-type]
+    for number in (0, True, "10"):
+        with pytest.raises(InvalidInputError, match="how many commits are kept is a number"):
+            eager.maintenance.maintain(keep_commits=number)  # type: ignore[arg-type]
+
+
+def test_each_thing_that_was_done_is_told(eager: Table) -> None:
+    write(eager, 2)
+    told: list[mor.Event] = []
+    with mor.observe(told.append):
+        eager.maintenance.maintain()
+    upkeep = [event for event in told if isinstance(event, mor.UpkeepEvent)]
+    assert [(event.service, event.state, event.inline) for event in upkeep[:1]] == [("compaction", "done", False)]
+    parts = [event for event in told if isinstance(event, mor.PartEvent)]
+    assert [(event.parts, event.rows) for event in parts] == [(1, 3)]
+
+
+# --- by writers -------------------------------------------------------------------------------------------------------
+
+
+def inline_events(told: list[mor.Event]) -> list[mor.UpkeepEvent]:
+    return [event for event in told if isinstance(event, mor.UpkeepEvent) and event.inline]
+
+
+@pytest.fixture
+def told() -> Iterator[list[mor.Event]]:
+    events: list[mor.Event] = []
+    with mor.observe(events.append):
+        yield events
+
+
+def test_writers_do_no_upkeep_unless_they_are_asked_to(eager: Table, told: list[mor.Event]) -> None:
+    write(eager, 5)
+    assert kinds(eager) == ["log"] * 5
+    assert inline_events(told) == []
+
+
+def test_a_table_can_ask_its_writers_to_compact_what_is_due(eager: Table, place: Place, told: list[mor.Event]) -> None:
+    eager.set_properties({"crdt_mor.maintain": "inline"})
+    other = place.open()
+    for i in range(5):
+        other.upsert(frame((f"k{i}", "x", i)))
+    assert len(kinds(eager)) <= 2
+    assert [event.why for event in inline_events(told)] == ["file group 00000000 has 2 logs; the policy is 2"] * 2
+    assert eager.count() == 5
+
+
+def test_a_writer_can_be_asked_and_another_can_decline(make: Make, place: Place) -> None:
+    table = make(buckets=1, maintain="off")
+    table.set_properties(EAGER | {"crdt_mor.maintain": "inline"})
+    write(table, 3)
+    assert kinds(table) == ["log"] * 3
+    table.set_properties({"crdt_mor.maintain": None})
+    place.open(maintain="inline").upsert(frame(("z", "x", 1)))
+    assert kinds(table) == ["base"]
+    with pytest.raises(InvalidInputError, match='maintain is "inline" or "off"'):
+        place.open(maintain="on")
+
+
+def test_a_write_of_many_processes_does_it_as_well(eager: Table, place: Place) -> None:
+    eager.set_properties({"crdt_mor.maintain": "inline"})
+    write(eager, 1)
+    other = place.open()
+    job = other.plan_write("upsert", SCHEMA)
+    other.complete_write(job, [job.stage(frame(("b", "x", 1)), task=0)])
+    assert kinds(eager) == ["base"]
+
+
+def test_only_what_the_writer_has_written_is_compacted(make: Make) -> None:
+    table = make(partition_by="region", buckets=1)
+    table.set_properties({"crdt_mor.compaction.log_files": "1"})
+    table.upsert(frame(("a", "eu", 1)))
+    table.set_properties({"crdt_mor.maintain": "inline"})
+    table.upsert(frame(("a", "us", 1)))
+    found = table.inspect.files()
+    assert dict(zip(found["partition"].to_pylist(), found["kind"].to_pylist(), strict=True)) == {
+        "region=eu": "log", "region=us": "base"
+    }  # fmt: skip
+
+
+def test_upkeep_that_fails_fails_no_commit_and_is_told(
+    eager: Table, monkeypatch: pytest.MonkeyPatch, told: list[mor.Event]
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("no memory")
+
+    eager.set_properties({"crdt_mor.maintain": "inline"})
+    monkeypatch.setattr(service, "execute", fail)
+    commits = write(eager, 3)
+    assert len(rows(eager)) == 4
+    assert eager.history(1)["version"].to_pylist() == [commits[-1].version]
+    events = inline_events(told)
+    assert {(event.state, event.error) for event in events} == {("failed", "no memory")}
+
+
+def test_a_plan_that_a_dead_writer_left_is_finished_by_a_later_one(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1, maintain="inline")
+    table.set_properties(EAGER | {"crdt_mor.compaction.log_files": "3"})
+    write(table, 2)
+    left = table.maintenance.plan_compaction()
+    assert left is not None
+    write(table, 3)
+    assert table.maintenance.open_plans() == [left], "it is young: its executor may be at work"
+    simulated.environment.sleep(3600)
+    write(table, 1)
+    assert table.maintenance.open_plans() == []
+    assert kinds(table) == ["base"]
+
+
+def test_nothing_is_asked_of_the_store_where_nothing_is_due(eager: Table, place: Place) -> None:
+    eager.set_properties({"crdt_mor.maintain": "inline", "crdt_mor.compaction.log_files": "off"})
+    write(eager, 1)  # its begin sweeps
+    counts = []
+    for mode in ("off", "inline"):
+        watched, store = place.watched(maintain=mode)
+        watched.upsert(frame(("a", "x", 1)))
+        counts.append(len(store.calls))
+    assert counts[0] == counts[1]
