@@ -33,7 +33,7 @@ PAGE = (REPO / "docs" / "format.md").read_text()
 T = EPOCH
 FILE = DataFile("day=mon/x", 1, 1, 0)
 WHO = Author("application", "host", 1, (("message", "text"),))
-COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), False, "driver", WHO)
+COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), False, "driver", WHO, T)
 VALUE = Timeline(
     1, "nonce", T, "[]",
     pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO),),

@@ -5,13 +5,15 @@
 
 fastavro writes and reads containers as well, but writes them datum by datum. Log blocks hold bare datums, and wrapping
 these as a container, without a look at them, lets polars decode a whole column in one go. And a container written here
-depends on nothing but its content, since the sync marker is a hash of it, and has no header but `avro.schema`, as
-Hudi's files have none; fastavro adds `avro.codec`.
+depends on nothing but its content, since the sync marker is a hash of it, and its header says nothing that is not asked
+for, mostly `avro.schema` alone, as in Hudi's files; fastavro adds `avro.codec`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 MAGIC: Final = b"Obj\x01"
@@ -49,8 +51,12 @@ def encode_container(header: bytes, count: int, datums: bytes | memoryview) -> b
     return b"".join((header, sync, encode_long(count), size, datums, sync))
 
 
-def container_header(schema: str) -> bytes:
-    """Everything before the sync marker: `avro.schema` is the only metadata, as in Hudi's files; the codec is null."""
-    text = schema.encode()
-    key = b"avro.schema"
-    return b"".join((MAGIC, encode_long(1), encode_long(len(key)), key, encode_long(len(text)), text, b"\x00"))
+def container_header(schema: str, notes: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    """Everything before the sync marker; the codec is null.
+
+    notes: metadata of the file beside `avro.schema`, which is all that Hudi's files have. Readers pass over it.
+    """
+    metadata = {"avro.schema": schema, **notes}
+    texts = [text.encode() for entry in metadata.items() for text in entry]
+    entries = b"".join(encode_long(len(text)) + text for text in texts)
+    return b"".join((MAGIC, encode_long(len(metadata)), entries, b"\x00"))

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
 import fastavro
@@ -36,10 +37,13 @@ class Kind:
     header: bytes
 
 
-def kind(file: str) -> Kind:
-    """The kind of file whose schema is `schemas/<file>.avsc`. What we write carries it without its white space."""
+def kind(file: str, notes: Mapping[str, str] = MappingProxyType({})) -> Kind:
+    """The kind of file whose schema is `schemas/<file>.avsc`. What we write carries it without its white space.
+
+    notes: what the header of such a file says beside the schema, where the record itself has no place for it.
+    """
     schema = json.loads(resources.files("crdt_mor.format").joinpath("schemas", f"{file}.avsc").read_text("utf-8"))
-    header = avro.container_header(json.dumps(schema, separators=(",", ":")))
+    header = avro.container_header(json.dumps(schema, separators=(",", ":")), notes)
     return Kind(str(schema["name"]), fastavro.parse_schema(schema), header)
 
 
@@ -48,6 +52,15 @@ def encode(kind: Kind, datum: Datum) -> bytes:
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, kind.parsed, datum)
     return avro.encode_container(kind.header, 1, buffer.getvalue())
+
+
+def notes_of(data: bytes, path: str) -> Mapping[str, str]:
+    """What the header of a file says, the schema among it; `FormatError` if that is damaged."""
+    try:
+        found = fastavro.block_reader(io.BytesIO(data)).metadata
+        return {str(key): str(value) for key, value in found.items()}
+    except Exception as error:  # fastavro raises whatever the bytes lead it to
+        raise FormatError(f"not an Avro container: {error!r}. path={path} size={len(data)}") from error
 
 
 def decode(data: bytes, path: str, record: str) -> Datum:

@@ -150,6 +150,17 @@ def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> 
     return not again and all(r == before.get(r.requested, r) for r in following.rolled_back)
 
 
+def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Timeline) -> bool:
+    """Each rollback that Hudi is told of is of one write that this version forgets, and no such write goes untold.
+
+    Hudi would be told that a write is undone that may still commit, or that has; or the same twice.
+    """
+    kept = {r.requested for r in following.rolled_back}
+    forgotten = sorted(r.requested for r in previous.rolled_back if not r.is_plan and r.requested not in kept)
+    told = [c.undone for c in _new_completions(previous, following) if not c.adopted]
+    return sorted(undone for undone in told if undone is not None) == forgotten
+
+
 # --- what is committed ------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +273,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     what_is_pending_is_only_handed_over,
     open_plans_never_change,
     what_was_given_up_never_changes,
+    rollbacks_are_of_writes_that_are_forgotten,
     completions_never_change,
     completions_bear_the_version_that_published_them,
     completions_are_carried_all_or_sealed_all,

@@ -24,6 +24,7 @@ _DRIVER_TOKEN = re.compile(r"0-1(?P<driver>\d{9})-0\Z")
 DELTA_COMMIT = "deltacommit"
 COMPACTION = "compaction"
 COMMIT = "commit"
+ROLLBACK = "rollback"
 """Hudi's actions, as they stand in the names of its timeline: a compaction is a `commit` once it is completed."""
 
 OWN_KEY = "crdt_mor"

@@ -2,7 +2,7 @@
 
     begin ──► pending ──► complete ──► completion          one terminal event per instant:
                  │                                          `complete` and `roll_back` are derived only from
-                 └──────► roll_back ─► rolled back ─► forget      a value in which the instant is pending
+                 └──────► roll_back ─► rolled back ─► sweep       a value in which the instant is pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
     decide                nothing but the clock                      for whoever asks what a moment showed
     set_properties        what users have noted of the table
@@ -26,7 +26,7 @@ from typing import Any, Self
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
-from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
+from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
 from crdt_mor.model.table_properties import Properties, decoded
 from crdt_mor.model.timeline_json import (
     FORMAT,
@@ -272,10 +272,26 @@ class Timeline:
         )
 
     def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[InstantTime]) -> Timeline:
-        """Rolled-back instants whose files a listing has shown to be gone are forgotten; by the store's clock, now."""
+        """Rolled-back instants whose files a listing has shown to be gone are forgotten; by the store's clock, now.
+
+        For each write among them a rollback begins and ends in this event, which tells Hudi of it. Hudi knows nothing
+        of a cancelled plan, so there is nothing to tell.
+        """
         times = set(forgotten)
-        kept = tuple(r for r in self.rolled_back if r.requested not in times)
-        return self._next(nonce, tick_after(self.clock, wall_ms), rolled_back=kept, swept=from_ms(store_ms))
+        clock, told = self.clock, []
+        for gone in (r for r in self.rolled_back if r.requested in times and not r.is_plan):
+            requested = tick_after(clock, wall_ms)
+            clock = tick_after(requested, wall_ms)
+            told.append(
+                Completion(requested, clock, self.version + 1, nonce, ROLLBACK, "ROLLBACK", undone=gone.requested)
+            )
+        return self._next(
+            nonce,
+            clock if told else tick_after(clock, wall_ms),
+            rolled_back=tuple(r for r in self.rolled_back if r.requested not in times),
+            completions=(*self.completions, *told),
+            swept=from_ms(store_ms),
+        )
 
     def decide(self, nonce: str, moment_ms: int) -> Timeline:
         """The clock reaches a moment that has passed: what completes from here on completes after it.

@@ -23,7 +23,8 @@ Before format 4 every plan was a compaction: the entry of one says nothing of it
 action that the table of actions does not have yet writes the next format, since the releases before it would not know
 what to do about that plan.
 
-Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept.
+Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept,
+and which write a rollback undid.
 """
 
 FORMATS_READ = (1, 2, 3, FORMAT)
@@ -130,13 +131,14 @@ def retention_of(entry: Mapping[str, Any]) -> Retention:
 def completion_json(c: Completion) -> list[object]:
     files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
-    return [*plain, author_json(c.author), *([c.driver] if c.driver else [])]
+    return [*plain, author_json(c.author), *([c.driver, c.undone] if c.undone else [c.driver] if c.driver else [])]
 
 
 def completion_of(entry: list[Any], written_in: int) -> Completion:
     head, (files, replaced, adopted, *rest) = entry[:6], entry[6:]
     author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
     groups = tuple((a, b) for a, b in replaced)
-    (driver,) = rest or [""]
-    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author]
+    driver = rest.pop(0) if rest else ""
+    (undone,) = rest or [None]
+    plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author, undone]
     return Completion(*plain)

@@ -110,7 +110,7 @@ class Completion:
     `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
     `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
     `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: who made it; None of
-    those that Hudi or an older release made.
+    those that Hudi or an older release made. `undone`: of a rollback, the write that it undid.
     """
 
     requested: InstantTime
@@ -124,6 +124,7 @@ class Completion:
     adopted: bool = False
     driver: str = ""
     author: Author | None = None
+    undone: InstantTime | None = None
 
     @property
     def rows(self) -> int:

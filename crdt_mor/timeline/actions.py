@@ -3,9 +3,11 @@
     action       when it begins                        when it is completed                    what begins it
     write        T.deltacommit.inflight, .requested    T_C.deltacommit                         a writer
     compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
+    rollback     T.rollback.requested, with the rest   T.rollback.inflight, T_C.rollback       a sweep
 
-A write is pending from its begin on. Every other action is one of a service (`services.service`): it begins with a plan
-that is frozen whole, an object of ours, and ends when the plan is completed or cancelled. The code that schedules,
+A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
+up. Every other action is one of a service (`services.service`): it begins with a plan that is frozen whole, an object
+of ours, and ends when the plan is completed or cancelled. The code that schedules,
 projects, completes, cancels and sweeps knows no action by name; it asks this table.
 
 Every file of an instant that may still be given up bears our key, so that a sweep recognises it even where it is the
@@ -26,14 +28,17 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, OWN_KEY, TimelineFileName, TimelineState
+from crdt_mor.format.rollback import rollback_notes
+from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, OWN_KEY, ROLLBACK, TimelineFileName, TimelineState
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline.records import (
     commit_extra,
     encode_completed_compaction,
+    encode_completed_rollback,
     encode_completed_write,
     encode_plan_record,
+    encode_rollback_record,
     plan_record_extra,
 )
 
@@ -78,6 +83,16 @@ class PlannedAction(Action, Generic[P]):
         assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
 
 
+@dataclass(frozen=True, slots=True)
+class MomentaryAction(Action):
+    """An action that begins and ends in one event, so that its completion says everything.
+
+    encode_record: encodes the record of what has begun.
+    """
+
+    encode_record: Callable[[Completion], bytes]
+
+
 WRITE = Action(
     name=DELTA_COMMIT,
     completed=DELTA_COMMIT,
@@ -99,7 +114,17 @@ COMPACT = PlannedAction(
     encode_record=encode_plan_record,
 )
 
-ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT)}
+ROLL_BACK = MomentaryAction(
+    name=ROLLBACK,
+    completed=ROLLBACK,
+    begun=("requested",),
+    ending=("inflight",),
+    extra=rollback_notes,
+    encode_completed=encode_completed_rollback,
+    encode_record=encode_rollback_record,
+)
+
+ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, ROLL_BACK)}
 """Every action that this release knows, by its name."""
 
 

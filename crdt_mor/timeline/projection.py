@@ -22,7 +22,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.actions import WRITE, Action, action_ending_as, action_named, planned_action
+from crdt_mor.timeline.actions import WRITE, Action, MomentaryAction, action_ending_as, action_named, planned_action
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.records import PENDING_WRITE
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
@@ -125,6 +125,8 @@ class Projector:
         files: list[Put] = []
         if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
             files += self._begun(completion.requested, WRITE, PENDING_WRITE)
+        if isinstance(action, MomentaryAction):
+            files += self._begun(completion.requested, action, action.encode_record(completion))
         files += [Put(path, b"") for path in self._paths(completion.requested, action, action.ending)]
         return [*files, Put(self.path(completed_name(completion)), self._completed(completion, schema))]
 

@@ -15,7 +15,8 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
-from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY
+from crdt_mor.format.rollback import Rollback, encode_rollback, encode_rollback_plan
+from crdt_mor.model.names import COMMIT_INFO_KEY, DELTA_COMMIT, OWN_KEY
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline_parts import Completion, DataFile
 
@@ -69,6 +70,21 @@ def _encode_completion(completion: Completion, avro_schema: str, *, compacted: b
     if completion.author is not None and completion.author.info:
         extra[COMMIT_INFO_KEY] = json.dumps(dict(completion.author.info), separators=(",", ":"))
     return encode_commit(CommitMetadata(stats=stats, operation=completion.operation, extra=extra, compacted=compacted))
+
+
+def encode_rollback_record(completion: Completion) -> bytes:
+    """A rollback's plan, which names the write that was given up."""
+    return encode_rollback_plan(_rollback(completion))
+
+
+def encode_completed_rollback(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001  no commit's record
+    """A rollback's metadata. It names no files: whoever gave the write up had removed them before."""
+    return encode_rollback(_rollback(completion))
+
+
+def _rollback(completion: Completion) -> Rollback:
+    assert completion.undone is not None, "a rollback of ours names the write that it undid"
+    return Rollback(completion.requested, completion.undone, DELTA_COMMIT)
 
 
 def _write_stat(file: DataFile, completion: Completion) -> WriteStat:

@@ -12,7 +12,7 @@ from crdt_mor.model import invariants
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
-from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
+from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment, Token
 from crdt_mor.timeline import publish
@@ -82,6 +82,7 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.what_was_given_up_never_changes: replace(
         AFTER, rolled_back=(), completions=(*AFTER.completions, commit(40, 100, 10))
     ),
+    invariants.rollbacks_are_of_writes_that_are_forgotten: replace(AFTER, rolled_back=()),
     invariants.completions_never_change: replace(
         AFTER, completions=(replace(DONE[0], files=()), *AFTER.completions[1:])
     ),
@@ -97,6 +98,8 @@ BROKEN: dict[Invariant, Timeline] = {
 }
 """For each invariant a value that must not follow `BEFORE`."""
 
+UNDONE = Completion(at(92), at(94), 10, "n10", ROLLBACK, "ROLLBACK", undone=at(40))
+
 OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.the_table_keeps_its_id, replace(AFTER, table_id=None)),
     (invariants.the_clock_moves_on, replace(AFTER, clock=at(101))),
@@ -108,6 +111,11 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (
         invariants.what_is_pending_is_only_handed_over,
         replace(AFTER, pending=(replace(BEFORE.pending[0], author=Author("a", "h", 2)),)),
+    ),
+    (invariants.rollbacks_are_of_writes_that_are_forgotten, replace(AFTER, completions=(*DONE, UNDONE))),
+    (
+        invariants.rollbacks_are_of_writes_that_are_forgotten,
+        replace(AFTER, rolled_back=(), completions=(*DONE, UNDONE, replace(UNDONE, requested=at(96)))),
     ),
     (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, completions=(NEW,))),
     (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, segments=())),
@@ -136,7 +144,7 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         replace(AFTER, completions=(NEW,), segments=(*BEFORE.segments, Segment("b", 0, at(60), at(80), 2))),
         replace(AFTER, completions=(NEW,), segments=(Segment("c", 1, at(2), at(80), 5),)),
         replace(AFTER, pending=(replace(BEFORE.pending[0], driver="another", drivers=2),)),
-        replace(AFTER, rolled_back=()),
+        replace(AFTER, rolled_back=(), completions=(*DONE, UNDONE, NEW)),
         replace(AFTER, schema='[["id","string",false],["new","string",true]]', added=("n", "new")),
     ],
     ids=["complete", "seal", "roll-up", "hand-over", "forget", "grow"],

@@ -1,0 +1,67 @@
+"""The contents of the timeline files of a rollback: which write was given up.
+
+    T.rollback.requested     HoodieRollbackPlan
+    T_C.rollback             HoodieRollbackMetadata
+
+Neither record has a place for metadata of a writer's own, so our key stands in the header of the Avro container, which
+Hudi's readers pass over. Equal values give equal bytes. Knows neither file names nor which writes are given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from crdt_mor.format import records
+from crdt_mor.format.records import Datum
+from crdt_mor.model.names import OWN_KEY
+
+_NOTES: Final = MappingProxyType({OWN_KEY: "1"})
+_PLAN: Final = records.kind("rollback_plan", _NOTES)
+_METADATA: Final = records.kind("rollback_metadata", _NOTES)
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """A rollback that removed no files itself: those of the write that was given up were gone before.
+
+    started: requested time of the rollback.
+    undone, action: requested time of that write, and its action.
+    """
+
+    started: str
+    undone: str
+    action: str
+
+
+def encode_rollback_plan(rollback: Rollback) -> bytes:
+    """The bytes of a `.rollback.requested` file."""
+    return records.encode(_PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION})
+
+
+def encode_rollback(rollback: Rollback) -> bytes:
+    """The bytes of a completed `.rollback` file."""
+    return records.encode(
+        _METADATA,
+        {
+            "startRollbackTime": rollback.started,
+            "timeTakenInMillis": 0,
+            "totalFilesDeleted": 0,
+            "commitsRollback": [rollback.undone],
+            "partitionMetadata": {},
+            "version": _VERSION,
+            "instantsRollback": [_instant(rollback)],
+        },
+    )
+
+
+def _instant(rollback: Rollback) -> Datum:
+    return {"commitTime": rollback.undone, "action": rollback.action}
+
+
+def rollback_notes(data: bytes, path: str) -> Mapping[str, str]:
+    """What the header of either file says, our key among it where we wrote it; `FormatError` if it is damaged."""
+    return records.notes_of(data, path)
