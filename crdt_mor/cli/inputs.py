@@ -6,11 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Literal
 
 import typer
 
 import crdt_mor as mor
+from crdt_mor.model.policies import duration_ms
 
 _PARTIAL = re.compile(r"partial_update(/1)?(\?nulls=(?P<nulls>value|keep))?")
 
@@ -31,6 +33,14 @@ def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point
         return mor.parse_point(text, checkpoint=checkpoint, name=name)
     except mor.InvalidInputError as error:
         raise typer.BadParameter(str(error)) from error
+
+
+def duration(text: str, name: str) -> timedelta:
+    """`--keep 7d`: 90s, 30m, 12h, 7d or 2w. name: of the option, for the error."""
+    ms = duration_ms(text)
+    if ms is None:
+        raise typer.BadParameter(f"say how long like 7d, 12h, 30m or 90s. got={text!r}", param_hint=name)
+    return timedelta(milliseconds=ms)
 
 
 def token(text: str | None) -> tuple[str, int] | None:

@@ -22,6 +22,7 @@ from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
+from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.render import Output
 
 Payloads = Annotated[
@@ -136,6 +137,7 @@ for _command in (
     commands.timeline,
     commands.files,
     commands.compact,
+    maintain,
     laws,
     demo,
 ):

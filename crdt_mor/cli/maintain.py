@@ -1,0 +1,159 @@
+"""`maintain`: whatever is due of the upkeep of tables, once or every few minutes."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+import crdt_mor as mor
+from crdt_mor.cli import failures, inputs, render
+from crdt_mor.cli.render import Output
+from crdt_mor.clock import Environment, SystemEnvironment
+
+Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables, one after another.", show_default=False)]
+
+
+def maintain(
+    uri: Uris,
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Again and again, this long after the last time: 5m, 1h.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How much history to keep, 7d, whatever the table says.")
+    ] = None,
+    keep_commits: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="How many commits to keep at least, whatever the table says.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is due, and why.")] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs: a line a table.")
+    ] = Output.text,
+) -> None:
+    """Do what is due of tables' upkeep by their policies, say what and why; safe beside all else, from cron as well.
+
+    Example: crdt-mor maintain events clicks --every 5m
+    """
+    pause = None if every is None else inputs.duration(every, "--every")
+    if pause is not None and pause < timedelta(seconds=1):
+        raise typer.BadParameter("at least a second, or the machine does nothing else", param_hint="--every")
+    kept = None if keep is None else inputs.duration(keep, "--keep")
+    environment, rounds = SystemEnvironment(), _Rounds(uri, kept, keep_commits, dry_run, output)
+    if pause is None:
+        if not rounds.once():
+            raise typer.Exit(failures.REFUSED)
+        return
+    _again_and_again(rounds.once, pause, environment)
+
+
+class _Rounds:
+    """Upkeep of some tables, each opened once and again after it has failed."""
+
+    def __init__(
+        self, uris: list[str], keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output
+    ) -> None:
+        self._uris = uris
+        self._keep = keep
+        self._keep_commits = keep_commits
+        self._dry_run = dry_run
+        self._output = output
+        self._open: dict[str, mor.Table] = {}
+
+    def once(self) -> bool:
+        """Maintain each table, whatever becomes of the others; whether all went well."""
+        done = [self._table(uri) for uri in self._uris]
+        return all(done)
+
+    def _table(self, uri: str) -> bool:
+        json = self._output is Output.json
+        try:
+            table = self._open.get(uri) or mor.Table.open(uri)
+            with nullcontext() if json else progress(render.stderr()):
+                done = table.maintenance.maintain(
+                    keep=self._keep, keep_commits=self._keep_commits, dry_run=self._dry_run
+                )
+        except (mor.CrdtMorError, OSError) as error:
+            self._open.pop(uri, None)
+            failures.report(error, json=json, debug=False)
+            return False
+        self._open[uri] = table
+        self._print(uri, done)
+        return done.ok
+
+    def _print(self, uri: str, done: mor.Maintained) -> None:
+        if self._output is Output.json:
+            sums = {name: getattr(done, name) for name in ("files_removed", "bytes_removed", "bytes_written")}
+            render.lines([{"table": uri, "ok": done.ok, **asdict(done), **sums}])
+        else:
+            for line in str(done).splitlines():
+                typer.echo(f"{uri}: {line}")
+        failures.finish_output()
+
+
+# --- again and again --------------------------------------------------------------------------------------------------
+
+
+class StoppedError(BaseException):
+    """Somebody has asked this process to end: SIGTERM, or Ctrl-C."""
+
+
+def _again_and_again(once: Callable[[], object], pause: timedelta, environment: Environment) -> None:
+    """Until this process is asked to end, which it may be at any moment: what is half done, the next run finishes."""
+    with _stopping():
+        try:
+            while True:
+                once()
+                environment.sleep(pause.total_seconds())
+        except StoppedError:
+            render.note("stopped; what was under way is finished by whoever comes next")
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """SIGTERM and Ctrl-C raise `StoppedError` within the block."""
+
+    def stop(*_: object) -> None:
+        raise StoppedError
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def progress(console: Console) -> AbstractContextManager[object]:
+    """A bar for each plan that is executed within the block, on a terminal; elsewhere nothing."""
+    return _bars(console) if console.is_terminal else nullcontext()
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[None]:
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("parts, {task.fields[size]}"),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    tasks: dict[str, TaskID] = {}
+    written: dict[str, int] = {}
+    with Progress(*columns, console=console, transient=True) as bars:
+
+        def show(event: mor.Event) -> None:
+            if isinstance(event, mor.PartEvent):
+                if event.barrier not in tasks:
+                    tasks[event.barrier] = bars.add_task(event.action, total=event.parts, size="")
+                written[event.barrier] = written.get(event.barrier, 0) + event.bytes
+                bars.update(tasks[event.barrier], advance=1, size=render.size(written[event.barrier]))
+
+        with mor.observe(show):
+            yield

@@ -1,0 +1,124 @@
+"""`crdt-mor maintain`: what is due is done and told, once or again and again, until somebody asks it to end."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+import crdt_mor as mor
+from crdt_mor.cli import maintain
+from crdt_mor.cli.main import app
+from crdt_mor.testing import SimulatedEnvironment
+
+
+@pytest.fixture
+def table(fast_path: Path) -> Path:
+    """A table of one file group that is compacted when it has two logs, and has two."""
+    made = mor.Table.create(fast_path / "events", {"id": pl.String, "views": pl.Int64}, key="id", buckets=1)
+    made.set_properties({"crdt_mor.compaction.log_files": "2"})
+    for i in range(2):
+        made.upsert(pl.DataFrame({"id": ["a"], "views": [i]}))
+    return fast_path / "events"
+
+
+def run(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, ["maintain", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+WHY = "file group 00000000 has 2 logs; the policy is 2"
+
+
+def test_it_does_what_is_due_and_says_why_and_then_nothing_is(table: Path) -> None:
+    assert run(table, "--dry-run").stdout == f"{table}: compaction due, since {WHY}\n"
+    assert f"{table}: compaction done, since {WHY}: 1 file group, wrote 1 file, " in run(table).stdout
+    assert run(table).stdout == f"{table}: nothing is due\n"
+
+
+def test_for_programs_it_says_so_in_json_a_line_a_table(table: Path) -> None:
+    for form in ("--output", "--format"):
+        lines = run(table, table, form, "json").stdout.splitlines()
+        first, second = map(json.loads, lines)
+        assert first["table"] == str(table)
+        assert second["actions"] == []
+        if form == "--output":
+            assert first["actions"][0]["why"] == WHY
+            assert first["bytes_written"] == first["actions"][0]["bytes_written"] > 0
+            assert (first["ok"], first["dry_run"]) == (True, False)
+
+
+def test_a_table_that_is_not_there_is_named_and_the_others_are_maintained(table: Path) -> None:
+    done = run(table.parent / "nothing", table, code=1)
+    assert "there is no table here" in done.stderr
+    assert f"{table}: compaction done" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--every", "soon"], "say how long like 7d"),
+        (["--every", "0s"], "at least a second"),
+        (["--keep", "7"], "say how long like 7d"),
+        (["--keep-commits", "0"], "--keep-commits"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_wrong_use(table: Path, options: list[str], message: str) -> None:
+    assert message in " ".join(run(table, *options, code=2).stderr.replace("│", " ").split())
+
+
+class Nights(SimulatedEnvironment):
+    """Time in which something happens at each sleep; the last one asks this process to end."""
+
+    def __init__(self, *nights: Callable[[], object]) -> None:
+        super().__init__()
+        self.nights = iter(nights)
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        next(self.nights)()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
+    table: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write() -> None:
+        for i in range(2):
+            mor.Table.open(table).upsert(pl.DataFrame({"id": ["b"], "views": [i]}))
+
+    moved = table.with_name("moved")
+    time = Nights(write, lambda: table.rename(moved), lambda: moved.rename(table), lambda: os.kill(os.getpid(), number))
+    monkeypatch.setattr(maintain, "SystemEnvironment", lambda: time)
+    handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+    done = run(table, "--every", "5m")
+    assert time.slept == [300.0] * 4
+    assert [line.split(",")[0].split(": ")[1] for line in done.stdout.splitlines()] == [
+        "compaction done", "compaction done", "nothing is due"
+    ]  # fmt: skip
+    assert "there is no timeline here" in done.stderr
+    assert "stopped; what was under way is finished by whoever comes next" in done.stderr
+    assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
+
+
+def test_a_terminal_sees_a_bar_for_each_plan_and_a_pipe_sees_none(table: Path) -> None:
+    seen = {}
+    for terminal in (True, False):
+        stream = io.StringIO()
+        with maintain.progress(Console(file=stream, force_terminal=terminal, width=100)):
+            mor.Table.open(table).maintenance.compact()
+        mor.Table.open(table).upsert(pl.DataFrame({"id": ["c"], "views": [1]}))
+        seen[terminal] = stream.getvalue()
+    assert "compaction" in seen[True]
+    assert "1/1" in seen[True]
+    assert seen[False] == ""
