@@ -68,6 +68,7 @@ from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
+from crdt_mor.services.clean import Cleaned
 from crdt_mor.services.maintain import Maintained, Upkeep
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
@@ -89,6 +90,7 @@ __all__ = [
     "Changes",
     "CheckpointExpiredError",
     "Chunks",
+    "Cleaned",
     "ClockError",
     "ColumnMerge",
     "Commit",

@@ -10,8 +10,10 @@ from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import InstantTime, parse
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies
+from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
+from crdt_mor.services.clean import Cleaned, clean, would_clean
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.maintain import Maintained, maintain
 from crdt_mor.timeline.actions import COMPACT
@@ -62,6 +64,43 @@ class Maintenance:
         fresh = self.plan_compaction(log_files_min=log_files_min)
         return done + (self._execute([fresh]) if fresh is not None else [])
 
+    def clean(
+        self,
+        keep: timedelta | None = None,
+        *,
+        commits: int | None = None,
+        readers: timedelta | None = None,
+        dry_run: bool = False,
+    ) -> Cleaned:
+        """Give up history that is older than `keep`, and remove the files that nothing needs any more.
+
+        Views as of a later time stay exact for ever; earlier ones raise `SnapshotExpiredError` from now on, and
+        checkpoints that lie before it `CheckpointExpiredError`. What is given up does not come back: a later clean
+        that keeps more keeps what is left. Files stay that a pending write, an open plan, a savepoint of Hudi's, or a
+        stable view may need. Safe beside writers and readers, in any number of processes at once.
+
+        keep: the history of so much time. commits: views as of each of the last so many commits. Where both are given,
+            what either needs is kept; where neither is, what the table's policies say, by default seven days.
+        readers: readers that began less than this long ago keep their files. By default what the table's policies say,
+            one hour; 0 is for tables that nobody reads at the moment, since an open view that lost its files fails.
+        dry_run: only say what would go; nothing is published.
+
+        Raises `InvalidInputError` for times below 0 and fewer than one commit, and for tables that Hudi keeps a
+        metadata table of, whose readers would look for the files that are gone.
+        """
+        policies = Policies.of(self._session.tail().properties)
+        by_default = keep is None and commits is None
+        policy = RetentionPolicy(
+            policies.keep_ms if by_default else _milliseconds("keep", keep),
+            policies.keep_commits if by_default else _commits(commits),
+            policies.readers_ms if readers is None else _milliseconds("readers", readers) or 0,
+        )
+        if policy.keep_ms is None and policy.commits is None:
+            raise InvalidInputError(
+                "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
+            )
+        return would_clean(self._session, policy) if dry_run else clean(self._session, policy)
+
     def cancel(self, barrier: str) -> bool:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.
 
@@ -90,9 +129,9 @@ class Maintenance:
         """
         policies = Policies.of(self._session.tail().properties)
         if keep is not None:
-            policies = replace(policies, keep_ms=_milliseconds(keep))
+            policies = replace(policies, keep_ms=_age(keep))
         if keep_commits is not None:
-            policies = replace(policies, keep_commits=_commits(keep_commits))
+            policies = replace(policies, keep_commits=_count(keep_commits))
         return maintain(self._session, policies, dry_run)
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
@@ -138,16 +177,30 @@ def _plan(plan: object) -> CompactionPlan:
     return plan
 
 
-def _milliseconds(keep: object) -> int:
+def _age(keep: object) -> int:
     if isinstance(keep, timedelta) and keep >= timedelta(0):
         return int(keep / timedelta(milliseconds=1))
     raise InvalidInputError(f"how far back history is kept is a time, timedelta(days=7), from 0 up. keep={keep!r}")
 
 
-def _commits(count: object) -> int:
+def _count(count: object) -> int:
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         return count
     raise InvalidInputError(f"how many commits are kept is a number, at least 1. keep_commits={count!r}")
+
+
+def _milliseconds(name: str, time: object) -> int | None:
+    if time is None:
+        return None
+    if isinstance(time, timedelta) and time >= timedelta(0):
+        return time // timedelta(milliseconds=1)
+    raise InvalidInputError(f"{name} is a time of 0 or more: timedelta(days=7). {name}={time!r}")
+
+
+def _commits(count: object) -> int | None:
+    if count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
+        return count
+    raise InvalidInputError(f"commits is how many of the last commits to keep, at least 1. commits={count!r}")
 
 
 def _log_files(count: object) -> int:

@@ -349,8 +349,9 @@ class Table(Readable, WrittenByMany):
         consistency: "stable" stops before the oldest pending write.
         until: the window's end, as `since`; None: now. What is between two such points never changes.
 
-        Raises `CheckpointExpiredError` where what these commits wrote is gone, `TableReplacedError` where a checkpoint
-        is of another table than the one that is here now.
+        Raises `CheckpointExpiredError` where what these commits wrote is gone, as a clean has given that history up,
+        and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
+        another table than the one that is here now.
         """
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")

@@ -21,9 +21,20 @@ from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
+from crdt_mor.model.retention import CleanPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import (
+    EVERYTHING_KEPT,
+    Completion,
+    DataFile,
+    OpenPlan,
+    Pending,
+    Retention,
+    RolledBack,
+    Segment,
+    Token,
+)
 from crdt_mor.timeline.session import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 
@@ -104,11 +115,17 @@ def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
     assert table.maintenance.plan_compaction() is not None
     (path,) = (fast_path / "table" / ".hoodie" / ".crdt_mor" / "plans").iterdir()
     plan = json.loads(path.read_bytes())
-    assert named(section("A plan")) == list(plan)
+    assert named(section("A compaction's plan")) == list(plan)
     assert [len(group) for group in plan["groups"]] == [4]
     found = properties.decode((fast_path / "table" / PROPERTIES).read_bytes(), PROPERTIES)
     ours = {key for key in found if key.startswith("crdt_mor.")}
     assert ours == {key for key in named(section("hoodie.properties")) if key.startswith("crdt_mor.")}
+
+
+def test_the_plan_of_a_clean_is_as_the_page_says() -> None:
+    plan = json.loads(CleanPlan(EPOCH, EVERYTHING_KEPT, (DataFile("day=mon/a_0-0-0_1.parquet", 1, 2, 3),)).encode())
+    assert named(section("A clean's plan")) == list(plan)
+    assert plan["files"] == {"day=mon": [["a_0-0-0_1.parquet", 1, 2, 3]]}
 
 
 def test_every_key_of_a_payload_in_the_properties_is_named() -> None:

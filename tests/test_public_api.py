@@ -18,16 +18,17 @@ from crdt_mor import errors, payloads
 
 PUBLIC = [
     "AdoptionEvent", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
-    "CheckpointExpiredError", "Chunks", "ClockError", "ColumnMerge", "Commit", "CommitEvent", "CommitUnknownError",
-    "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data", "DataFile", "Dot",
-    "Environment", "Event", "Explanation", "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError",
-    "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind",
-    "LawError", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "Observation",
-    "ParquetSource", "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
-    "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "RollbackEvent", "Scan",
-    "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageUnavailableError",
-    "Store", "SweepEvent", "Table", "TableConfig", "TableExistsError", "TableNotFoundError", "TableReplacedError",
-    "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError",
+    "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
+    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data",
+    "DataFile", "Dot", "Environment", "Event", "Explanation", "FileGroup", "FileRows", "Files",
+    "ForkedProcessError", "FormatError", "FutureSnapshotError", "GroupInput", "Inspect", "InvalidInputError",
+    "InvalidUseError", "KeySpec", "Kind", "LawError", "LocalStore", "Maintained", "Maintenance", "MemoryStore",
+    "Merge", "MergeSpec", "Nulls", "Observation", "ParquetSource", "PartEvent", "PartialUpdate", "Payload",
+    "PayloadError", "PayloadNotAllowedError", "PayloadRef", "PlanEvent", "Point", "Process", "RaceLostEvent",
+    "Receipt", "RecordPayload", "RollbackEvent", "Scan", "SchemaLike", "SchemaMismatchError", "SchemaMode",
+    "SnapshotExpiredError", "Stat", "StorageUnavailableError", "Store", "SweepEvent", "Table", "TableConfig",
+    "TableExistsError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType",
+    "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError",
     "UnsupportedVersionError", "Upkeep", "UpkeepEvent", "WriteJob", "WriterExpiredError", "allow_payloads",
     "check_laws", "observe", "parse_point", "read_files",
 ]  # fmt: skip
@@ -97,6 +98,7 @@ MEMBERS = {
 }
 FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],
+    "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried"],
 }
 BASES = {

@@ -6,6 +6,7 @@
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
     decide                nothing but the clock                      for whoever asks what a moment showed
     set_properties        what users have noted of the table
+    retain                only which history is kept; a clean that removes files says it with its plan
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -102,8 +103,10 @@ class Timeline:
 
     @property
     def header(self) -> Timeline:
-        """Version, clock, schema and the table's id alone: what reading needs, once the files are known."""
-        return Timeline(self.version, self.nonce, self.clock, self.schema, table_id=self.table_id)
+        """Version, clock, schema, the table's id and the history that is kept: what reading needs beside the files."""
+        return Timeline(
+            self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention
+        )
 
     @property
     def newly_pending(self) -> InstantTime | None:
@@ -303,6 +306,10 @@ class Timeline:
     def set_properties(self, nonce: str, wall_ms: int, properties: Properties) -> Timeline:
         """The table has these properties from here on."""
         return self._next(nonce, tick_after(self.clock, wall_ms), properties=properties)
+
+    def retain(self, nonce: str, wall_ms: int, retention: Retention) -> Timeline:
+        """The marks of the history that is kept are these from here on; no file has to go."""
+        return self._next(nonce, tick_after(self.clock, wall_ms), retention=retention)
 
     def adopt(
         self,

@@ -27,7 +27,7 @@ from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.read.damage import check_length, is_ours
+from crdt_mor.read.damage import check_length, is_ours, naming_damage
 from crdt_mor.read.hudi_rows import split_deletes, with_key
 from crdt_mor.store.base import Store
 
@@ -61,7 +61,8 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     base = latest = None
     if slice_.base is not None:
         base = base_source(store, slice_.base.path)
-        latest = read_footer(base).latest_requested
+        with naming_damage(store, slice_):
+            latest = read_footer(base).latest_requested
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
 

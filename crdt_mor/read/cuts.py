@@ -1,15 +1,24 @@
 """From a point that a user names to a cut of this very table.
 
 A point (see model/points.py) knows no table. Here it is held against the timeline of one table: its versions, its
-clock, and the id that a checkpoint carries.
+clock, the history that it still answers for, and the id that a checkpoint carries.
 """
 
 from __future__ import annotations
 
-from crdt_mor.errors import FutureSnapshotError, InvalidInputError, TableReplacedError
+from dataclasses import replace
+
+from crdt_mor.errors import (
+    CheckpointExpiredError,
+    FutureSnapshotError,
+    InvalidInputError,
+    SnapshotExpiredError,
+    TableReplacedError,
+)
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.points import NOW, Point, check_point, is_checkpoint
+from crdt_mor.model.retention import after_cut, completed_between
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.session import Session
 
@@ -34,22 +43,44 @@ def sealed_at(session: Session, **points: Point | None) -> Timeline:
 def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of") -> Cut:
     """The cut that shows what was completed at a version or by a moment; "now": all that `value` shows.
 
-    name: what the user calls this point, for errors. Raises `FutureSnapshotError` where that is not decided yet.
+    name: what the user calls this point, for errors. Raises `FutureSnapshotError` where that is not decided yet, and
+    `SnapshotExpiredError` where a clean has given that history up.
     """
     checked = check_point(point, name)
     if checked == NOW:
         return Cut.latest(value, "completed")
     if isinstance(checked, int):
-        if checked > value.version:
-            raise FutureSnapshotError(f"no such version yet. {name}={checked} newest={value.version}")
-        completed = (c.completed for c in session.completions(value) if c.version <= checked)
-        return Cut("completed", max(completed, default=EPOCH))
+        return _version(session, value, checked, name)
     if checked > value.clock:
         raise FutureSnapshotError(
             "what this moment will show is not decided yet; ask for one that is not after the table's clock. "
             f"{name}={checked} clock={value.clock}"
         )
+    if checked < value.retention.since:
+        raise _expired(value, checked, name)
     return Cut("completed", checked)
+
+
+def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
+    """The cut that shows what was completed at a version."""
+    if version > value.version:
+        raise FutureSnapshotError(f"no such version yet. {name}={version} newest={value.version}")
+    completions = session.completions(value)
+    completed = max((c.completed for c in completions if c.version <= version), default=EPOCH)
+    oldest = value.retention.since
+    if completed >= oldest:
+        return Cut("completed", completed)
+    # What the mark has passed without anything being completed in between is what the mark shows.
+    if any(completed_between(completions, completed, oldest)):
+        raise _expired(value, version, name)
+    return Cut("completed", oldest)
+
+
+def _expired(value: Timeline, point: Point, name: str) -> SnapshotExpiredError:
+    return SnapshotExpiredError(
+        "the table no longer keeps history from so long ago, a clean has given it up: ask for the oldest snapshot that "
+        f"there is, or a later one. {name}={point} oldest={value.retention.since}"
+    )
 
 
 def window_end(session: Session, value: Timeline, point: Point, by: By, name: str) -> Cut:
@@ -58,7 +89,7 @@ def window_end(session: Session, value: Timeline, point: Point, by: By, name: st
     by: how the window's commits are ordered. name: what the user calls this end of the window, for errors.
     """
     if is_checkpoint(point):
-        return _checkpoint(value, point, by, name)
+        return _checkpoint(session, value, point, by, name)
     if by == "requested":
         raise InvalidInputError(
             f"stable changes go on from the checkpoint of stable changes, or from None. {name}={point!r}"
@@ -66,7 +97,7 @@ def window_end(session: Session, value: Timeline, point: Point, by: By, name: st
     return cut_at(session, value, point, name)
 
 
-def _checkpoint(value: Timeline, text: str, by: By, name: str) -> Cut:
+def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str) -> Cut:
     """The cut of a checkpoint; raises where it is not one of this table, or of changes ordered otherwise."""
     cut, table_id = Cut.parse(text)
     if table_id is not None and table_id != value.table_id:
@@ -85,4 +116,20 @@ def _checkpoint(value: Timeline, text: str, by: By, name: str) -> Cut:
             "this checkpoint is ahead of the table: is it another table's, or was the table restored from a copy? "
             f"{name}={text!r} clock={value.clock}"
         )
-    return cut
+    return _retained(session, value, cut, text, name)
+
+
+def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str) -> Cut:
+    """The cut of a checkpoint, as the table still answers for it; raises `CheckpointExpiredError` where it does not."""
+    retention = value.retention
+    oldest = retention.since if cut.by == "completed" else retention.stable_since
+    if cut.time >= oldest or cut.time == EPOCH:
+        return cut
+    # Whoever follows a table that rests keeps a checkpoint from before the mark, and has missed nothing.
+    if not any(after_cut(session.completions(value), cut, oldest)):
+        return replace(cut, time=oldest)
+    raise CheckpointExpiredError(
+        "what commits after this checkpoint wrote is gone, a clean has given that history up: scan the table, and go "
+        "on from the scan's checkpoint (a Spark stream: start it with a new checkpointLocation, from the scan's "
+        f"checkpoint as the option since). {name}={text!r} oldest={oldest}"
+    )

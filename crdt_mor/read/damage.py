@@ -1,4 +1,4 @@
-"""Which file is to blame when rows cannot be read.
+"""Which file is to blame when rows cannot be read: one that is gone, or one that is damaged.
 
 The kernel knows bytes, not files: what it trips over is an error of polars without a name. Only then are the files of
 the slice tried one by one, so that looking for damage costs nothing where there is none.
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import polars as pl
 
-from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.errors import FormatError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.format.base import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.config import TableConfig
@@ -26,10 +26,18 @@ _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 @contextmanager
 def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
-    """Errors of polars inside the block become a `FormatError` that names the file, if one is damaged."""
+    """Errors of polars inside the block become a `FormatError` that names the file, if one is damaged.
+
+    Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`.
+    """
     try:
         yield
-    except _POLARS as error:
+    except (OSError, *_POLARS) as error:
+        gone = next((file for file in slice_.files if store.stat(file.path) is None), None)
+        if gone is not None:
+            raise SnapshotExpiredError.of_file(gone.path) from error
+        if isinstance(error, OSError):
+            raise
         source, damaged = _damaged_file(store, slice_)
         if damaged is None and isinstance(error, pl.exceptions.SchemaError):
             base = slice_.base.path if slice_.base is not None else ""

@@ -73,6 +73,16 @@ class Snapshot:
             )
         return self.cut
 
+    def _require_kept(self, slice_: FileSlice) -> None:
+        """Raise where an erasure has ended the history of this very file group after what the view shows."""
+        since = dict(self.value.retention.groups).get(slice_.group)
+        if since is not None and self.cut.time < since:
+            raise SnapshotExpiredError(
+                "rows that this snapshot would show were erased, with the history of their file group: ask for a later "
+                "one, or for other rows, with a filter that rules the file group out. "
+                f"as_of={self.cut.time} oldest={since} partition={slice_.partition!r} file_group={slice_.file_id}"
+            )
+
     @property
     def schema(self) -> TableSchema:
         return TableSchema.from_json(self.value.schema)
@@ -93,6 +103,7 @@ class Snapshot:
         merging = merging_of(config, self.value.schema)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Slice]]:
+            self._require_kept(slice_)
             if slice_.base is not None and not slice_.logs:
                 return [(slice_, Slice(base_source(store, slice_.base.path)))]
             blocks = open_slice(store, slice_, config)
@@ -126,6 +137,7 @@ class Snapshot:
         merging = merging_of(config, self.value.schema)
 
         def count_slice(slice_: FileSlice) -> int:
+            self._require_kept(slice_)
             if not slice_.logs:
                 assert slice_.base is not None
                 return slice_.base.rows

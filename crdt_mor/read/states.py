@@ -90,7 +90,7 @@ class States:
 
     def before(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
         """The state at the start, of some keys or of all: `select`, and before it the key and the commit time."""
-        with _expired_start():
+        with expired_start():
             return self.merged(groups.before, keys, select)
 
     def after(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
@@ -156,7 +156,7 @@ class States:
         return {name: values[name] for name in names}
 
     def _blocks(self, logs: FileSlice) -> Sequence[DataBlock | DeleteBlock]:
-        with _expired_start():
+        with expired_start():
             return open_slice(self.session.store, logs, self.session.config).blocks
 
     def _open(self, slice_: FileSlice, since: InstantTime | None) -> Slice:
@@ -174,7 +174,7 @@ class States:
 
 
 @contextmanager
-def _expired_start() -> Iterator[None]:
+def expired_start() -> Iterator[None]:
     """A file that is missing inside this block is one that the window's start needs."""
     try:
         yield

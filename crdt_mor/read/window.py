@@ -10,13 +10,14 @@ little, and the two states are compared instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import polars as pl
 
-from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.errors import CheckpointExpiredError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -25,7 +26,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.read.images import DELETE, UPSERT, images_of, with_change, with_commit
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.read.states import Scope, States, TouchedGroups
+from crdt_mor.read.states import Scope, States, TouchedGroups, expired_start
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session
 
@@ -68,7 +69,9 @@ class Window:
     # --- less of it -------------------------------------------------------------------------------------------------
 
     def until(self, end: Cut) -> Window:
-        """This window, ended earlier."""
+        """This window, ended earlier; where it begins with the empty table, not before the history that is kept."""
+        if self._whole and end.time < self.value.retention.since:
+            end = replace(end, time=min(self.value.retention.since, self.end.time))
         between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))
         return replace(self, end=end, between=between)
 
@@ -165,7 +168,8 @@ class Window:
             if groups.written is not None
         }
         for commit, window in self._steps():
-            frames = [frame for frame in window.difference(select, known) if frame.height]
+            with expired_start() if window.end != self.end else nullcontext():
+                frames = [frame for frame in window.difference(select, known) if frame.height]
             if frames:
                 yield with_commit(pl.concat(frames), commit)
 
@@ -214,7 +218,11 @@ class Window:
         return States(self.session, self.value.schema, forward=self.start.time <= self.end.time)
 
     def _touched(self) -> list[TouchedGroups]:
-        """The file groups that the commits touched, and their slices at both cuts."""
+        """The file groups that the commits touched, and their slices at both cuts.
+
+        Raises `CheckpointExpiredError` where their history has been given up.
+        """
+        self._require_kept()
         before, after = self._slices(self.start), self._slices(self.end)
         files: dict[FileGroup, list[DataFile]] = {}
         for commit in self.commits:
@@ -233,6 +241,23 @@ class Window:
                 logs = None if rewritten else FileSlice(*group, None, tuple(group_files))
                 touched.append(TouchedGroups(*group, _slices_of(before, *group), _slices_of(after, *group), logs))
         return touched
+
+    def _require_kept(self) -> None:
+        oldest = self.value.retention.since
+        if self._whole and oldest != EPOCH:
+            raise CheckpointExpiredError(
+                "what the first commits of this table wrote is gone, a clean has given that history up, so that "
+                "changes since the empty table can only be had merged: leave images and raw out, or give since. "
+                f"since={self.start} oldest={oldest}"
+            )
+        erased = {group: since for group, since in self.value.retention.groups if since > self.start.time}
+        touched = {file.group for commit in self.commits for file in commit.files} if erased else set()
+        for group in sorted(erased.keys() & touched):
+            raise CheckpointExpiredError(
+                "rows that these changes would show were erased, with the history of their file group: scan the table, "
+                "and go on from the scan's checkpoint (a Spark stream: start it with a new checkpointLocation). "
+                f"since={self.start} oldest={erased[group]} partition={group[0]!r} file_group={group[1]}"
+            )
 
     def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
         return {slice_.group: slice_ for slice_ in fold_slices(self._completions(cut))}

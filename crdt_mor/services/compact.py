@@ -11,7 +11,7 @@ the plan's inputs are folded into a base file and, where one is needed, a carry 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -147,7 +147,11 @@ def _put_base(
 
     file = join_row_groups(in_threads(encode, row_groups(), threads), metadata)
     size, created = put_chunks(session.store, path, file)
-    return DataFile(path, size, statistics.rows if created else read_footer(base_source(session.store, path)).rows)
+    if created:
+        return DataFile(path, size, statistics.rows)
+    written = DataFile(path, size, 0)
+    with naming_damage(session.store, FileSlice(group.partition, group.file_id, written, ())):
+        return replace(written, rows=read_footer(base_source(session.store, path)).rows)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -95,7 +96,12 @@ def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
 def _execute_part(session: Session, service: Service[P], part: P, threads: int, parts: int) -> list[DataFile]:
     if not session.run(plans.keep_outputs(session.known(), part.barrier, [])):
         return []
-    files = service.execute(session, part, threads)
+    try:
+        files = service.execute(session, part, threads)
+    except SnapshotExpiredError:
+        if session.tail().find_plan(part.barrier) is not None:
+            raise
+        return []  # the plan has ended meanwhile, and a clean has removed what it had replaced
     kept = session.run(plans.keep_outputs(session.known(), part.barrier, [file.path for file in files]))
     if not kept:
         return []

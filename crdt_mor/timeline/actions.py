@@ -3,6 +3,7 @@
     action       when it begins                        when it is completed                    what begins it
     write        T.deltacommit.inflight, .requested    T_C.deltacommit                         a writer
     compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
+    clean        b.clean.requested                     b.clean.inflight, b_C.clean             a frozen plan
     rollback     T.rollback.requested, with the rest   T.rollback.inflight, T_C.rollback       a sweep
 
 A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
@@ -31,9 +32,15 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.format.rollback import rollback_notes
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, OWN_KEY, ROLLBACK, TimelineFileName, TimelineState
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
-from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.model.retention import CLEAN as CLEANING
+from crdt_mor.model.retention import CleanPlan
+from crdt_mor.model.timeline_parts import Completion, Retention
 from crdt_mor.timeline.records import (
+    clean_extra,
+    clean_plan_extra,
     commit_extra,
+    encode_clean_record,
+    encode_completed_clean,
     encode_completed_compaction,
     encode_completed_rollback,
     encode_completed_write,
@@ -56,6 +63,7 @@ class Action:
     ending: the files that are put when the instant is completed, before the completed file. They are empty.
     extra: decodes the extra metadata, where our key stands, from (the bytes of that record, its path).
     encode_completed: encodes the completed file from (the completion, the table's Avro schema).
+    completed_extra: as `extra`, of the completed file.
     """
 
     name: str
@@ -64,26 +72,32 @@ class Action:
     ending: tuple[TimelineState, ...]
     extra: Callable[[bytes, str], Mapping[str, str]]
     encode_completed: Callable[[Completion, str], bytes]
+    completed_extra: Callable[[bytes, str], Mapping[str, str]] = commit_extra
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAction(Action, Generic[P]):
     """An action of a service, which begins with a plan.
 
     operation: Hudi's operation type of the completed instant.
     decode: decodes a frozen plan from (the bytes of its object, its path); the plan has encoded itself.
     encode_record: encodes the record that Hudi is told of the plan.
+    encode_outcome: encodes the completed file from (the completion, its plan), where the completion does not say it
+        all; None: `encode_completed` does it.
+    retention: the marks of the history that is kept which the plan moves; None where it moves none.
     """
 
     operation: str
     decode: Callable[[bytes, str], P]
     encode_record: Callable[[P], bytes]
+    encode_outcome: Callable[[Completion, P], bytes] | None = None
+    retention: Callable[[P], Retention | None] = lambda _: None
 
     def __post_init__(self) -> None:
         assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MomentaryAction(Action):
     """An action that begins and ends in one event, so that its completion says everything.
 
@@ -120,11 +134,31 @@ ROLL_BACK = MomentaryAction(
     begun=("requested",),
     ending=("inflight",),
     extra=rollback_notes,
+    completed_extra=rollback_notes,
     encode_completed=encode_completed_rollback,
     encode_record=encode_rollback_record,
 )
 
-ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, ROLL_BACK)}
+def _said_by_the_plan(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001
+    raise AssertionError(f"the completion alone does not say what it did. instant={completion.requested}")
+
+
+CLEAN = PlannedAction(
+    name=CLEANING,
+    completed=CLEANING,
+    begun=("requested",),
+    ending=("inflight",),
+    extra=clean_plan_extra,
+    encode_completed=_said_by_the_plan,
+    completed_extra=clean_extra,
+    operation="CLEAN",
+    decode=CleanPlan.decode,
+    encode_record=encode_clean_record,
+    encode_outcome=encode_completed_clean,
+    retention=lambda plan: plan.retention,
+)
+
+ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, CLEAN, ROLL_BACK)}
 """Every action that this release knows, by its name."""
 
 
@@ -175,7 +209,7 @@ def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
     action = ACTIONS.get(name.action)
     if action is None or not data:
         return False
-    extra = action.extra if name.state in action.begun else commit_extra
+    extra = action.extra if name.state in action.begun else action.completed_extra
     try:
         return OWN_KEY in extra(data, path)
     except FormatError:  # we put files whole, so a damaged one is not ours

@@ -34,6 +34,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.observing import AdoptionEvent
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline.actions import ACTIONS
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.plans import read_plan
@@ -41,6 +42,9 @@ from crdt_mor.timeline.projection import Projector, TablePublisher, completed_na
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
+_OWN_SERVICES = {action.completed: action for action in ACTIONS.values() if action.completed not in _DATA_ACTIONS}
+"""The services of ours whose completed instants are neither commits of ours nor of Hudi's, by Hudi's word for them."""
+
 _SAVEPOINT = "savepoint"
 _NUMBERED_SCHEMA = "latest_schema"
 _OTHER_BASES = (".orc", ".hfile", ".lance")
@@ -260,7 +264,7 @@ def _read_active(path: str, name: TimelineFileName, cache: InstantCache) -> Step
     """An instant of the active timeline; None if its file is gone by now."""
     if path not in cache:
         data = b""
-        if name.action in _DATA_ACTIONS:
+        if name.action in _DATA_ACTIONS or name.action in _OWN_SERVICES:
             content = yield Read(path)
             if content is None:
                 return None
@@ -294,11 +298,22 @@ def _read_archive(folder: str, cache: InstantCache) -> Steps[list[HudiInstant]]:
 
 def _hudi_instant(name: TimelineFileName, data: bytes, path: str) -> HudiInstant:
     if name.action not in _DATA_ACTIONS:
-        return HudiInstant(_completion(name, CommitMetadata()))
+        return HudiInstant(_completion(name, CommitMetadata()), own=_is_own_service(name, data, path))
     metadata = decode_commit(data, path, replace=name.action == "replacecommit")
     extra = metadata.extra
     own, schema, numbered = OWN_KEY in extra, extra.get("schema", ""), bool(extra.get(_NUMBERED_SCHEMA))
     return HudiInstant(_completion(name, metadata), own, schema, numbered)
+
+
+def _is_own_service(name: TimelineFileName, data: bytes, path: str) -> bool:
+    """Whether a completed instant that wrote no data is one of ours. What cannot be read is not: we put files whole."""
+    action = _OWN_SERVICES.get(name.action)
+    if action is None or not data:
+        return False
+    try:
+        return OWN_KEY in action.completed_extra(data, path)
+    except (FormatError, UnsupportedFeatureError):
+        return False
 
 
 def _completion(name: TimelineFileName, metadata: CommitMetadata) -> Completion:

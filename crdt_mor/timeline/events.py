@@ -18,7 +18,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
@@ -141,6 +141,19 @@ def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         properties = changed(tail.properties, changes)
         return None if properties == tail.properties else tail.set_properties(nonce, wall_ms, properties)
+
+    return (yield from publisher.publish(derive, known))
+
+
+def retain(
+    publisher: TablePublisher, known: Timeline, retention_from: Callable[[Timeline], Retention]
+) -> Steps[Timeline]:
+    """The marks of the history that is kept move to where they follow from the tail, unless they stand there."""
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        retention = retention_from(tail)
+        return None if retention == tail.retention else tail.retain(nonce, wall_ms, retention)
 
     return (yield from publisher.publish(derive, known))
 

@@ -61,7 +61,7 @@ def schedule(
         path = plan_path(plan.barrier, nonce)
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)
-        return tail.schedule(nonce, wall_ms, action.name, path)
+        return tail.schedule(nonce, wall_ms, action.name, path, action.retention(plan))
 
     try:
         value = yield from publisher.publish(derive, known)

@@ -3,9 +3,9 @@
 Which files an action has, in which order they are put, and what they hold, the table in `timeline.actions` says. The
 files of a cancelled plan are removed.
 
-The completion in the value says everything that a completed file holds, so any helper can project any event, and the
-bytes are the same whoever does. Every completed file carries the value's joined schema, since Hudi's readers take the
-table's schema from the commit with the greatest requested time.
+The completion in the value, for some actions with its frozen plan, says everything that a completed file holds, so any
+helper can project any event, and the bytes are the same whoever does. Every completed file of a commit carries the
+value's joined schema, since Hudi's readers take the table's schema from the commit with the greatest requested time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.actions import WRITE, Action, MomentaryAction, action_ending_as, action_named, planned_action
+from crdt_mor.timeline.actions import (
+    WRITE,
+    Action,
+    MomentaryAction,
+    PlannedAction,
+    action_ending_as,
+    action_named,
+    planned_action,
+)
+from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.records import PENDING_WRITE
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
@@ -74,7 +83,7 @@ class Projector:
                 files += self._begun(plan.barrier, action, action.encode_record(action.decode(data, plan.path)))
         for completion in value.completions:
             if completion.version == value.version and not completion.adopted:
-                files += self._ended(completion, value.schema)
+                files += yield from self._ended(completion, value.schema)
         return files
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
@@ -120,7 +129,7 @@ class Projector:
         durable = action is not WRITE
         return [Put(path, record, durable=durable) for path in self._paths(instant, action, action.begun)]
 
-    def _ended(self, completion: Completion, schema: str) -> list[Put]:
+    def _ended(self, completion: Completion, schema: str) -> Steps[list[Put]]:
         action = action_ending_as(completion.action)
         files: list[Put] = []
         if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
@@ -128,11 +137,18 @@ class Projector:
         if isinstance(action, MomentaryAction):
             files += self._begun(completion.requested, action, action.encode_record(completion))
         files += [Put(path, b"") for path in self._paths(completion.requested, action, action.ending)]
-        return [*files, Put(self.path(completed_name(completion)), self._completed(completion, schema))]
+        record = yield from self._completed(completion, schema)
+        # The plan's object goes only when all this was put, so that nothing has to be put where it is gone.
+        return [*files, Put(self.path(completed_name(completion)), record)] if record is not None else []
 
-    def _completed(self, completion: Completion, schema: str) -> bytes:
-        encode = action_ending_as(completion.action).encode_completed
-        return encode(completion, avro_schema(schema, self.config.name))
+    def _completed(self, completion: Completion, schema: str) -> Steps[bytes | None]:
+        """The record of a completion; None where the plan that says it is gone."""
+        action = action_ending_as(completion.action)
+        if not isinstance(action, PlannedAction) or action.encode_outcome is None:
+            return action.encode_completed(completion, avro_schema(schema, self.config.name))
+        path = plan_path(completion.requested, completion.nonce)
+        data = yield Read(path)
+        return None if data is None else action.encode_outcome(completion, action.decode(data, path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from crdt_mor.format.clean import (
+    KEEP_BY_COMMITS,
+    KEEP_BY_TIME,
+    ActionInstant,
+    CleanedPartition,
+    CleanMetadata,
+    CleanPlanRecord,
+    decode_clean,
+    decode_clean_plan,
+    encode_clean,
+    encode_clean_plan,
+)
 from crdt_mor.format.commit import (
     CommitMetadata,
     CompactionOperation,
@@ -16,8 +28,10 @@ from crdt_mor.format.commit import (
     encode_compaction_plan,
 )
 from crdt_mor.format.rollback import Rollback, encode_rollback, encode_rollback_plan
-from crdt_mor.model.names import COMMIT_INFO_KEY, DELTA_COMMIT, OWN_KEY
+from crdt_mor.model.instant import EPOCH, to_ms
+from crdt_mor.model.names import COMMIT, COMMIT_INFO_KEY, DELTA_COMMIT, OWN_KEY
 from crdt_mor.model.plans import CompactionPlan, GroupInput
+from crdt_mor.model.retention import CleanPlan
 from crdt_mor.model.timeline_parts import Completion, DataFile
 
 PENDING_WRITE = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
@@ -100,3 +114,57 @@ def _write_stat(file: DataFile, completion: Completion) -> WriteStat:
         total_write_bytes=file.size, file_size_in_bytes=file.size, base_file="", log_files=(name,),
         log_version=1, log_offset=0,
     )  # fmt: skip
+
+
+# --- cleans -----------------------------------------------------------------------------------------------------------
+
+_POLICIES = {"time": KEEP_BY_TIME, "commits": KEEP_BY_COMMITS}
+
+
+def encode_clean_record(plan: CleanPlan) -> bytes:
+    """A frozen plan as Hudi's plan of a clean."""
+    return encode_clean_plan(
+        CleanPlanRecord(
+            files=_names_by_partition(plan),
+            earliest_to_retain=None if plan.earliest == EPOCH else ActionInstant(plan.earliest, COMMIT),
+            last_completed=_last_completed(plan),
+            policy=_POLICIES[plan.policy],
+            extra={OWN_KEY: "1"},
+        )
+    )
+
+
+def encode_completed_clean(completion: Completion, plan: CleanPlan) -> bytes:
+    """What a clean removed. From its `earliest` on Hudi's readers find every file; to before it they refuse to go."""
+    return encode_clean(
+        CleanMetadata(
+            started=completion.requested,
+            partitions={name: CleanedPartition(files) for name, files in _names_by_partition(plan).items()},
+            earliest_to_retain="" if plan.earliest == EPOCH else plan.earliest,
+            last_completed=_last_completed(plan),
+            policy=_POLICIES[plan.policy],
+            milliseconds=to_ms(completion.completed) - to_ms(completion.requested),
+            extra={OWN_KEY: str(completion.version)},
+        )
+    )
+
+
+def clean_plan_extra(data: bytes, path: str) -> Mapping[str, str]:
+    """The extra metadata of a plan of a clean of Hudi's."""
+    return decode_clean_plan(data, path).extra
+
+
+def clean_extra(data: bytes, path: str) -> Mapping[str, str]:
+    """The extra metadata of a completed clean of Hudi's."""
+    return decode_clean(data, path).extra
+
+
+def _names_by_partition(plan: CleanPlan) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for file in plan.files:
+        names.setdefault(file.partition, []).append(str(file.name))
+    return names
+
+
+def _last_completed(plan: CleanPlan) -> str:
+    return "" if plan.last_completed == EPOCH else plan.last_completed

@@ -1,0 +1,165 @@
+"""Cleaning, as a service: the marks of the history that is kept move, and then the files go that no kept view needs.
+
+`model.retention` says which marks follow from a policy, and which files may go by them. The event that schedules the
+plan moves the marks. From then on nobody makes a view of what lies before them, so that the files may be deleted by any
+number of processes, at any time. A file that the store does not delete stops nobody: the plan is completed without it,
+and a later clean finds it again, as it plans from a listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.format.clean import decode_savepoint
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.retention import (
+    Cleaning,
+    CleanPlan,
+    RetentionPolicy,
+    plan_clean,
+    plan_cleaning,
+)
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.services import service
+from crdt_mor.services.service import Service
+from crdt_mor.threads import in_threads
+from crdt_mor.timeline import events
+from crdt_mor.timeline.actions import CLEAN
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
+
+_SAVEPOINT = "savepoint"
+
+GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
+"""Later marks of single file groups, as they follow from a value. Their readers are not spared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a clean has done, or would do.
+
+    since: from which completion time on views of the table are exact for ever, 17 digits; earlier ones are refused.
+    files, bytes: how many files it has removed, and of how many bytes.
+    spared: files that no kept view needs and that stay for now, since a reader that began lately, a pending write, an
+        open plan or a savepoint of Hudi's may need them.
+    failed: files that the store did not remove; the next clean tries again.
+    dry_run: nothing was removed or published; this is what would be.
+    """
+
+    since: InstantTime
+    files: int
+    bytes: int
+    spared: int = 0
+    failed: int = 0
+    dry_run: bool = False
+
+
+def clean(session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> Cleaned:
+    """Move the marks as the policy says, and delete the files that no kept view needs. Finishes open cleans first.
+
+    groups: later marks of single file groups.
+    """
+    _require(session)
+    open_before = service.open_plans(session, CLEAN)
+    removed = {plan.barrier: finish(session, plan) for plan in open_before}
+    planner = _Planner(session, policy, groups)
+    plan = service.schedule(session, planner.service)
+    if plan is not None:
+        removed[plan.barrier] = finish(session, plan)
+    else:
+        moved = events.retain(session.publisher, session.known(), lambda tail: planner.of(tail).retention)
+        session.remember(session.run(moved))
+    planned = sum(len(one.files) for one in (*open_before, *([plan] if plan is not None else [])))
+    gone = [file for files in removed.values() for file in files]
+    size = sum(file.size for file in gone)
+    return Cleaned(session.known().retention.since, len(gone), size, planner.spared, planned - len(gone))
+
+
+def would_clean(session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> Cleaned:
+    """What `clean` would do now. Publishes nothing."""
+    _require(session)
+    found = _Planner(session, policy, groups).of(session.sealed(look=True))
+    size = sum(file.size for file in found.files)
+    return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
+
+
+def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
+    """Delete the files of an open plan and complete it; the files that are gone."""
+    session.require_table(plan.table_id)
+    gone = [file for part in in_threads(lambda part: _delete(session, part), plan.parts()) for file in part]
+    service.complete(session, plan, [])
+    return gone
+
+
+def _execute(session: Session, part: CleanPlan, threads: int) -> list[DataFile]:  # noqa: ARG001
+    _delete(session, part)
+    return []
+
+
+def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
+    """Delete the files of a part of a plan, which is in an event that is genuine. Returns those that are gone."""
+    gone: list[DataFile] = []
+    for file in part.files:
+        try:
+            session.store.delete(file.path)
+        except (StorageUnavailableError, UnsupportedFeatureError):
+            continue  # another user's, or behind a link: it stays for somebody who may
+        gone.append(file)
+    return gone
+
+
+def _require(session: Session) -> None:
+    require_no_metadata_table(session.settings())
+    require_no_archive(session)
+
+
+class _Planner:
+    """Plans from one listing of the table, made before the value is looked at, and from one look at the clock.
+
+    What is not in the listing is left to a later clean.
+    """
+
+    def __init__(self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None) -> None:
+        self._session = session
+        self._policy = policy
+        self._groups = groups
+        self._now_ms = session.store.now_ms()
+        self._there = {stat.path for stat in session.store.walk("")}
+        self._saved = saved_files(session)
+        self.spared = 0
+
+    @property
+    def service(self) -> Service[CleanPlan]:
+        return Service(CLEAN, _require, self._plan, _execute)
+
+    def of(self, value: Timeline) -> Cleaning:
+        """What follows from a value."""
+        completions = self._session.completions(value)
+        groups = self._groups(value) if self._groups is not None else None
+        found = plan_cleaning(value, completions, self._policy, self._now_ms, self._there, self._saved, groups)
+        self.spared = found.spared
+        return found
+
+    def _plan(self, session: Session, value: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:  # noqa: ARG002
+        found = self.of(value)
+        if not found.files:
+            return None
+        by_commits = self._policy.keep_ms is None and self._policy.commits is not None
+        return plan_clean(value, session.completions(value), found, "commits" if by_commits else "time")
+
+
+def saved_files(session: Session) -> set[str]:
+    """The files that the savepoints in Hudi's timeline name."""
+    found: set[str] = set()
+    for stat in session.store.list(session.publisher.projector.folder):
+        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
+        if name is None or name.action != _SAVEPOINT or name.state != "completed":
+            continue
+        data = session.store.read(stat.path)
+        if data is not None:
+            found.update(decode_savepoint(data, stat.path))
+    return found
