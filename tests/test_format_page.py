@@ -48,7 +48,7 @@ COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=m
 VALUE = Timeline(
     1, "nonce", T, "[]",
     pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO),),
-    plans=(OpenPlan(T, "nonce", 1, "path"),),
+    plans=(OpenPlan(T, "nonce", 1, "path", "clean"),),
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
     segments=(Segment("name", 0, T, T, 1),),

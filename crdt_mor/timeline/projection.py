@@ -137,18 +137,18 @@ class Projector:
         if isinstance(action, MomentaryAction):
             files += self._begun(completion.requested, action, action.encode_record(completion))
         files += [Put(path, b"") for path in self._paths(completion.requested, action, action.ending)]
-        record = yield from self._completed(completion, schema)
-        # The plan's object goes only when all this was put, so that nothing has to be put where it is gone.
-        return [*files, Put(self.path(completed_name(completion)), record)] if record is not None else []
-
-    def _completed(self, completion: Completion, schema: str) -> Steps[bytes | None]:
-        """The record of a completion; None where the plan that says it is gone."""
-        action = action_ending_as(completion.action)
+        path = self.path(completed_name(completion))
         if not isinstance(action, PlannedAction) or action.encode_outcome is None:
-            return action.encode_completed(completion, avro_schema(schema, self.config.name))
-        path = plan_path(completion.requested, completion.nonce)
-        data = yield Read(path)
-        return None if data is None else action.encode_outcome(completion, action.decode(data, path))
+            return [*files, Put(path, self._completed(completion, schema))]
+        plan = plan_path(completion.requested, completion.nonce)
+        data = yield Read(plan)
+        if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
+            return []
+        return [*files, Put(path, action.encode_outcome(completion, action.decode(data, plan)))]
+
+    def _completed(self, completion: Completion, schema: str) -> bytes:
+        encode = action_ending_as(completion.action).encode_completed
+        return encode(completion, avro_schema(schema, self.config.name))
 
 
 @dataclass(frozen=True, slots=True)
