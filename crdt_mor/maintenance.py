@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from crdt_mor.errors import InvalidInputError, PayloadError
-from crdt_mor.model.instant import InstantTime, parse
+from crdt_mor.model.instant import InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies
 from crdt_mor.model.retention import RetentionPolicy
@@ -16,6 +16,7 @@ from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaned, clean, would_clean
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.maintain import Maintained, maintain
+from crdt_mor.services.roll_back import GivenUp, roll_back
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 
@@ -112,6 +113,20 @@ class Maintenance:
             )
         return service.cancel(self._session, parse(barrier))
 
+    def roll_back(self, instant: str | datetime) -> GivenUp:
+        """Give up a write that is pending, or a plan that is open, by its instant, and remove its files.
+
+        Nobody needs to: a pending write is invisible, and one whose writer is dead expires. But stable reads stop
+        before it until then. Its writer, if it is alive after all, gets `WriterExpiredError` when it commits, and
+        nothing of it is ever visible. Given up before by somebody: nothing happens, and the result says so.
+
+        instant: 17 digits, `requested_at` of `inspect.pending()` and `inspect.timeline()`, as `crdt-mor show` prints
+            it; or the moment, `since` of `inspect.pending()`, which is in UTC.
+
+        Raises `InvalidInputError` for an instant that is committed, and for one that the table does not know.
+        """
+        return roll_back(self._session, _instant(instant))
+
     def maintain(
         self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = False
     ) -> Maintained:
@@ -175,6 +190,17 @@ def _plan(plan: object) -> CompactionPlan:
             f"one. got={type(plan).__name__}"
         )
     return plan
+
+
+def _instant(instant: object) -> InstantTime:
+    if isinstance(instant, datetime) and instant == instant:  # pandas' NaT is none
+        return from_datetime(instant)
+    if isinstance(instant, str):
+        return parse(instant)
+    raise InvalidInputError(
+        "what is rolled back is named by its instant, 17 digits as inspect.pending() has them under requested_at. "
+        f"got={type(instant).__name__}"
+    )
 
 
 def _age(keep: object) -> int:

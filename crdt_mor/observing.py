@@ -116,7 +116,8 @@ class RollbackEvent(Event):
     """This process has rolled a pending write back: nothing of it was visible, and nothing will be.
 
     requested: of the write. version: the version that rolled it back. others: it was not this process's own write but
-    one that had been silent for longer than the expiry, so that its writer is dead, stuck or cut off.
+    one that had been silent for longer than the expiry, so that its writer is dead, stuck or cut off; or somebody named
+    it to `maintenance.roll_back`.
     """
 
     requested: str
@@ -129,7 +130,7 @@ class RollbackEvent(Event):
 
     @property
     def message(self) -> str:
-        return "rolled back a silent writer" if self.others else "rolled back"
+        return "rolled back the write of another process" if self.others else "rolled back"
 
     @property
     def level(self) -> int:

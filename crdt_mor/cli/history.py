@@ -69,16 +69,22 @@ def writers_text(found: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(line for writer in found for line in _writer_lines(writer)) or "-"
 
 
-def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
-    who, silent = _who(writer), writer["silent_s"]
+def writer_text(writer: Mapping[str, Any]) -> str:
+    """Who writes, since when, and whether anything is heard of it, as a line for people."""
+    silent = writer["silent_s"]
     heard = "" if silent is None else f", silent for {_duration(timedelta(seconds=silent))}"
     said = f": {writer['message']}" if writer["message"] else ""
-    yield f"{who}, since {_moment(writer['since'])}{heard}{said}"
+    return f"{_who(writer)}, since {_moment(writer['since'])} ({writer['requested_at']}){heard}{said}"
+
+
+def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
+    yield writer_text(writer)
     if writer["stuck"]:
         process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
         yield (
             f"  stuck? Look at {process}: if it hangs, end it. Nobody waits for it; but stable reads stop before it. "
-            f"Whoever begins a write or a compaction after {_moment(writer['expires'])} gives it up."
+            f"Whoever begins a write or a compaction after {_moment(writer['expires'])} gives it up; to do so now: "
+            f"crdt-mor rollback URI {writer['requested_at']}"
         )
 
 

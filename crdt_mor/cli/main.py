@@ -24,6 +24,7 @@ from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.rollback import rollback
 
 Payloads = Annotated[
     list[str] | None,
@@ -138,6 +139,7 @@ for _command in (
     commands.files,
     commands.compact,
     maintain,
+    rollback,
     laws,
     demo,
 ):

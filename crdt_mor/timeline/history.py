@@ -28,6 +28,11 @@ def find_completion(requested: InstantTime, tail: Timeline) -> Steps[Completion 
     return (yield from _find_after(requested, lambda completion: completion.requested == requested, tail))
 
 
+def find_rollback(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
+    """The completion of the rollback that undid a write, once its files were known to be gone."""
+    return (yield from _find_after(requested, lambda completion: completion.undone == requested, tail))
+
+
 def find_completion_by_nonce(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
     """The completion of the write that a begin with this nonce made, which was not before `since`."""
     return (yield from _find_after(since, lambda completion: completion.nonce == nonce, tail))

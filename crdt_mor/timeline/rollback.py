@@ -30,7 +30,7 @@ def give_up(
 
     staged: their paths; None where they are not known, and a listing finds all files that bear the instant.
     driver: the driver that gives up. A write that another driver has taken over goes on, and only `staged` is removed.
-    others: it is another process's write, which has been silent for too long.
+    others: it is another process's write, which has been silent for too long, or was named by hand.
     """
     nonce = yield Nonce()
     ours = False
