@@ -47,10 +47,11 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import decode_segment
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, COMPACT, Action, PlannedAction, action_ending_as, planned_action
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.projection import Projector, completed_name
 from crdt_mor.timeline.steps import (
     Delete,
@@ -101,6 +102,8 @@ class Saw:
 
     before: Timeline | None
     after: Timeline
+    shown: tuple[Completion, ...] | None = None
+    """All completions that it read of `after`, those of segments included; None where it read no segment."""
 
 
 _OWN = encode_commit(CommitMetadata(stats={}, extra={OWN_KEY: "1"}))
@@ -259,8 +262,7 @@ class World:
         self.store_now = store_now
         self._stores: list[Objects] = []
         self._store_ids: dict[Objects, int] = {}
-        log = tuple(sorted(data for path, data in objects.items() if path.startswith(VERSIONS)))
-        self.first = self._store({**objects, LOG: log, FAULTS: faults, FLYING: None, LATE: ()})
+        self.first = self._store({**stood(objects), FAULTS: faults})
         self._blocks: list[dict[int, Block]] = [{} for _ in actors]
         self._overtaken: list[dict[tuple[int, int, int], tuple[int, ...]]] = [{} for _ in actors]
         self._changes: dict[int, tuple[int, ...]] = {}
@@ -577,10 +579,10 @@ def land(objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | No
     after = {**objects, path: data}
     if path.startswith(VERSIONS) and path == version_path(decoded(objects[LOG][-1]).version + 1):
         after[LOG] = (*objects[LOG], data)
-        check_event(decoded(objects[LOG][-1]), decoded(data))
+        check_event(decoded(objects[LOG][-1]), decoded(data), objects)
         check_open_plans(decoded(data), objects)
     barrier = barrier_of(path)
-    if barrier is not None and barrier not in barriers_kept(decoded(objects[LOG][-1])):
+    if barrier is not None and barrier not in barriers_kept(decoded(objects[LOG][-1]), objects):
         after[LATE] = tuple(sorted({*objects[LATE], path}))
     return after
 
@@ -591,9 +593,29 @@ def removed(objects: dict[str, Any], path: str) -> dict[str, Any]:
     return {**after, LATE: tuple(late for late in objects[LATE] if late != path)}
 
 
-def barriers_kept(value: Timeline) -> set[InstantTime]:
+def completions_of(value: Timeline, objects: dict[str, Any]) -> list[Completion]:
+    """All completions of a value, those of its segments included, in the order in which they were published."""
+    found = list(value.completions)
+    for segment in value.segments:
+        data = objects.get(segment_path(segment.name))
+        if data is None:
+            raise Violation(f"version {value.version} names a segment that is not there: {segment.name}")
+        sealed = sealed_in(data)
+        if (segment.first, segment.last, segment.count) != (sealed[0].completed, sealed[-1].completed, len(sealed)):
+            raise Violation(f"a version says of a segment what is not so: {segment}")
+        found += sealed
+    return sorted(found, key=lambda completion: completion.version)
+
+
+@cache
+def sealed_in(data: bytes) -> tuple[Completion, ...]:
+    """The completions of a segment."""
+    return decode_segment(data, "")
+
+
+def barriers_kept(value: Timeline, objects: dict[str, Any]) -> set[InstantTime]:
     """The plans that are open or completed."""
-    return {p.barrier for p in value.plans} | {c.requested for c in value.completions}
+    return {p.barrier for p in value.plans} | {c.requested for c in completions_of(value, objects)}
 
 
 @cache
@@ -627,20 +649,77 @@ def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
         return found
 
 
+def alone(steps: Steps[T], objects: dict[str, Any], who: str) -> tuple[T, dict[str, Any]]:
+    """What a protocol ends in, and the store after it, where nobody else does anything meanwhile.
+
+    who: how its nonces start, which nobody else's do.
+    """
+    reply: object = None
+    nonces = 0
+    try:
+        while True:
+            step = steps.send(reply)
+            reply = None
+            match step:
+                case Read(path):
+                    reply = objects.get(path)
+                case GetStat(path):
+                    reply = _stat(path) if path in objects else None
+                case List(folder):
+                    reply = _listed(objects, folder)
+                case Walk():
+                    reply = _walked(objects)
+                case Put(path, data):
+                    landed = land(objects, path, data)
+                    reply, objects = landed is not None, landed or objects
+                case Delete(path):
+                    reply, objects = True, removed(objects, path)
+                case Nonce():
+                    nonces += 1
+                    reply = f"{who}{nonces}"
+                case Now():
+                    reply = 0
+                case StoreNow():
+                    reply = 1
+                case MakeDurable() | Pause() | Touch():
+                    pass
+                case _:
+                    raise TypeError(f"no such step: {step!r}")
+    except StopIteration as end:
+        found: T = end.value
+        return found, objects
+
+
+def stood(objects: dict[str, bytes]) -> dict[str, Any]:
+    """Objects with the search's own notes: a store as a world begins with it."""
+    versions = sorted(path for path in objects if path.startswith(VERSIONS))
+    return {**objects, LOG: tuple(objects[path] for path in versions), FAULTS: 0, FLYING: None, LATE: ()}
+
+
+def settled(objects: dict[str, Any]) -> dict[str, bytes]:
+    """A store without the notes, in which all versions but the newest are gone."""
+    versions = sorted(path for path in objects if path.startswith(VERSIONS))
+    return {path: data for path, data in objects.items() if path[0] != "!" and path not in versions[:-1]}
+
+
 # --- the promises -----------------------------------------------------------------------------------------------------
 
 
-def check_event(before: Timeline, after: Timeline) -> None:
-    """A genuine value keeps everything that was decided before it, and decides nothing twice."""
+def check_event(before: Timeline, after: Timeline, objects: dict[str, Any]) -> None:
+    """A genuine value keeps everything that was decided before it, and decides nothing twice.
+
+    Its completions are those of the value before it, in the same order, and then its own, wherever they are kept.
+    """
+    old, new = completions_of(before, objects), completions_of(after, objects)
     if after.version != before.version + 1:
         raise Violation(f"version {after.version} after {before.version}")
-    if after.completions[: len(before.completions)] != before.completions:
+    if new[: len(old)] != old:
         raise Violation("a commit was lost from the timeline")
-    outcomes = [c.requested for c in after.completions] + [r.requested for r in after.rolled_back]
+    outcomes = [c.requested for c in new] + [r.requested for r in after.rolled_back]
     going_on = {p.requested for p in after.pending} | {p.barrier for p in after.plans}
     if len(outcomes) != len(set(outcomes)) or set(outcomes) & going_on:
         raise Violation(f"an instant with two outcomes: {outcomes}")
-    for completion in after.completions[len(before.completions) :]:
+    for completion in new[len(old) :]:
         ended = action_ending_as(completion.action)
         if isinstance(ended, PlannedAction) and before.find_plan(completion.requested) is None:
             raise Violation(f"a plan was completed that was not open: {completion.requested}")
@@ -676,7 +755,8 @@ def check_store(objects: dict[str, Any]) -> None:
     tail = decoded(objects[LOG][-1])
     if objects.get(version_path(tail.version)) != objects[LOG][-1]:
         raise Violation("the tail is gone")
-    for completion in tail.completions:
+    completions = completions_of(tail, objects)
+    for completion in completions:
         for file in completion.files:
             if file.path not in objects:
                 raise Violation(f"a file of a committed instant was removed: {file.path}")
@@ -687,11 +767,11 @@ def check_store(objects: dict[str, Any]) -> None:
                 raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
         if completed_path(completion) not in objects and completion.version < tail.version:
             raise Violation(f"a hole in Hudi's directory: {completed_path(completion)}")
-    mine = {completed_path(c) for c in tail.completions}
+    mine = {completed_path(c) for c in completions}
     for path in objects:
         if path.startswith(HUDI) and "_" in path and path not in mine:
             raise Violation(f"Hudi was told of a commit that never was: {path}")
-    check_plans(objects, {c.requested for c in tail.completions if completed_path(c) in objects})
+    check_plans(objects, {c.requested for c in completions if completed_path(c) in objects})
 
 
 def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
@@ -723,29 +803,30 @@ def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
 def check_result(result: object, objects: dict[str, Any]) -> None:
     """What a writer told its caller is so."""
     tail = decoded(objects[LOG][-1])
+    completions = completions_of(tail, objects)
     match result:
         case ("acknowledged", requested):
-            done = next((c for c in tail.completions if c.requested == requested), None)
+            done = next((c for c in completions if c.requested == requested), None)
             if done is None:
                 raise Violation(f"an acknowledged commit was lost: {requested}")
             if completed_path(done) not in objects:
                 raise Violation(f"an acknowledged commit is not in Hudi's directory: {requested}")
         case ("compacted", barrier):
-            done = next((c for c in tail.completions if c.requested == barrier), None)
+            done = next((c for c in completions if c.requested == barrier), None)
             if done is None or completed_path(done) not in objects:
                 raise Violation(f"an acknowledged compaction was lost, or Hudi was not told of it: {barrier}")
         case ("cancelled", barrier):
-            if any(c.requested == barrier for c in tail.completions):
+            if any(c.requested == barrier for c in completions):
                 raise Violation(f"a plan was said to be cancelled, but it was completed: {barrier}")
             if any(barrier_of(path) == barrier and path not in objects[LATE] for path in objects):
                 raise Violation(f"a plan was said to be cancelled, and is not gone: {barrier}")
         case ("decided", moment, shown):
             if moment > tail.clock:
                 raise Violation(f"a moment was said to be decided that the table's clock has not reached: {moment}")
-            if sorted(c.requested for c in tail.completions if c.completed <= moment) != list(shown):
+            if sorted(c.requested for c in completions if c.completed <= moment) != list(shown):
                 raise Violation(f"a commit came before a moment that was decided, or is gone: {moment} {shown}")
         case ("expired", requested):
-            if any(c.requested == requested for c in tail.completions):
+            if any(c.requested == requested for c in completions):
                 raise Violation(f"a writer was told that its commit was rolled back, but it was not: {requested}")
 
 
@@ -755,8 +836,9 @@ def check_saw(saw: Saw, objects: dict[str, Any]) -> None:
     since = saw.before.version if saw.before else -1
     if saw.after.version < since:
         raise Violation("a reader went back in time")
-    due = [c for c in truth.completions if since < c.version <= saw.after.version]
-    got = [c for c in saw.after.completions if c.version > since]
+    due = [c for c in completions_of(truth, objects) if since < c.version <= saw.after.version]
+    shown = saw.after.completions if saw.shown is None else saw.shown
+    got = [c for c in sorted(shown, key=lambda c: c.version) if c.version > since]
     if due != got:
         raise Violation(f"a reader missed a commit, or saw one that is not: {due} {got}")
 
@@ -765,7 +847,7 @@ def check_end(objects: dict[str, Any]) -> None:
     """Nobody has anything left to do, so nobody will remove what a given-up instant left in Hudi's directory."""
     tail = decoded(objects[LOG][-1])
     for path in objects:
-        if (barrier := barrier_of(path)) is not None and barrier not in barriers_kept(tail):
+        if (barrier := barrier_of(path)) is not None and barrier not in barriers_kept(tail, objects):
             raise Violation(f"a file of a cancelled plan stays: {path}")
     for given_up in tail.rolled_back:
         for path in begun_paths(given_up.requested):

@@ -209,7 +209,7 @@ class Recreated(World):
             log = objects[LOG]
             if path == version_path(len(log) and decoded(log[-1]).version + 1):
                 if log:
-                    check_event(decoded(log[-1]), decoded(data))
+                    check_event(decoded(log[-1]), decoded(data), objects)
                 after[LOG] = (*log, data)
         return after
 

@@ -1,0 +1,212 @@
+"""Sealing keeps its promises in every interleaving: completions move to segments, and segments are rolled up.
+
+Here a value carries one completion or two itself and names a segment or two of a level, so that every event seals and
+every other one rolls up. In each store that can be reached, so after a crash at any operation as well, every segment
+that the newest version names is there and holds what the version says, and the completions in segments and value
+together are those of the version before and its own, each once, in order. A reader goes from one value to another
+while others seal, and finds in the segments that its value names all of what that value shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Segment
+from crdt_mor.timeline import history, publish, segments
+from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
+from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.segments import read_segment
+from crdt_mor.timeline.steps import Delete, Put, Steps
+from crdt_mor.timeline.tail import find_tail
+from tests.simulation.actors import (
+    GENESIS,
+    PUBLISHER,
+    Run,
+    cleaner,
+    complete,
+    data_path,
+    finish,
+    latecomer,
+    writer,
+)
+from tests.simulation.small_world import LOG, Actor, Saw, Violation, World, alone, decoded, settled, stood
+
+
+@pytest.fixture(autouse=True)
+def small_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value carries two completions and names two segments of a level, and old versions may go at once."""
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+
+
+def seals(put: Put) -> bool:
+    """For worlds in which puts of segments and of versions may be hit by a fault."""
+    return put.path.startswith((SEGMENTS, VERSIONS))
+
+
+def reader(known: Timeline | None) -> Run:
+    """Reads incrementally, for ever: a value, and then every segment that it names, one after the other."""
+    while True:
+        known = yield from _poll(known)
+
+
+def _poll(known: Timeline | None) -> Run:
+    tail = yield from find_tail(known)
+    shown = yield from history.all_completions(tail)
+    yield Saw(known, tail, tuple(shown))
+    return tail
+
+
+def world(
+    *,
+    commits: int = 1,
+    staged: int = 0,
+    begun: int = 0,
+    late: int = 0,
+    writers: int = 0,
+    others: Sequence[str] = (),
+    **options: Any,
+) -> World:
+    """A table with some commits, and who goes on with it. The roles are those of `test_small_world`."""
+    objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
+    for n in range(staged + begun + late):
+        _, objects = alone(PUBLISHER.publish(partial(_begin, f"begun{n}")), objects, f"b{n}.")
+    pending = decoded(objects[LOG][-1]).pending
+    for n in range(commits):
+        _, objects = alone(writer(), objects, f"c{n}.")
+    value, objects = decoded(objects[LOG][-1]), settled(objects)
+    roles = [complete] * staged + [latecomer] * late + [finish] * begun
+    actors = []
+    for n, (role, own) in enumerate(zip(roles, pending, strict=True)):
+        if role is not finish:
+            objects[data_path(own.requested)] = b"rows"
+        actors.append(Actor(f"w{n}", partial(role, value, own)))
+    actors += [Actor(f"n{n}", writer) for n in range(writers)]
+    actors += [Actor(name, {"cleaner": cleaner, "reader": partial(reader, value)}[name]) for name in others]
+    return World(objects, actors, **options)
+
+
+def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
+    return tail.begin(nonce, wall_ms)
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        ({"staged": 2, "others": ["reader"]}, 5_000),
+        ({"commits": 2, "staged": 2}, 500),
+        ({"commits": 2, "staged": 1, "late": 1, "others": ["reader"]}, 200),
+        ({"commits": 3, "staged": 1, "others": ["reader"], "faults": 1, "faulty": seals}, 100),
+        ({"commits": 2, "begun": 1, "others": ["cleaner", "reader"]}, 300),
+    ],
+    ids=str,
+)
+def test_who_seals_and_who_reads(options: dict[str, Any], states: int) -> None:
+    found = world(**options)
+    assert found.search() > states
+    named = {segment.level for store in found.stores for segment in decoded(dict(store)[LOG][-1]).segments}
+    assert 1 in named, "segments were rolled up"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"staged": 2, "others": ["cleaner"]},
+        {"commits": 2, "staged": 1, "writers": 1},
+    ],
+    ids=str,
+)
+def test_everything(options: dict[str, Any]) -> None:
+    assert world(**options).search() > 10_000
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_lost_reply_is_taken_for_a_segment(patch: pytest.MonkeyPatch) -> None:
+    def careless(put: Put) -> Steps[None]:
+        yield put
+
+    patch.setattr(segments, "put_surely", careless)
+
+
+def what_is_rolled_up_is_deleted_at_once(patch: pytest.MonkeyPatch) -> None:
+    roll_up = segments._roll_up
+
+    def hasty(tail: Timeline, known: list[Segment], full: list[Segment], level: int) -> Steps[list[Segment]]:
+        found = yield from roll_up(tail, known, full, level)
+        for segment in full:
+            yield Delete(segment_path(segment.name))
+        return found
+
+    patch.setattr(segments, "_roll_up", hasty)
+
+
+def a_segment_holds_the_own_event_too(patch: pytest.MonkeyPatch) -> None:
+    """What is sealed is a function of the tail and of who follows it, while the name is one of the tail alone."""
+
+    def seal(tail: Timeline, value: Timeline) -> Steps[Timeline]:
+        found = yield from segments.seal(replace(tail, completions=value.completions), value)
+        return replace(found, completions=())
+
+    patch.setattr(publish, "seal", seal)
+    patch.setattr(publish, "require_invariants", lambda previous, following: None)
+
+
+def nobody_helps_and_what_is_sealed_is_never_projected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Publisher, "help_project", lambda self, tail: _nothing())
+
+
+def a_reader_takes_the_segments_of_another_value(patch: pytest.MonkeyPatch) -> None:
+    def careless(value: Timeline) -> Steps[list[Completion]]:
+        later = yield from find_tail(value)
+        found = list(value.completions)
+        for segment in later.segments:
+            found += yield from read_segment(segment)
+        return found
+
+    patch.setattr(history, "all_completions", careless)
+
+
+def a_writer_looks_for_its_commit_in_the_value_alone(patch: pytest.MonkeyPatch) -> None:
+    def careless(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
+        return tail.find_completion(requested)
+        yield
+
+    patch.setattr(history, "find_completion", careless)
+    patch.setattr("crdt_mor.timeline.events.find_completion", careless)
+    patch.setattr("crdt_mor.timeline.rollback.find_completion", careless)
+
+
+def _nothing() -> Steps[None]:
+    return
+    yield
+
+
+@pytest.mark.parametrize(
+    ("plant", "options", "found"),
+    [
+        (a_lost_reply_is_taken_for_a_segment, {"staged": 1, "faults": 1, "faulty": seals}, "segment that is not there"),
+        (what_is_rolled_up_is_deleted_at_once, {"commits": 2, "staged": 2}, "segment that is not there"),
+        (a_segment_holds_the_own_event_too, {"staged": 2}, "."),
+        (nobody_helps_and_what_is_sealed_is_never_projected, {"staged": 2}, "Hudi's directory"),
+        (a_reader_takes_the_segments_of_another_value, {"staged": 2, "others": ["reader"]}, "a reader"),
+        (a_writer_looks_for_its_commit_in_the_value_alone, {"staged": 2}, "told"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world(**options).search(depth_first=True)
