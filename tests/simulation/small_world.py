@@ -50,7 +50,15 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_segment
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.actions import ACTIONS, COMPACT, Action, PlannedAction, action_ending_as, planned_action
+from crdt_mor.timeline.actions import (
+    ACTIONS,
+    COMPACT,
+    Action,
+    MomentaryAction,
+    PlannedAction,
+    action_ending_as,
+    planned_action,
+)
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.projection import Projector, completed_name
 from crdt_mor.timeline.steps import (
@@ -209,10 +217,14 @@ def _asker(generator: Any) -> str:
 
 @dataclass
 class Actor:
-    """Something that runs a protocol. `nonce` is the stem of the texts that nobody else has used."""
+    """Something that runs a protocol. `name` is the stem of the texts that nobody else has used.
+
+    store_now: what the store's clock says whenever this actor asks; None: what it says to all.
+    """
 
     name: str
     start: Callable[[], Generator[Any, Any, Any]]
+    store_now: int | None = None
     local: list[Local] = field(default_factory=list)
     keys: dict[Hashable, int] = field(default_factory=dict)
 
@@ -458,8 +470,8 @@ class World:
                         reply = f"{actor.name}{nonces}"
                     case Now():
                         reply = 0
-                    case StoreNow():
-                        reply = self.store_now  # after the last sweep, as in life, by which a sweep knows itself done
+                    case StoreNow():  # after the last sweep, as in life, by which a sweep knows itself done
+                        reply = self.store_now if actor.store_now is None else actor.store_now
                     case Pause() | MakeDurable() | Touch():
                         reply = None
                     case _ if waiting:
@@ -649,10 +661,10 @@ def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
         return found
 
 
-def alone(steps: Steps[T], objects: dict[str, Any], who: str) -> tuple[T, dict[str, Any]]:
+def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1) -> tuple[T, dict[str, Any]]:
     """What a protocol ends in, and the store after it, where nobody else does anything meanwhile.
 
-    who: how its nonces start, which nobody else's do.
+    who: how its nonces start, which nobody else's do. store_now: what the store's clock says.
     """
     reply: object = None
     nonces = 0
@@ -680,7 +692,7 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str) -> tuple[T, dict[s
                 case Now():
                     reply = 0
                 case StoreNow():
-                    reply = 1
+                    reply = store_now
                 case MakeDurable() | Pause() | Touch():
                     pass
                 case _:
@@ -762,7 +774,8 @@ def check_store(objects: dict[str, Any]) -> None:
                 raise Violation(f"a file of a committed instant was removed: {file.path}")
         action = action_ending_as(completion.action)
         paths = PROJECTOR.pending_paths(completion.requested, action.name)
-        for path in paths if completed_path(completion) in objects else paths[: len(action.begun)]:
+        begun = paths[: 0 if isinstance(action, MomentaryAction) else len(action.begun)]
+        for path in paths if completed_path(completion) in objects else begun:
             if path not in objects:
                 raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
         if completed_path(completion) not in objects and completion.version < tail.version:

@@ -1,0 +1,327 @@
+"""A sweep keeps its promises in every interleaving, beside whoever stalls: writers, helpers, cleaners, other sweepers.
+
+A writer may wake up when its write has been rolled back, swept and forgotten; a helper may project long after. In each
+store that can be reached, so whoever dies and wherever, the promises are:
+
+    - nothing that is committed, pending or planned has lost a file
+    - of a write that may still be completed, and of one that died, no log lies about of which Hudi was not told
+    - whoever comes next gives up what is pending, sweeps, and then nothing is left but what is committed and planned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.model.names import TimelineFileName, data_file_name
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.timeline import rollback, sweep
+from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.projection import TablePublisher
+from crdt_mor.timeline.steps import Delete, Put, Steps
+from tests.simulation.actors import (
+    GENESIS,
+    PUBLISHER,
+    Run,
+    canceller,
+    cleaner,
+    complete,
+    data_path,
+    finish,
+    planner,
+    sweeper,
+    worker,
+    writer,
+)
+from tests.simulation.small_world import (
+    HUDI,
+    LOG,
+    Actor,
+    Violation,
+    World,
+    alone,
+    barriers_kept,
+    begun_paths,
+    completions_of,
+    decoded,
+    settled,
+    stood,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a version may go as soon as there is a newer one, and each event seals what the value carries."""
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+
+
+def wake(value: Timeline, begun: Pending) -> Run:
+    """A writer that has seen its write pending, stalls, and stages when everybody has forgotten it."""
+    path = data_path(begun.requested)
+    yield Put(path, b"rows")
+    result = yield from complete(value, begun)
+    if result[0] == "expired":
+        yield from rollback.give_up(PUBLISHER, value, begun.requested, [path])
+    return result
+
+
+def helper(value: Timeline, begun: Pending) -> Run:
+    """Who has published the begin of a write, stalls, and projects it when everybody has forgotten it."""
+    yield from PUBLISHER.project(replace(value, version=begun.version))
+
+
+class Swept(World):
+    """A table with commits, and with writes that have begun, have staged and died, or were given up after that.
+
+    woken, helpers: writes that were given up, swept and forgotten, whose writer or helper goes on all the same.
+    """
+
+    def __init__(
+        self,
+        *,
+        commits: int = 0,
+        begun: int = 0,
+        dead: int = 0,
+        given_up: int = 0,
+        woken: int = 0,
+        helpers: int = 0,
+        writers: int = 0,
+        others: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
+        for n in range(commits):
+            _, objects = alone(writer(), objects, f"c{n}.")
+        forgotten = woken + helpers
+        for n in range(begun + dead + given_up + forgotten):
+            _, objects = alone(PUBLISHER.publish(partial(_begin, f"begun{n}")), objects, f"b{n}.")
+        value = decoded(objects[LOG][-1])
+        going, dying, gone = (list(value.pending[i:j]) for i, j in pairwise([0, begun, begun + dead, None]))
+        for n, own in enumerate(gone):
+            derive = partial(_roll_back, f"given-up{n}", own.requested)
+            _, objects = alone(PUBLISHER.publish(derive), objects, f"r{n}.")
+        if forgotten:
+            assert not dying
+            assert not given_up
+            objects = swept(objects)
+        for own in [*dying, *gone[:given_up]]:
+            objects[data_path(own.requested)] = b"rows"
+        tail, objects = decoded(objects[LOG][-1]), settled(objects)
+        roles = [*zip([finish] * begun, going, strict=True), *zip([wake] * woken, gone[helpers:], strict=False)]
+        roles += zip([helper] * helpers, gone, strict=False)
+        actors = [Actor(f"w{n}", partial(role, value, own)) for n, (role, own) in enumerate(roles)]
+        actors += [Actor(f"n{n}", writer) for n in range(writers)]
+        named: dict[str, Callable[[], Any]] = {
+            "cleaner": cleaner,
+            "canceller": canceller,
+            "sweeper": partial(sweeper, tail),
+            "planner": partial(planner, tail),
+            "worker": partial(worker, tail),
+        }
+        actors += [Actor(f"{role[0]}{n}", named[role], store_now=10 + n) for n, role in enumerate(others)]
+        self.late_writers = bool(begun or writers or forgotten)
+        self._recovered: set[frozenset[tuple[str, bytes]]] = set()
+        super().__init__(objects, actors, **options)
+
+    def check(self, objects: dict[str, Any]) -> None:
+        super().check(objects)
+        check_begun(objects)
+        if not self.late_writers:
+            check_told(objects)
+        plain = settled(objects)
+        key = frozenset(plain.items())
+        if key not in self._recovered:
+            self._recovered.add(key)
+            check_recovered(recovered(plain))
+
+
+def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
+    return tail.begin(nonce, wall_ms)
+
+
+def _roll_back(nonce: str, requested: InstantTime, tail: Timeline, wall_ms: int) -> Timeline:
+    return tail.roll_back(nonce, wall_ms, requested)
+
+
+def check_begun(objects: dict[str, Any]) -> None:
+    """What is pending in a version that was followed stands in Hudi's timeline: a sweep leaves it there."""
+    tail = decoded(objects[LOG][-1])
+    for pending in tail.pending:
+        if pending.version < tail.version:
+            for path in begun_paths(pending.requested):
+                if path not in objects:
+                    raise Violation(f"a pending write is gone from Hudi's timeline: {path}")
+
+
+def check_told(objects: dict[str, Any]) -> None:
+    """Hudi's readers show a log whose instant they do not know, once all that they know is newer.
+
+    Hudi is told that a write was rolled back once nothing is left of it, neither there nor here.
+    """
+    tail = decoded(objects[LOG][-1])
+    known = {c.requested for c in completions_of(tail, objects)}
+    undone = {c.undone for c in completions_of(tail, objects)}
+    told = {name.requested for path in objects if (name := TimelineFileName.parse(path.rpartition("/")[2]))}
+    for path in objects:
+        file = data_file_name(path)
+        if file is not None and file.instant not in known | told:
+            raise Violation(f"Hudi's readers would show a log of a write that was given up: {path}")
+        name = TimelineFileName.parse(path.rpartition("/")[2])
+        if (file is not None and file.instant in undone) or (name is not None and name.requested in undone):
+            raise Violation(f"Hudi was told that a write is rolled back, and something is left of it: {path}")
+
+
+def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
+    """The store once whoever comes next has given up all writers, as they are silent for good, and has swept."""
+    after = stood(objects)
+    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
+        tail = decoded(after[LOG][-1])
+        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
+    return swept(after)
+
+
+def swept(objects: dict[str, Any]) -> dict[str, Any]:
+    """The store after two sweeps: the first deletes, the second sees that nothing is left."""
+    for n in range(2):
+        who = f"again{len(objects[LOG])}.{n}."
+        _, objects = alone(sweeper(decoded(objects[LOG][-1])), objects, who, store_now=20 + n)
+    return objects
+
+
+def check_recovered(objects: dict[str, Any]) -> None:
+    """Nothing is left but what is committed and planned."""
+    tail = decoded(objects[LOG][-1])
+    alive = barriers_kept(tail, objects)
+    if tail.pending or tail.rolled_back:
+        raise Violation(f"instants are never forgotten: {tail.pending} {tail.rolled_back}")
+    for path in objects:
+        file = data_file_name(path)
+        name = TimelineFileName.parse(path.rpartition("/")[2]) if path.startswith(HUDI) else None
+        instant = file.instant if file is not None else name.requested if name is not None else None
+        if instant is not None and instant not in alive:
+            raise Violation(f"no sweep removes it: {path}")
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        ({"begun": 1, "given_up": 1, "others": ["sweeper"]}, 100),
+        ({"dead": 1, "others": ["cleaner", "sweeper"]}, 100),
+        ({"commits": 2, "given_up": 1, "others": ["sweeper", "sweeper"]}, 100),
+        ({"commits": 1, "woken": 1, "others": ["sweeper"]}, 100),
+        ({"helpers": 1, "others": ["sweeper"]}, 10),
+    ],
+    ids=str,
+)
+def test_sweeps_beside_whoever_stalls(options: dict[str, Any], states: int) -> None:
+    assert Swept(**options).search() > states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"begun": 1, "others": ["cleaner", "sweeper"]},
+        {"commits": 1, "writers": 1, "others": ["sweeper"]},
+        {"woken": 1, "helpers": 1, "others": ["sweeper"]},
+        {"others": ["planner", "canceller", "sweeper"]},
+        {"dead": 1, "others": ["cleaner", "sweeper"], "faults": 1},
+    ],
+    ids=str,
+)
+def test_everything(options: dict[str, Any]) -> None:
+    assert Swept(**options).search() > 1_000
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def the_clock_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A sweeper takes the files of a write for rubbish that began after the value it goes by."""
+    files = sweep._sweep_files
+
+    def careless(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+        return (yield from files(publisher, replace(known, clock=from_ms(1 << 40)), given_up))
+
+    patch.setattr(sweep, "_sweep_files", careless)
+
+
+def timeline_files_go_first(patch: pytest.MonkeyPatch) -> None:
+    files = sweep._sweep_files
+
+    def hasty(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+        for instant in sorted(given_up):
+            for path in publisher.projector.pending_paths(instant, "deltacommit"):
+                yield Delete(path)
+        return (yield from files(publisher, known, given_up))
+
+    patch.setattr(sweep, "_sweep_files", hasty)
+
+
+def what_a_helper_put_late_is_left(patch: pytest.MonkeyPatch) -> None:
+    def careless(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+        return False
+        yield
+
+    patch.setattr(sweep, "_is_stale", careless)
+
+
+def what_a_writer_put_late_is_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sweep, "is_own_token", lambda token: False)
+
+
+def nothing_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    garbage = sweep._remove_garbage
+
+    def careless(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
+        yield from garbage(publisher, known)
+        return set()
+
+    patch.setattr(sweep, "_remove_garbage", careless)
+
+
+def what_was_given_up_is_forgotten_unseen(patch: pytest.MonkeyPatch) -> None:
+    def hasty(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
+        return {r.requested for r in known.rolled_back}
+        yield
+
+    patch.setattr(sweep, "_remove_garbage", hasty)
+
+
+def a_pending_write_is_not_alive(patch: pytest.MonkeyPatch) -> None:
+    files = sweep._sweep_files
+
+    def careless(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+        return (yield from files(publisher, replace(known, pending=()), given_up))
+
+    patch.setattr(sweep, "_sweep_files", careless)
+
+
+@pytest.mark.parametrize(
+    ("plant", "options", "found"),
+    [
+        (the_clock_is_not_looked_at, {"writers": 1, "others": ["sweeper"]}, "."),
+        (timeline_files_go_first, {"given_up": 1, "others": ["sweeper"]}, "would show a log"),
+        (what_a_helper_put_late_is_left, {"helpers": 1, "others": ["sweeper"]}, "no sweep removes it"),
+        (what_a_writer_put_late_is_left, {"woken": 1, "others": ["sweeper"]}, "no sweep removes it"),
+        (nothing_is_forgotten, {"given_up": 1, "others": ["sweeper"]}, "never forgotten"),
+        (what_was_given_up_is_forgotten_unseen, {"given_up": 1, "others": ["sweeper"]}, "something is left"),
+        (a_pending_write_is_not_alive, {"begun": 1, "given_up": 1, "others": ["sweeper"]}, "."),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Swept(**options)
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world.search(depth_first=True)
