@@ -51,10 +51,10 @@ VALUE = Timeline(
     plans=(OpenPlan(T, "nonce", 1, "path", "clean"),),
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
-    segments=(Segment("name", 0, T, T, 1),),
+    segments=(Segment("name", 0, T, T, 1, None, 2),),
     tokens=(Token("application", 1, T, T, 1),),
     properties=(("name", "value"),),
-    retention=Retention(T, T, ((("day=mon", "x"), T),)),
+    retention=Retention(T, T, ((("day=mon", "x"), T),), T, 1),
 )  # fmt: skip
 """With everything in it."""
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 
@@ -26,8 +27,20 @@ class BrokenInvariantError(AssertionError):
 
 
 def require_invariants(previous: Timeline, following: Timeline) -> None:
-    """Raise `BrokenInvariantError`, naming the first invariant that does not hold."""
-    for holds in INVARIANTS:
+    """Raise `BrokenInvariantError`, naming the first invariant of an event that does not hold.
+
+    following: what the event made of `previous`, before completions are moved to segments.
+    """
+    _require(INVARIANTS, previous, following)
+
+
+def require_sealed(event: Timeline, sealed: Timeline) -> None:
+    """Raise `BrokenInvariantError`, naming the first invariant that moving completions to segments has broken."""
+    _require(SEALING_INVARIANTS, event, sealed)
+
+
+def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: Timeline) -> None:
+    for holds in invariants:
         if not holds(previous, following):
             raise BrokenInvariantError(
                 "this is a mistake in crdt-mor, and nothing was published: please report it. "
@@ -180,32 +193,12 @@ def completions_bear_the_version_that_published_them(previous: Timeline, followi
     return all(c.version == following.version for c in _new_completions(previous, following))
 
 
-def completions_are_carried_all_or_sealed_all(previous: Timeline, following: Timeline) -> bool:
-    """The completions of the previous value are still carried, or else all of them have moved to segments.
+def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
+    """What the previous value carries is carried in the same order, and the segments are the same.
 
-    The number of completions in segments grows by just as many: none is lost, and none is counted twice.
+    Only what follows, the sealing, moves completions; and it is asked for itself that it loses none.
     """
-    if _begins_with(previous, following) and previous.segments == following.segments:
-        return True
-    carried = {c.requested for c in following.completions}
-    moved = sum(c.requested not in carried for c in previous.completions)
-    if previous.segments == following.segments:
-        return moved == 0
-    held = [sum(segment.count for segment in value.segments) for value in (previous, following)]
-    return moved == len(previous.completions) and held[1] == held[0] + moved
-
-
-def segments_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A segment that is still named is the very segment: its object is immutable, and many values name it.
-
-    One that is no longer named has been rolled up into a new one.
-    """
-    if previous.segments == following.segments:
-        return True
-    before = {s.name: s for s in previous.segments}
-    after = {s.name: s for s in following.segments}
-    lost, new = before.keys() - after.keys(), after.keys() - before.keys()
-    return all(before[name] == after[name] for name in before.keys() & after.keys()) and (not lost or bool(new))
+    return _begins_with(previous, following) and previous.segments == following.segments
 
 
 # --- what writers count on --------------------------------------------------------------------------------------------
@@ -254,6 +247,8 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
         return True
     return (
         old.since <= new.since <= following.clock
+        and old.dropped <= new.dropped <= max(new.stable_since, old.dropped)
+        and old.dropped_count == new.dropped_count
         and old.stable_since <= new.stable_since <= new.since
         and all(new.since_of(group) >= since for group, since in old.groups)
         and all(since <= following.clock for _, since in new.groups)
@@ -276,14 +271,73 @@ INVARIANTS: tuple[Invariant, ...] = (
     rollbacks_are_of_writes_that_are_forgotten,
     completions_never_change,
     completions_bear_the_version_that_published_them,
-    completions_are_carried_all_or_sealed_all,
-    segments_never_change,
+    an_event_only_adds_completions,
     tokens_grow,
     the_schema_loses_no_column,
     foreign_file_groups_are_not_forgotten,
     history_is_only_given_up,
 )
-"""All of them, the simplest first."""
+"""Those of an event, the simplest first."""
+
+
+# --- sealing ----------------------------------------------------------------------------------------------------------
+
+
+def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
+    """Sealing moves completions to segments, and drops what nobody needs; all else is as the event has it."""
+    if event is sealed:
+        return True
+    dropped = replace(
+        event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count
+    )
+    moved = replace(sealed, completions=event.completions, segments=event.segments)
+    return moved == replace(event, retention=dropped)
+
+
+def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool:
+    """No completion is lost, and none is counted twice: those that are no longer carried are in segments.
+
+    What segments hold grows by just as many, less what was dropped.
+    """
+    if event is sealed:
+        return True
+    still = {c.requested: c for c in sealed.completions}
+    carried = [c for c in event.completions if c.requested in still]
+    held = [sum(segment.count for segment in value.segments) for value in (event, sealed)]
+    dropped = sealed.retention.dropped_count - event.retention.dropped_count
+    moved = len(event.completions) - len(carried)
+    return carried == list(sealed.completions) and dropped >= 0 and held[1] == held[0] + moved - dropped
+
+
+def segments_never_change(event: Timeline, sealed: Timeline) -> bool:
+    """A segment that is still named is the very segment: its object is immutable, and many values name it.
+
+    One that is no longer named has been rolled up into a new one, or was dropped.
+    """
+    if event.segments == sealed.segments:
+        return True
+    before = {s.name: s for s in event.segments}
+    after = {s.name: s for s in sealed.segments}
+    lost, new = before.keys() - after.keys(), after.keys() - before.keys()
+    dropped = sealed.retention.dropped_count > event.retention.dropped_count
+    return all(before[name] == after[name] for name in before.keys() & after.keys()) and (
+        not lost or bool(new) or dropped
+    )
+
+
+def only_what_may_go_is_dropped(event: Timeline, sealed: Timeline) -> bool:
+    """What was dropped completed at or before the time up to which the event lets commits go."""
+    old, new = event.retention, sealed.retention
+    return new.dropped <= old.dropped and (old.dropped_count == new.dropped_count or new.dropped > EPOCH)
+
+
+SEALING_INVARIANTS: tuple[Invariant, ...] = (
+    sealing_changes_nothing_else,
+    completions_are_carried_or_sealed,
+    segments_never_change,
+    only_what_may_go_is_dropped,
+)
+"""Those of moving the completions of an event's value to segments, asked of that value before and after."""
 
 
 def _open_instants(value: Timeline) -> set[InstantTime]:

@@ -14,7 +14,8 @@ put-if-absent, which puts all events of a table in one total order. So requested
 strictly increasing in that order, whatever the wall clocks of the writers say.
 
 The value stays small. Completions older than the last few are moved to *segments*, immutable objects that the value
-only names; segments are rolled up sixteen to one, so even their names grow with the logarithm of the commits.
+only names; a commit of many files is in one at once. Segments are rolled up sixteen to one, and a clean drops those
+that no view needs any more (`model.packing`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from crdt_mor.model.timeline_json import (
     retention_of,
     rolled_back_json,
     rolled_back_of,
+    segment_json,
 )
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
@@ -244,10 +246,13 @@ class Timeline:
         operation: str,
         files: Sequence[DataFile],
         author: Author | None = None,
+        droppable: InstantTime | None = None,
     ) -> Timeline:
         """An open plan is executed; its files replace the ones it consumed, for readers from now on.
 
         `action` and `operation` are those of the completed instant.
+
+        droppable: commits that no view as of this time or later needs may go from the value, see `model.dropping`.
         """
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
@@ -260,6 +265,7 @@ class Timeline:
             completed,
             plans=tuple(p for p in self.plans if p is not plan),
             completions=(*self.completions, completion),
+            retention=replace(self.retention, dropped=max(self.retention.dropped, droppable or EPOCH)),
         )
 
     def cancel_plan(self, nonce: str, wall_ms: int, barrier: InstantTime) -> Timeline:
@@ -338,16 +344,16 @@ class Timeline:
             foreign_group=next((i for i in file_ids if bucket_of_file_id(i) is None), self.foreign_group),
         )
 
-    def sealed(self, before: Timeline, segments: Sequence[Segment]) -> Timeline:
-        """This value with the completions that `before` carried moved to the last of `segments`.
-
-        `before` is the value this one was derived from: its events are projected already, so no helper needs them.
-        """
-        old = {c.requested for c in before.completions}
+    def sealed(
+        self, segments: Sequence[Segment], moved: Iterable[Completion], retention: Retention | None = None
+    ) -> Timeline:
+        """This value with the completions `moved` in one of `segments`. `retention`: what was dropped from them."""
+        times = {c.requested for c in moved}
         return replace(
             self,
             segments=tuple(segments),
-            completions=tuple(c for c in self.completions if c.requested not in old),
+            completions=tuple(c for c in self.completions if c.requested not in times),
+            retention=retention or self.retention,
         )
 
     # --- bytes --------------------------------------------------------------------------------------------------
@@ -367,7 +373,7 @@ class Timeline:
                 "plans": [plan_json(p) for p in self.plans],
                 "rolled_back": [rolled_back_json(r) for r in self.rolled_back],
                 "completions": [completion_json(c) for c in self.completions],
-                "segments": [[s.name, s.level, s.first, s.last, s.count, s.superseded] for s in self.segments],
+                "segments": [segment_json(s) for s in self.segments],
                 "foreign_group": self.foreign_group,
                 "added": self.added,
                 "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
@@ -422,6 +428,7 @@ def _require_shape(value: Timeline) -> None:
     """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
     require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
     require_types((*value.segments, *value.tokens, value.retention))
-    kept = value.retention.since, value.retention.stable_since, *(since for _, since in value.retention.groups)
+    marks = value.retention
+    kept = marks.since, marks.stable_since, marks.dropped, *(since for _, since in marks.groups)
     for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
         to_ms(instant)

@@ -12,7 +12,7 @@ from typing import Any
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack
+from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment
 
 FORMAT = 4
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
@@ -120,12 +120,21 @@ def rolled_back_of(entry: list[Any]) -> RolledBack:
 
 
 def retention_json(r: Retention) -> dict[str, object]:
-    return {"since": r.since, "stable_since": r.stable_since, "groups": [[*group, since] for group, since in r.groups]}
+    return {
+        "since": r.since,
+        "stable_since": r.stable_since,
+        "groups": [[*group, since] for group, since in r.groups],
+        **({"dropped": [r.dropped, r.dropped_count]} if r.dropped_count else {}),
+    }
 
 
 def retention_of(entry: Mapping[str, Any]) -> Retention:
     groups = tuple(((partition, file_id), since) for partition, file_id, since in entry["groups"])
-    return Retention(entry["since"], entry["stable_since"], groups)
+    return Retention(entry["since"], entry["stable_since"], groups, *entry.get("dropped", ()))
+
+
+def segment_json(s: Segment) -> list[object]:
+    return [s.name, s.level, s.first, s.last, s.count, s.superseded, *([s.size] if s.size else [])]
 
 
 def completion_json(c: Completion) -> list[object]:

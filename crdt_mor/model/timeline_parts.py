@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -148,6 +148,8 @@ class Segment:
     last: InstantTime
     count: int
     superseded: InstantTime | None = None
+    size: int = 0
+    """Bytes of the object; 0 of one that an older release wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +159,17 @@ class Retention:
     since: what is shown as of this completion time, or a later one, is exact for ever (EPOCH: whatever it is).
     stable_since: the same for views by requested time; not after `since`, nor after any write that was pending then.
     groups: single file groups whose history begins later, as an erasure asked for it.
+    dropped: the value has dropped commits, the last of which completed at this time; no view at this time or later, by
+        completion or by request, needs any of them. So a commit that is not found, and was requested before, may have
+        been there.
+    dropped_count: how many commits it has dropped.
     """
 
     since: InstantTime = EPOCH
     stable_since: InstantTime = EPOCH
     groups: tuple[tuple[FileGroup, InstantTime], ...] = ()
+    dropped: InstantTime = EPOCH
+    dropped_count: int = 0
 
     def since_of(self, group: FileGroup) -> InstantTime:
         """From which completion time on the history of a file group is kept."""
@@ -171,12 +179,14 @@ class Retention:
 EVERYTHING_KEPT = Retention()
 
 
-def bytes_of(completions: Sequence[Completion]) -> int:
+def bytes_of(completions: Iterable[Completion]) -> int:
     """About how many bytes the completions take in a value."""
-    files = sum(len(file.path) + 20 for c in completions for file in c.files)
-    groups = sum(len(partition) + len(file_id) + 8 for c in completions for partition, file_id in c.replaced)
-    said = sum(len(key) + len(text) for c in completions if c.author for key, text in c.author.info)
-    return files + groups + said
+    size = 0
+    for c in completions:
+        size += sum(len(file.path) + 20 for file in c.files)
+        size += sum(len(partition) + len(file_id) + 8 for partition, file_id in c.replaced)
+        size += sum(len(key) + len(text) for key, text in c.author.info) if c.author else 0
+    return size
 
 
 def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:

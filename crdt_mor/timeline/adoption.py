@@ -39,6 +39,7 @@ from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.plans import read_plan
 from crdt_mor.timeline.projection import Projector, TablePublisher, completed_name
+from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
@@ -85,9 +86,10 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
     names: list[Stat] = yield List(projector.folder)
     archive: list[Stat] = yield List(projector.archive)
     parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
-    carried = {str(completed_name(c)) for c in value.completions}
+    fresh = yield from fresh_completions(value)  # which may not be projected yet, though they are in a segment
+    carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
     candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]
-    if not archive and len(candidates) == sum(segment.count for segment in value.segments):
+    if not archive and len(candidates) == sum(segment.count for segment in value.segments) - len(fresh):
         return Foreign((), value.schema)
     completions = yield from all_completions(value)
     known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in completions}

@@ -19,12 +19,16 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token
-from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
 from crdt_mor.timeline.sweep import timed_upkeep
+
+
+class DroppedHistoryError(CommitUnknownError):
+    """A write that began, or was planned, before the history that the table has dropped, may have been committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ def complete(
         return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)
     if pending is None:
-        raise expired_error(requested)
+        raise expired_or_unknown(requested, value)
     if pending.driver != begun.driver:
         raise taken_over_error(requested)
     yield from give_up(publisher, value, requested, [file.path for file in files], begun.driver)
@@ -167,11 +171,29 @@ def expired_error(requested: InstantTime | None) -> WriterExpiredError:
     )
 
 
-def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError]:
+def expired_or_unknown(
+    requested: InstantTime | None, tail: Timeline, since: InstantTime | None = None
+) -> WriterExpiredError | DroppedHistoryError:
+    """The error of a writer whose write `tail` has neither pending nor completed.
+
+    It was given up, unless it may have been a commit that the value has dropped since. since: a time before which it
+    cannot have completed; by default its requested time.
+    """
+    before = since or requested
+    if before is None or not may_be_dropped(before, tail):
+        return expired_error(requested)
+    return DroppedHistoryError(
+        "whether this write was committed is not known any more: it began before the history that the table has "
+        "dropped. Look at the table before writing again, or write with a token, which may be repeated. "
+        f"requested={requested} dropped_until={tail.retention.dropped}"
+    )
+
+
+def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError | DroppedHistoryError]:
     """The error of a process whose write is not pending any more: it was given up, or another has completed it."""
     completion = yield from find_completion(requested, tail)
     if completion is None:
-        return expired_error(requested)
+        return expired_or_unknown(requested, tail)
     return WriterExpiredError(
         "another process of this job has completed the write meanwhile: it is visible, so do not write it again. "
         "Table.complete_write, called with this job, returns its commit. "

@@ -8,8 +8,8 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name, driver_of_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.timeline.events import WriteOutcome, ended_error, expired_error
-from crdt_mor.timeline.history import find_completion_by_nonce
+from crdt_mor.timeline.events import DroppedHistoryError, WriteOutcome, ended_error, expired_error, expired_or_unknown
+from crdt_mor.timeline.history import find_completion_by_nonce, may_be_dropped
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
@@ -45,7 +45,7 @@ def join(
     if not isinstance(pending, Pending):
         completion = yield from find_completion_by_nonce(job, planned, tail)
         if completion is None:
-            raise expired_error(pending.requested if pending else None)
+            raise expired_or_unknown(pending.requested if pending else None, tail, planned)
         return WriteOutcome(completion, tail, repeated=True)
     if ticket is not None:
         return ticket
@@ -77,6 +77,12 @@ def _begin_once(
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         if tail.find_by_nonce(job) is not None or (yield from find_completion_by_nonce(job, planned, tail)) is not None:
             return None
+        if may_be_dropped(planned, tail):
+            raise DroppedHistoryError(
+                "this job was planned before the history that the table has dropped, so that whether its write was "
+                "committed is not known, and it does not begin again: look at the table, then plan the write anew. "
+                f"job={job} planned_at={planned} dropped_until={tail.retention.dropped}"
+            )
         last = last_begin_time(job)
         if last is None or tail.clock > last:
             raise WriterExpiredError(

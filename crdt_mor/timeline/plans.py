@@ -26,7 +26,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, RolledBack
 from crdt_mor.observing import PlanEvent
 from crdt_mor.timeline.actions import P, PlannedAction, planned_action
-from crdt_mor.timeline.history import find_completion, is_given_up
+from crdt_mor.timeline.history import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps, put_surely
@@ -50,8 +50,10 @@ def schedule(
     written: list[str] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        outcomes: tuple[OpenPlan | RolledBack | Completion, ...] = (*tail.plans, *tail.rolled_back, *tail.completions)
-        if any(outcome.nonce == nonce for outcome in outcomes):
+        outcomes: tuple[OpenPlan | RolledBack, ...] = (*tail.plans, *tail.rolled_back)
+        if any(outcome.nonce == nonce for outcome in outcomes) or (
+            (yield from find_completion_by_nonce(nonce, known.clock, tail)) is not None
+        ):
             return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
         taken = yield from _taken(tail)
         plan = plan_from(tail, taken)
@@ -125,6 +127,8 @@ def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) 
     """
     if not (yield from is_given_up(barrier, known)):
         return True
+    if may_be_dropped(barrier, (yield from find_tail(known))):
+        return False  # a savepoint of Hudi's may hold them, if the plan was completed; else they are swept
     for path in outputs:
         yield Delete(path)
     return False

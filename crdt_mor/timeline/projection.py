@@ -34,7 +34,9 @@ from crdt_mor.timeline.actions import (
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.records import PENDING_WRITE
+from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
+from crdt_mor.timeline.tail import still_stands
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +83,7 @@ class Projector:
             if data is not None:
                 action = planned_action(plan.action)
                 files += self._begun(plan.barrier, action, action.encode_record(action.decode(data, plan.path)))
-        for completion in value.completions:
+        for completion in (*value.completions, *(yield from _in_segment(value))):
             if completion.version == value.version and not completion.adopted:
                 files += yield from self._ended(completion, value.schema)
         return files
@@ -149,6 +151,19 @@ class Projector:
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
         return encode(completion, avro_schema(schema, self.config.name))
+
+
+def _in_segment(value: Timeline) -> Steps[tuple[Completion, ...]]:
+    """The completions of this very version that stand in a segment, since they are wide.
+
+    Once the version is no longer kept, its segment may have been swept. Then others have projected it long ago.
+    """
+    try:
+        return (yield from fresh_completions(value))
+    except SegmentGoneError:
+        if (yield from still_stands(value)):
+            raise
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,12 @@ from crdt_mor.errors import (
     TableReplacedError,
 )
 from crdt_mor.model.instant import from_ms, to_ms
-from crdt_mor.model.invariants import require_invariants
+from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.observing import RaceLostEvent, Tell, tell_nobody
-from crdt_mor.timeline.history import is_given_up
+from crdt_mor.timeline.history import is_given_up, newer_value
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.segments import seal
+from crdt_mor.timeline.segments import Contents, SegmentGoneError, discard, seal
 from crdt_mor.timeline.steps import (
     Delete,
     GetStat,
@@ -115,17 +115,24 @@ class Publisher:
         """
         tail = yield from find_tail(known)
         attempt = 0
+        segments: Contents = {}
         try:
             while True:
-                time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
-                value = yield from _derived(derive, tail, time_ms)
-                yield from self.help_project(tail)
-                if value is None:
-                    return tail
-                nonce = yield Nonce()  # an attempt's own, so that it lands at most once
-                value = replace(value, nonce=nonce, table_id=tail.table_id or nonce)
-                value = yield from seal(tail, value)
-                require_invariants(tail, value)
+                own: list[str] = []
+                try:
+                    time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
+                    event = yield from _derived(derive, tail, time_ms)
+                    yield from self.help_project(tail)
+                    if event is None:
+                        return tail
+                    nonce = yield Nonce()  # an attempt's own, so that it lands at most once
+                    event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
+                    value = yield from seal(tail, event, segments, own)
+                except SegmentGoneError:
+                    tail = yield from newer_value(tail)  # this process slept while many were published
+                    continue
+                require_invariants(tail, event)
+                require_sealed(event, value)
                 owned = yield from claim(tail, value)
                 attempt += 1
                 if owned is not None:
@@ -134,6 +141,8 @@ class Publisher:
                         yield from expire_versions(owned)
                     return owned
                 self.tell(RaceLostEvent(version=value.version, attempt=attempt))
+                if own and (yield from _has_lost(value)):
+                    yield from discard(own)
                 yield Pause(attempt - 1)
                 tail = yield from self._next_tail(tail, value)
         except StorageUnavailableError as error:
@@ -181,6 +190,12 @@ class Publisher:
         if placed and (yield from _is_obsolete(value)):
             yield from self.projector.withdraw_obsolete(value, placed)
         yield from self.projector.withdraw_cancelled(value)
+
+
+def _has_lost(value: Timeline) -> Steps[bool]:
+    """Whether another version stands where `value` was put, so that `value` will never be part of the table."""
+    data = yield Read(version_path(value.version))
+    return data is not None and not value.is_in(data)
 
 
 def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:

@@ -11,7 +11,7 @@ from crdt_mor.model.names import DELTA_COMMIT, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import RolledBack
 from crdt_mor.observing import RollbackEvent
-from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, List, Nonce, Steps, Walk
@@ -55,7 +55,9 @@ def give_up(
             yield from _remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
     elif staged:
         completion = yield from find_completion(requested, value)
-        for path in staged if completion is None or completion.driver != (driver or "") else ():
+        unknown = completion is None and may_be_dropped(requested, value)  # it may be a commit; what is left is swept
+        ours = completion is not None and completion.driver == (driver or "")
+        for path in staged if not (ours or unknown) else ():
             yield Delete(path)
     return value
 

@@ -1,85 +1,214 @@
 """Segments: immutable objects to which a value's older completions are moved, so that the value stays small.
 
     completions of the value ──seal──► a segment of level 0 ──16 of a level──► one of the next level, and so on
+    a wide commit            ──────────► a segment of its own, in the very event that publishes it
+    a clean that completes   ──────────► what nobody needs any more goes, what is mostly stale is packed anew
 
 Rolling up parts a run in two: completions that the latest snapshot needs, and completions that only history needs,
 whose files a compaction has superseded. So opening the latest snapshot reads few segments however long the history is.
+`model.packing` says which completions share a segment.
+
+A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all who
+follow that tail put the same objects. What only one event needs has a name of that attempt, and who has lost the race
+deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a version that is not above the
+oldest one that stands, and that neither this nor the tail names, is named by no version (`timeline.sweep`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.packing import SEGMENT_BYTES_FULL, Chunk, Ends, in_chunks, repack
 from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
 from crdt_mor.model.timeline_json import decode_segment, encode_segment
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
 from crdt_mor.timeline.paths import segment_path
-from crdt_mor.timeline.steps import Put, Read, Steps, put_surely
+from crdt_mor.timeline.steps import Delete, Put, Read, Steps, put_surely
+
+CLEAN = "clean"
+"""The action of the completions with which live segments are looked through."""
 
 
-def seal(tail: Timeline, value: Timeline) -> Steps[Timeline]:
-    """`value`, derived from `tail`, with the tail's completions moved to a segment once they are many, or large.
+class SegmentGoneError(FormatError):
+    """A segment is not there: damage, unless the value that names it is so old that it was swept meanwhile."""
 
-    Names and contents are functions of the tail alone, so everyone who follows this tail writes the same objects.
+
+Contents = dict[str, tuple[Completion, ...]]
+"""Completions by the name of their segment, so that each is read once however often an event loses its race."""
+
+
+def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> Steps[Timeline]:
+    """`value`, derived from `tail`, with completions in segments once they are many, or large.
+
+    Those of the tail are projected already. Those of `value` itself are moved only if they are large, so that no
+    version carries them: whoever projects the event finds them by `fresh_completions`.
+
+    known: what was read of segments. own: the paths of the segments that are put for this attempt alone are added.
     """
-    if len(tail.completions) < COMPLETIONS_MAX and bytes_of(tail.completions) < COMPLETIONS_BYTES_MAX:
+    before = {c.requested for c in tail.completions}
+    fresh = [c for c in value.completions if c.requested not in before]
+    many = len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX
+    wide = bytes_of(fresh) >= COMPLETIONS_BYTES_MAX
+    cleaned = value.retention.dropped > tail.retention.dropped or any(c.action == CLEAN for c in fresh)
+    if not (many or wide or cleaned):
         return value
-    segment = yield from _write_segment(tail, 0, sorted(tail.completions, key=_by_completion))
-    segments = [*tail.segments, *segment]
-    level = 0
-    while len(full := [s for s in segments if s.level == level and s.superseded is None]) >= SEGMENTS_MAX:
-        segments = yield from _roll_up(tail, segments, full, level + 1)
-        level += 1
-    history = [s for s in segments if s.superseded is not None]
-    for level in sorted({s.level for s in history}):
-        full = [s for s in segments if s.level == level and s.superseded is not None]
-        if len(full) >= SEGMENTS_MAX:
-            segments = yield from _roll_up(tail, segments, full, level + 1)
-    return value.sealed(tail, segments)
+    segments = list(tail.segments)
+    moved: list[Completion] = []
+    if many:
+        moved += tail.completions
+        segments += yield from _put_chunks(_Name(tail.version, tail.nonce, 0, "live"), _live(moved))
+    if many or wide:
+        segments = yield from _roll_up_full(tail, segments, known)
+    attempt = _Name(tail.version, value.nonce, 0, "wide", own)
+    if wide:
+        moved += fresh
+        adopted = [c for c in fresh if c.adopted]  # nobody projects these, so that they may be in several segments
+        ours = tuple(c for c in fresh if not c.adopted)
+        segments += yield from _put_chunks(attempt, [*_live(adopted), *([Chunk(ours, None)] if ours else [])])
+    retention = value.retention
+    if cleaned:
+        times = {c.requested for c in moved}
+        carried = [c for c in value.completions if c.requested not in times]
+        for segment in segments:
+            if segment.superseded is None:
+                yield from _read_once(segment, known)
+        packed = repack(segments, known, carried, retention.dropped)
+        segments = list(packed.kept)
+        segments += yield from _put_chunks(replace(attempt, level=1, kind="live"), packed.live)
+        segments += yield from _put_chunks(replace(attempt, level=1, kind="past"), packed.history)
+        segments.sort(key=_by_age)
+        last, count = packed.dropped
+        dropped = max(tail.retention.dropped, last)
+        retention = replace(retention, dropped=dropped, dropped_count=retention.dropped_count + count)
+    return value.sealed(segments, moved, retention)
+
+
+def discard(own: list[str]) -> Steps[None]:
+    """Delete the segments that were put for attempts of which it is certain that they have lost their race."""
+    while own:
+        yield Delete(own[-1])
+        own.pop()
+
+
+def _read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]]:
+    """The completions of a segment, which are noted in `known`."""
+    if segment.name not in known:
+        known[segment.name] = yield from read_segment(segment)
+    return known[segment.name]
 
 
 def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
-    """The completions of a segment."""
+    """The completions of a segment; raises `SegmentGoneError` where it is not there."""
     path = segment_path(segment.name)
     data = yield Read(path)
     if data is None:
-        raise FormatError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
+        raise SegmentGoneError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
     return decode_segment(data, path)
 
 
-def _roll_up(tail: Timeline, segments: list[Segment], full: list[Segment], level: int) -> Steps[list[Segment]]:
-    """`full` become one run: at most one segment that the latest snapshot needs, and one that only history needs."""
+def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
+    """What this very version completed and has moved to a segment already. Mostly nothing, and then nothing is read.
+
+    It is in the segment whose last completion is at the value's clock, which no earlier version had reached.
+    """
+    for segment in value.segments:
+        if segment.last == value.clock:
+            return tuple(c for c in (yield from read_segment(segment)) if c.version == value.version)
+    return ()
+
+
+# --- rolling up -------------------------------------------------------------------------------------------------------
+
+
+def _roll_up_full(tail: Timeline, segments: list[Segment], known: Contents) -> Steps[list[Segment]]:
+    """The segments with each level rolled up that is full, live and history apart."""
+
+    def full_at(level: int, *, history: bool) -> list[Segment]:
+        at = [s for s in segments if s.level == level and (s.superseded is not None) == history]
+        small = [s for s in at if s.size < SEGMENT_BYTES_FULL]
+        return small if len(small) >= SEGMENTS_MAX else []
+
+    level = 0
+    while full := full_at(level, history=False):
+        segments = yield from _roll_up_live(tail, segments, full, level + 1, known)
+        level += 1
+    for level in sorted({s.level for s in segments if s.superseded is not None}):
+        if full := full_at(level, history=True):
+            segments = yield from _roll_up_history(tail, segments, full, level + 1, known)
+    return segments
+
+
+def _roll_up_live(
+    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
+) -> Steps[list[Segment]]:
+    """`full` become one run: what the latest snapshot needs, and what only history needs."""
     run: list[Completion] = []
     for segment in full:
-        run.extend((yield from read_segment(segment)))
-    run.sort(key=_by_completion)
-    written = yield from _write_segment(tail, level, run, known=full)
-    return sorted([*(s for s in segments if s not in full), *written], key=lambda s: (-s.level, s.first, s.name))
-
-
-def _write_segment(
-    tail: Timeline, level: int, run: Sequence[Completion], known: Sequence[Segment] = ()
-) -> Steps[list[Segment]]:
+        run += yield from _read_once(segment, known)
     ends = superseded_at(run)
-    history = level > 0 and all(s.superseded is not None for s in known)
-    floor = max((s.superseded for s in known if s.superseded is not None), default=None)
-    live = [] if history else [c for c in run if level == 0 or ends[c.requested] is None]
-    needed = {c.requested for c in live}
-    past = [c for c in run if c.requested not in needed]
+    live = [c for c in run if ends[c.requested] is None]
+    past = [c for c in run if ends[c.requested] is not None]
+    name = _Name(tail.version, tail.nonce, level, "live")
+    written = yield from _put_chunks(name, in_chunks(live, ends))
+    written += yield from _put_chunks(replace(name, kind="past"), in_chunks(past, ends))
+    return sorted([*(s for s in segments if s not in full), *written], key=_by_age)
+
+
+def _roll_up_history(
+    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
+) -> Steps[list[Segment]]:
+    """`full` become one run. Each commit is superseded when its segment was, since more is not known of it here."""
+    run: list[Completion] = []
+    ends: dict[InstantTime, InstantTime | None] = {}
+    for segment in full:
+        content = yield from _read_once(segment, known)
+        run += content
+        ends |= {c.requested: segment.superseded for c in content}
+    written = yield from _put_chunks(_Name(tail.version, tail.nonce, level, "history"), in_chunks(run, ends))
+    return sorted([*(s for s in segments if s not in full), *written], key=_by_age)
+
+
+# --- putting ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What the names of segments are made of. `own`: where the paths are noted of those that are of one attempt."""
+
+    version: int
+    nonce: str
+    level: int
+    kind: str
+    own: list[str] | None = None
+
+    def of(self, number: int) -> str:
+        name = f"{self.version:020d}-{self.nonce}-{self.level}-{self.kind}"
+        return f"{name}-{number}" if number else name
+
+
+def _put_chunks(name: _Name, chunks: Iterable[Chunk]) -> Steps[list[Segment]]:
     written = []
-    for kind, part in (("live", live), ("history" if history else "past", past)):
-        if not part:
-            continue
-        name = f"{tail.version:020d}-{tail.nonce}-{level}-{kind}"
-        yield from put_surely(Put(segment_path(name), encode_segment(part)))
-        until = None
-        if kind != "live":
-            until = floor if history else max(end for c in part if (end := ends[c.requested]) is not None)
-        written.append(Segment(name, level, part[0].completed, part[-1].completed, len(part), until))
+    for number, chunk in enumerate(chunks):
+        part = chunk.completions
+        data = encode_segment(part)
+        path = segment_path(name.of(number))
+        if name.own is not None:
+            name.own.append(path)
+        yield from put_surely(Put(path, data))
+        first, last = part[0].completed, part[-1].completed
+        written.append(Segment(name.of(number), name.level, first, last, len(part), chunk.superseded, len(data)))
     return written
 
 
-def _by_completion(c: Completion) -> InstantTime:
-    return c.completed
+def _live(completions: Iterable[Completion]) -> list[Chunk]:
+    """Completions of which it is not asked yet whether a compaction has superseded them."""
+    chosen = list(completions)
+    ends: Ends = dict.fromkeys(c.requested for c in chosen)
+    return in_chunks(chosen, ends)
+
+
+def _by_age(segment: Segment) -> tuple[int, str, str]:
+    return -segment.level, segment.first, segment.name

@@ -16,6 +16,7 @@ from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import (
     CommitUnknownError,
     FutureSnapshotError,
+    SnapshotExpiredError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -36,9 +37,10 @@ from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, events, jobs, moments
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
+from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.segments import read_segment
+from crdt_mor.timeline.segments import SegmentGoneError, read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.timeline.tail import find_tail, table_replaced
 
@@ -271,11 +273,32 @@ class Session:
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
         """The completions of a value, those of the `needed` segments included, in completion order."""
-        result: list[Completion] = []
-        for segment in value.segments:
-            if needed(segment):
-                result += self._segment(segment)
-        return sorted([*result, *value.completions], key=lambda c: c.completed)
+        try:
+            result = [c for segment in value.segments if needed(segment) for c in self._segment(segment)]
+            result += value.completions
+        except SegmentGoneError:
+            result = self._completions_by_now(value, needed)
+        return sorted(result, key=lambda c: c.completed)
+
+    def _completions_by_now(self, value: Timeline, needed: Callable[[Segment], bool]) -> list[Completion]:
+        """The completions of a value that is no longer kept, of which a segment was swept, from the newest value.
+
+        They are those that the newest value has of versions up to that one, and those that it has dropped, which views
+        before `retention.dropped` alone may need.
+        """
+        newest = self.remember(self.run(newer_value(value)))
+        if newest.retention.dropped > value.clock:
+            raise SnapshotExpiredError(
+                "the table has dropped the history that this snapshot is of, while it was held: take a new one. "
+                f"version={value.version} clock={value.clock} oldest={newest.retention.since}"
+            )
+
+        def wanted(segment: Segment) -> bool:
+            return needed(segment) or (segment.superseded is not None and segment.superseded > value.clock)
+
+        own = {c.requested: c for c in value.completions}
+        now = {c.requested: c for c in self.completions(newest, wanted) if c.version <= value.version}
+        return list((now | own).values())
 
     def snapshot_completions(self, value: Timeline, cut: Cut | None = None) -> list[Completion]:
         """The completions that a snapshot needs: segments that compactions have superseded by then are skipped."""

@@ -31,7 +31,7 @@ from crdt_mor.observing import CommitEvent
 from crdt_mor.store.base import Chunks
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.log_files import ensure_partition, put_log
 from crdt_mor.write.refusals import require_own_groups, require_writable
@@ -178,6 +178,8 @@ class OpenWrite:
             raise unknown from None
         if completion is None and value.find_pending(self.begun.requested) is not None:
             raise unknown  # another driver has taken the write over
+        if completion is None and may_be_dropped(self.begun.requested, value):
+            raise unknown  # it may have been committed, and dropped since
         if completion is None:
             raise StorageUnavailableError(
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
@@ -234,6 +236,8 @@ def _nothing_published() -> Iterator[None]:
     """An unknown outcome of a begin is a failure of the store: at most an empty write is pending, which expires."""
     try:
         yield
+    except events.DroppedHistoryError:
+        raise  # a job, which may have been committed long ago
     except CommitUnknownError as error:
         raise StorageUnavailableError(
             f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"

@@ -11,7 +11,14 @@ import pytest
 from crdt_mor.model import invariants
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime, from_ms
-from crdt_mor.model.invariants import INVARIANTS, BrokenInvariantError, Invariant, require_invariants
+from crdt_mor.model.invariants import (
+    INVARIANTS,
+    SEALING_INVARIANTS,
+    BrokenInvariantError,
+    Invariant,
+    require_invariants,
+    require_sealed,
+)
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment, Token
@@ -89,8 +96,7 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.completions_bear_the_version_that_published_them: replace(
         AFTER, completions=(*DONE, replace(NEW, version=9))
     ),
-    invariants.completions_are_carried_all_or_sealed_all: replace(AFTER, completions=(DONE[1], NEW)),
-    invariants.segments_never_change: replace(AFTER, segments=(replace(BEFORE.segments[0], last=at(6)),)),
+    invariants.an_event_only_adds_completions: replace(AFTER, completions=(DONE[1], NEW)),
     invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
     invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
@@ -117,9 +123,13 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
         invariants.rollbacks_are_of_writes_that_are_forgotten,
         replace(AFTER, rolled_back=(), completions=(*DONE, UNDONE, replace(UNDONE, requested=at(96)))),
     ),
-    (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, completions=(NEW,))),
-    (invariants.completions_are_carried_all_or_sealed_all, replace(AFTER, segments=())),
-    (invariants.segments_never_change, replace(AFTER, segments=())),
+    (invariants.an_event_only_adds_completions, replace(AFTER, completions=(NEW,))),
+    (invariants.an_event_only_adds_completions, replace(AFTER, segments=())),
+    (
+        invariants.history_is_only_given_up,
+        replace(AFTER, retention=replace(BEFORE.retention, dropped=at(7))),
+    ),
+    (invariants.history_is_only_given_up, replace(AFTER, retention=replace(BEFORE.retention, dropped_count=1))),
     (invariants.tokens_grow, replace(AFTER, tokens=())),
     (invariants.tokens_grow, replace(AFTER, tokens=(Token("app", 8, at(20), at(100), 9),))),
     (invariants.the_schema_loses_no_column, replace(AFTER, added=())),
@@ -132,7 +142,9 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         for name, function in inspect.getmembers(invariants, inspect.isfunction)
         if not name.startswith("_") and inspect.signature(function).return_annotation == "bool"
     ]
-    assert set(predicates) == set(INVARIANTS) == set(BROKEN)
+    assert set(predicates) == {*INVARIANTS, *SEALING_INVARIANTS}
+    assert set(INVARIANTS) == set(BROKEN)
+    assert set(SEALING_INVARIANTS) == {invariant for invariant, _ in BROKEN_SEALING}
     assert len(set(INVARIANTS)) == len(INVARIANTS)
     assert all(inspect.getdoc(function) for function in predicates)
 
@@ -141,13 +153,12 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
     "after",
     [
         AFTER,
-        replace(AFTER, completions=(NEW,), segments=(*BEFORE.segments, Segment("b", 0, at(60), at(80), 2))),
-        replace(AFTER, completions=(NEW,), segments=(Segment("c", 1, at(2), at(80), 5),)),
+        replace(AFTER, retention=replace(BEFORE.retention, dropped=at(6))),
         replace(AFTER, pending=(replace(BEFORE.pending[0], driver="another", drivers=2),)),
         replace(AFTER, rolled_back=(), completions=(*DONE, UNDONE, NEW)),
         replace(AFTER, schema='[["id","string",false],["new","string",true]]', added=("n", "new")),
     ],
-    ids=["complete", "seal", "roll-up", "hand-over", "forget", "grow"],
+    ids=["complete", "droppable", "hand-over", "forget", "grow"],
 )
 def test_what_may_follow_breaks_none(after: Timeline) -> None:
     require_invariants(BEFORE, after)
@@ -159,6 +170,48 @@ def test_each_invariant_is_broken_by_what_it_forbids(invariant: Invariant, after
     assert not invariant(BEFORE, after)
     with pytest.raises(BrokenInvariantError, match=r"report it\. invariant=\w+ previous=9 following="):
         require_invariants(BEFORE, after)
+
+
+DROPPABLE = replace(AFTER, retention=replace(BEFORE.retention, dropped=at(6)))
+"""An event that lets commits go which completed by then."""
+
+OLD, SEALED = BEFORE.segments[0], Segment("b", 0, at(60), at(80), 2)
+
+BROKEN_SEALING: list[tuple[Invariant, Timeline]] = [
+    (invariants.sealing_changes_nothing_else, replace(DROPPABLE, clock=at(102))),
+    (invariants.sealing_changes_nothing_else, replace(DROPPABLE, retention=replace(DROPPABLE.retention, since=at(9)))),
+    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, completions=(NEW,))),
+    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, segments=(OLD, SEALED))),
+    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, segments=())),
+    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, completions=AFTER.completions[::-1])),
+    (invariants.segments_never_change, replace(DROPPABLE, segments=(replace(OLD, last=at(6)),))),
+    (
+        invariants.only_what_may_go_is_dropped,
+        replace(DROPPABLE, segments=(), retention=replace(DROPPABLE.retention, dropped=at(7), dropped_count=3)),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        DROPPABLE,
+        replace(DROPPABLE, completions=(NEW,), segments=(OLD, SEALED)),
+        replace(DROPPABLE, completions=(NEW,), segments=(Segment("c", 1, at(2), at(80), 5),)),
+        replace(DROPPABLE, completions=DONE, segments=(OLD, Segment("w", 0, at(100), at(100), 1))),
+        replace(DROPPABLE, segments=(), retention=replace(DROPPABLE.retention, dropped=at(4), dropped_count=3)),
+    ],
+    ids=["nothing", "seal", "roll-up", "wide", "drop"],
+)
+def test_what_sealing_may_do_breaks_none(sealed: Timeline) -> None:
+    require_sealed(DROPPABLE, sealed)
+
+
+@pytest.mark.parametrize(("invariant", "sealed"), BROKEN_SEALING)
+def test_each_invariant_of_sealing_is_broken_by_what_it_forbids(invariant: Invariant, sealed: Timeline) -> None:
+    assert not invariant(DROPPABLE, sealed)
+    with pytest.raises(BrokenInvariantError, match=r"report it\. invariant="):
+        require_sealed(DROPPABLE, sealed)
 
 
 def test_of_a_version_that_breaks_an_invariant_nothing_is_put() -> None:
