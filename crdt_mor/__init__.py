@@ -13,11 +13,13 @@ from crdt_mor.clock import Environment, Process
 from crdt_mor.creation import Merge
 from crdt_mor.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
 from crdt_mor.distributed import Receipt, WriteJob
+from crdt_mor.erasure import Erased
 from crdt_mor.errors import (
     CheckpointExpiredError,
     ClockError,
     CommitUnknownError,
     CrdtMorError,
+    ErasureUnfinishedError,
     ForkedProcessError,
     FormatError,
     FutureSnapshotError,
@@ -106,6 +108,8 @@ __all__ = [
     "DataFile",
     "Dot",
     "Environment",
+    "Erased",
+    "ErasureUnfinishedError",
     "Event",
     "Explanation",
     "FileGroup",

@@ -14,6 +14,7 @@
     ├── CheckpointExpiredError                   -> commits after this checkpoint are gone: scan, and go on from there
     ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
     ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
+    ├── ErasureUnfinishedError                   -> others have to end first what they do: erase again, it goes on
     ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
     ├── ClockError                               -> this machine's clock is far ahead of the store's: set it
     ├── ForkedProcessError                       -> this process was forked: open the table here, or use spawn
@@ -86,6 +87,17 @@ class WriterExpiredError(CrdtMorError):
 
     An attempt at a task that is still at work when its job is completed ends with this as well; its message says so.
     """
+
+
+class ErasureUnfinishedError(CrdtMorError):
+    """Rows are deleted, and files still hold them until others have ended what they do. Erase again: it goes on.
+
+    pending: the requested times of the writes that it waits for, oldest first.
+    """
+
+    def __init__(self, message: str, pending: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.pending = pending
 
 
 class TokenOrderError(CrdtMorError, ValueError):

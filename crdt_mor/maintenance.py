@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import polars as pl
+
+from crdt_mor.data import Data
+from crdt_mor.erasure import Erased, erase
 from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.instant import InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
@@ -177,6 +181,33 @@ class Maintenance:
             sum(file.size for file in done.files),
             sum(file.rows + file.deletes for file in logs),
         )
+
+    def erase(
+        self,
+        data: Data | None = None,
+        *,
+        keys: object = None,
+        filter: pl.Expr | str | None = None,
+        wait: timedelta = timedelta(0),
+    ) -> Erased:
+        """Remove rows from the table and from its history; when this returns, no file has a byte of them.
+
+        Deletes the rows, compacts the file groups that hold or have held them, gives up the history of these file
+        groups, and removes their older files. Other file groups keep their history. A row that is written later, with
+        the same key, is a new row and stays. Safe beside writers, which go on. Readers that look at an older view of
+        these file groups get `SnapshotExpiredError`.
+
+        data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
+            where the key does not say which partition it is in, the key is erased in every partition. filter: the rows
+            for which it holds now, with all that history has of their keys. Exactly one of these.
+        wait: how long to wait for writes that began before the erasure, as they may still bring the rows, and for those
+            that may be reading them.
+
+        Raises `ErasureUnfinishedError` where they take longer: the rows are deleted then, and the same call goes on
+        from there, as it does after a crash. Raises `InvalidInputError`, before anything is deleted, where savepoints
+        of Hudi's hold the rows.
+        """
+        return erase(self._session, data, keys, filter, wait)
 
     def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
         done = [self.complete(plan, self.execute(plan)) for plan in plans]

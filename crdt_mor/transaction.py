@@ -148,22 +148,8 @@ class Transaction:
                 "a bare key does not say which partition it is in; delete by a frame with the key and partition "
                 f"columns. partition_by={list(key.partition_fields)}"
             )
-        rows = [k if isinstance(k, tuple) else (k,) for k in _key_values(keys)]
-        wrong = [row for row in rows if len(row) != len(key.fields)]
-        if wrong:
-            raise InvalidInputError(f"a key is a value of each of {list(key.fields)}. got={wrong[0]!r}")
         assert self._value is not None
-        schema = TableSchema.from_json(self._value.schema).declared
-        columns = {}
-        for i, name in enumerate(key.fields):
-            values, kind = [row[i] for row in rows], schema.field(name).type
-            try:
-                columns[name] = pa.array(values, kind)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise InvalidInputError(
-                    f"a key is of its column's type: convert it. column={name} type={kind} keys={values[:5]!r}"
-                ) from error
-        return pa.table(columns)
+        return key_rows(keys, key.fields, TableSchema.from_json(self._value.schema).declared)
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
         """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
@@ -172,6 +158,27 @@ class Transaction:
         if config.merge.kind == "ordering" and config.merge.ordering:
             needed.append(config.merge.ordering)
         return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+
+def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Keys as users name them, as rows of the key's columns.
+
+    fields: these columns. schema: the table's, for their types.
+    """
+    rows = [k if isinstance(k, tuple) else (k,) for k in _key_values(keys)]
+    wrong = [row for row in rows if len(row) != len(fields)]
+    if wrong:
+        raise InvalidInputError(f"a key is a value of each of {list(fields)}. got={wrong[0]!r}")
+    columns = {}
+    for i, name in enumerate(fields):
+        values, kind = [row[i] for row in rows], schema.field(name).type
+        try:
+            columns[name] = pa.array(values, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise InvalidInputError(
+                f"a key is of its column's type: convert it. column={name} type={kind} keys={values[:5]!r}"
+            ) from error
+    return pa.table(columns)
 
 
 def _key_values(keys: object) -> Iterable[object]:

@@ -18,7 +18,7 @@ BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "transaction", "reading", "files", "table",
+    "erasure", "transaction", "reading", "files", "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -46,7 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "changes": BELOW_READ | {"read", "rows"},
     "history": ROOMS,
     "inspect": ROOMS,
-    "maintenance": ROOMS,
+    "erasure": ROOMS | {"data", "scan", "transaction"},
+    "maintenance": ROOMS | {"data", "erasure"},
     "distributed": ROOMS | {"data", "transaction"},
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
@@ -87,7 +88,8 @@ LIBRARIES: dict[str, set[str]] = {
     "scan": {"polars", "pyarrow"},
     "history": {"pyarrow"},
     "inspect": {"pyarrow"},
-    "maintenance": set(),
+    "erasure": {"polars", "pyarrow"},
+    "maintenance": {"polars"},
     "distributed": {"pyarrow"},
     "transaction": {"polars", "pyarrow"},
     "creation": set(),

@@ -18,6 +18,7 @@ from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.model import plans
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
+from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
@@ -127,6 +128,12 @@ def test_the_plan_of_a_clean_is_as_the_page_says() -> None:
     assert named(section("A clean's plan")) == list(plan)
     assert plan["files"] == {"day=mon": [["a_0-0-0_1.parquet", 1, 2, 3]]}
 
+def test_erasures_are_as_the_page_says() -> None:
+    erasure = json.loads(Erasure(T, (("day=mon", "x"),), "id").encode())
+    assert named(section("An erasure")) == list(erasure)
+    assert erasure["groups"] == [["day=mon", "x"]]
+    assert "`[partition path, file id]`" in section("An erasure")
+
 
 def test_every_key_of_a_payload_in_the_properties_is_named() -> None:
     member = ColumnMerge(("views",), PayloadRef("counter/1", '{"a": 1}', "0" * 16, "acme:Counter")).to_json()
@@ -143,7 +150,8 @@ def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_name
     objects = [name for name in objects if name.startswith(".hoodie/")]
     assert not [name for name in objects if not any(re.match(pattern, name) for pattern in patterns)]
     met = [path for path, pattern in zip(paths, patterns, strict=True) if any(re.match(pattern, o) for o in objects)]
-    assert [path for path in paths if path not in met] == [path for path in paths if "/.temp/" in path]
+    passing = [path for path in paths if "/.temp/" in path or "/erasures/" in path]
+    assert [path for path in paths if path not in met] == passing
 
 
 def test_the_page_has_the_numbers_and_names_of_the_code() -> None:

@@ -19,17 +19,18 @@ from crdt_mor import errors, payloads
 PUBLIC = [
     "AdoptionEvent", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
     "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
-    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data", "DataFile",
-    "Dot", "Environment", "Event", "Explanation", "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError",
-    "FutureSnapshotError", "GivenUp", "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec",
-    "Kind", "LawError", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls",
-    "Observation", "ParquetSource", "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError",
-    "PayloadRef", "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "RollbackEvent", "Scan",
-    "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageUnavailableError",
-    "Store", "SweepEvent", "Table", "TableConfig", "TableExistsError", "TableNotFoundError", "TableReplacedError",
-    "TableSchema", "TableType", "TokenOrderError", "Transaction", "UnknownPayloadError", "UnsupportedFeatureError",
-    "UnsupportedVersionError", "Upkeep", "UpkeepEvent", "WriteJob", "WriterExpiredError", "allow_payloads",
-    "check_laws", "observe", "parse_point", "read_files",
+    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data",
+    "DataFile", "Dot", "Environment", "Erased", "ErasureUnfinishedError", "Event", "Explanation", "FileGroup",
+    "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp", "GroupInput",
+    "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LocalStore",
+    "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "Observation", "ParquetSource",
+    "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
+    "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "RollbackEvent", "Scan",
+    "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
+    "StorageUnavailableError", "Store", "SweepEvent", "Table", "TableConfig", "TableExistsError",
+    "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction",
+    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "Upkeep", "UpkeepEvent",
+    "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "observe", "parse_point", "read_files",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -64,6 +65,7 @@ SIGNATURES = {
     "observe": "callback",
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema",
+    "Maintenance.erase": "self data * keys filter wait",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
     "Transaction.delete": "self data * keys filter plain",
@@ -101,6 +103,7 @@ FIELDS = {
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried"],
     "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated"],
+    "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
 }
 BASES = {
     "TableNotFoundError": FileNotFoundError,

@@ -20,6 +20,7 @@ import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.demo.command import demo
+from crdt_mor.cli.erase import erase
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
@@ -140,6 +141,7 @@ for _command in (
     commands.compact,
     maintain,
     rollback,
+    erase,
     laws,
     demo,
 ):

@@ -201,6 +201,12 @@ def _keys(texts: list[str], table: mor.Table) -> pa.Table:
             "a key alone does not say which partition its row is in: delete --where, or a file that has the columns of "
             f"the key and the partition. key={list(fields)} partition_by={list(table.config.key.partition_fields)}"
         )
+    return key_rows(texts, table)
+
+
+def key_rows(texts: list[str], table: mor.Table) -> pa.Table:
+    """Keys of the command line as rows of the key's columns, in their types."""
+    fields = table.config.key.fields
     rows = [key for text in texts for key in _of_one_option(text, len(fields))]
     wrong = [row for row in rows if len(row) != len(fields)]
     if wrong:

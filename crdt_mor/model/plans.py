@@ -195,3 +195,18 @@ def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
     """Whether a slice has a carry, and no other log, and a compaction without pending writes would leave no carry."""
     carried = slice_.logs if not slice_.fresh_logs else ()
     return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)
+
+
+def plan_logs(
+    value: Timeline, slices: Collection[FileSlice], merge: MergeSpec, taken: Collection[FileGroup]
+) -> CompactionPlan | None:
+    """The plan for all the slices that have any log, be it a carry alone, and that are not `taken` by an open plan."""
+    chosen = [
+        GroupInput(s.partition, s.file_id, s.base, s.logs)
+        for s in sorted(slices, key=lambda s: s.group)
+        if s.logs and s.group not in taken
+    ]
+    if not chosen:
+        return None
+    pending = tuple(sorted(p.requested for p in value.pending))
+    return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)

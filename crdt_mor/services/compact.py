@@ -26,7 +26,7 @@ from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
-from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction
+from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction, plan_logs
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
@@ -61,6 +61,17 @@ def compaction(log_files_min: int = 1, choose: Choose | None = None) -> Service[
     return Service(COMPACT, _require, partial(_plan, log_files_min, choose), _execute)
 
 
+def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
+    """The compaction of those of these file groups that have any log, be it a carry alone."""
+
+    def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+        wanted = set(groups)
+        slices = [s for s in fold_slices(session.snapshot_completions(value)) if s.group in wanted]
+        return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
+
+    return Service(COMPACT, _require, plan, _execute)
+
+
 def _require(session: Session) -> None:
     require_no_metadata_table(session.settings())
     require_no_archive(session)
@@ -75,7 +86,12 @@ def _plan(
     slices = fold_slices(session.snapshot_completions(value, None))
     groups = None if choose is None else choose(value, slices, taken)
     plan = plan_compaction(value, slices, merge, taken, log_files_min, groups)
-    return None if plan is None or (merge.hudi_commit_time and plan.pending) else plan
+    return _unless_waiting(session, value, plan)
+
+
+def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | None) -> CompactionPlan | None:
+    """A plan; None in a table of Hudi's that is compacted only while nothing is pending."""
+    return None if session.config.merge.hudi_commit_time and value.pending else plan
 
 
 # --- one file group ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@
     .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
     .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
     .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
+    .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
+    .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ SEGMENTS = f"{OWN_FOLDER}/segments"
 PLANS = f"{OWN_FOLDER}/plans"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
+ERASURES = f"{OWN_FOLDER}/erasures"
 HEARTBEATS = ".hoodie/.heartbeat"
 
 TICKET = ".ticket"
@@ -54,3 +57,13 @@ def ticket_path(job: str) -> str:
 def note_path(job: str) -> str:
     """The object that notes that the write of a job was given up."""
     return f"{GIVEN_UP}/{job}"
+
+
+def erasure_path(requested: InstantTime) -> str:
+    """The object that notes an erasure which is under way."""
+    return f"{ERASURES}/{requested}.json"
+
+
+def stable_path(requested: InstantTime) -> str:
+    """The object that notes from when on the delete of an erasure is stable."""
+    return f"{ERASURES}/{requested}.stable"

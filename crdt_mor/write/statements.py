@@ -97,6 +97,11 @@ class Statements:
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(frame))
 
+    def delete_keyed(self, keys: pl.DataFrame) -> None:
+        """Delete plainly what is keyed already, as `keyed` makes it."""
+        self._operations.add("DELETE")
+        self.collected.append(DeleteWrite(keys))
+
     def _dot(self, rows: int) -> Dot:
         """What payloads see of the next `rows` rows: the write's time, their places in it, the writes then pending."""
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)

@@ -24,7 +24,7 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "history",
-    "timeline", "files", "compact", "maintain", "laws", "demo",
+    "timeline", "files", "compact", "maintain", "rollback", "erase", "laws", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"

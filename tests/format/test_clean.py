@@ -22,6 +22,7 @@ from crdt_mor.format.clean import (
     encode_clean_plan,
 )
 from crdt_mor.model.names import OWN_KEY
+from tests.format.savepoints import avro_container, savepoint
 
 PLAN = CleanPlanRecord(
     {"region=eu": ("a_0-0-0_1.parquet", ".a_2.log.1_0-0-0"), "": ("b_0-0-0_1.parquet",)},
@@ -84,13 +85,13 @@ def test_a_plan_of_an_older_hudi_is_read_with_the_names_of_its_files_alone() -> 
         ],
     }
     named = {"p": ["s3://lake/t/p/a.parquet"]}
-    data = _container(schema, {"policy": "P", "filesToBeDeletedPerPartition": named})
+    data = avro_container(schema, {"policy": "P", "filesToBeDeletedPerPartition": named})
     assert decode_clean_plan(data, "x") == CleanPlanRecord({"p": ("a.parquet",)}, policy="P")
 
 
 def test_a_savepoint_names_the_files_that_no_clean_may_remove() -> None:
     kept = {"region=eu": ["a_0-0-0_1.parquet", ".a_2.log.1_0-0-0"], "": ["s3://lake/t/b_0-0-0_1.parquet"]}
-    data = _savepoint({name: {"partitionPath": name, "savepointDataFile": files} for name, files in kept.items()})
+    data = savepoint({name: {"partitionPath": name, "savepointDataFile": files} for name, files in kept.items()})
     assert decode_savepoint(data, "x") == [
         "b_0-0-0_1.parquet",
         "region=eu/.a_2.log.1_0-0-0",
@@ -124,29 +125,4 @@ def test_a_record_without_what_every_hudi_writes_is_an_error_that_names_the_file
 ) -> None:
     fields = [{"name": "other", "type": "int", "default": 0}]
     with pytest.raises(FormatError, match=r"of a shape that Hudi does not write.*path=timeline/1_2"):
-        decode(_container({"type": "record", "name": record, "fields": fields}, {}), "timeline/1_2")
-
-
-def _savepoint(partitions: dict[str, object]) -> bytes:
-    files = {"type": "array", "items": "string"}
-    fields = [{"name": "partitionPath", "type": "string"}, {"name": "savepointDataFile", "type": files}]
-    partition = {"type": "record", "name": "HoodieSavepointPartitionMetadata", "fields": fields}
-    schema = {
-        "type": "record",
-        "name": "HoodieSavepointMetadata",
-        "fields": [
-            {"name": "savepointedBy", "type": "string"},
-            {"name": "savepointedAt", "type": "long"},
-            {"name": "comments", "type": "string"},
-            {"name": "partitionMetadata", "type": {"type": "map", "values": partition}},
-            {"name": "version", "type": ["int", "null"], "default": 1},
-        ],
-    }
-    said = {"savepointedBy": "u", "savepointedAt": 1, "comments": "", "version": 1}
-    return _container(schema, {**said, "partitionMetadata": partitions})
-
-
-def _container(schema: dict[str, object], datum: dict[str, object]) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.writer(buffer, schema, [datum])
-    return buffer.getvalue()
+        decode(avro_container({"type": "record", "name": record, "fields": fields}, {}), "timeline/1_2")

@@ -1,0 +1,75 @@
+"""`erase`: rows go from the table and from its history; what cannot be undone asks first."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.commands import Form, Uri
+from crdt_mor.cli.data import STDIN, check_inputs
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.writes import key_rows
+
+
+def erase(
+    uri: Uri,
+    keys: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="A,B|@FILE|-",
+            help="Rows by key, in every partition: values; @FILE or - has one key a line. May be repeated.",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--filter", metavar="SQL", help="The rows for which this holds, and all older ones of their keys."
+        ),
+    ] = None,
+    wait: Annotated[
+        str | None, typer.Option(metavar="10m", help="Wait so long for writes that are under way: 30s, 10m, 2h.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    output: Form = Output.text,
+) -> None:
+    """Remove rows for good, from history as well; no file keeps a byte of them. It asks first.
+
+    Where writes are under way that may bring them back it says so; the same command goes on from there.
+
+    Example: crdt-mor erase events --key ada@example.org --wait 10m
+    """
+    if (where is None) == (not keys):
+        raise typer.BadParameter("say what to erase in exactly one way: --key or --filter")
+    patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
+    from_stdin = [text for text in keys or () if text in ("-", "@-")]
+    if not yes and (from_stdin or output is Output.json):
+        raise typer.BadParameter("there is nobody to ask, as stdin or stdout is for programs here: say --yes")
+    if from_stdin:
+        check_inputs([STDIN] * len(from_stdin))
+    table = mor.Table.open(uri)
+    named = key_rows(keys, table) if keys else None
+    rows = None if named is None else list(zip(*named.to_pydict().values(), strict=True))
+    if not yes:
+        _ask(table, where, 0 if rows is None else len(rows))
+    erased = table.maintenance.erase(keys=rows, filter=where, wait=patience)
+    if output is Output.json:
+        render.document(asdict(erased))
+    else:
+        render.note(str(erased))
+
+
+def _ask(table: mor.Table, where: str | None, keys: int) -> None:
+    """Say what is about to go for good, and end here unless that is meant."""
+    what = f"{keys:,} keys" if where is None else f"{table.count(where):,} rows, and what history has of their keys,"
+    render.note(
+        f"{what} will be erased from {table.uri}, and with them the history of the file groups that they are in."
+    )
+    if not typer.confirm("This cannot be undone. Erase?", err=True):
+        render.note("nothing was erased")
+        raise typer.Exit(1)

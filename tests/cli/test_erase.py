@@ -1,0 +1,68 @@
+"""`crdt-mor erase` asks before, and says what is gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+import crdt_mor as mor
+from crdt_mor.cli.main import app
+
+
+def run(*arguments: object, code: int = 0, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    table = mor.Table.create(
+        tmp_path / "people", {"id": pl.Int64, "day": pl.String, "name": pl.String}, key="id", partition_by="day"
+    )
+    table.upsert(pl.DataFrame({"id": [1, 1, 2], "day": ["mon", "tue", "mon"], "name": ["ada", "ada", "bob"]}))
+    return tmp_path / "people"
+
+
+def names(people: Path) -> list[str]:
+    return sorted(mor.Table(people).to_polars()["name"].to_list())
+
+
+def test_it_asks_before(people: Path) -> None:
+    asked = run("erase", people, "--key", 1, stdin="n\n", code=1).stderr
+    assert "1 keys will be erased" in asked
+    assert "cannot be undone" in asked
+    assert names(people) == ["ada", "ada", "bob"]
+    assert "erased 2 rows" in run("erase", people, "--key", 1, stdin="y\n").stderr
+    assert names(people) == ["bob"]
+
+
+def test_a_filter_says_how_many_rows_it_means(people: Path) -> None:
+    assert "2 rows, and" in run("erase", people, "--filter", "name = 'ada'", stdin="y\n").stderr
+    assert names(people) == ["bob"]
+
+
+def test_keys_come_from_a_file_and_what_is_gone_goes_out_as_json(people: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("1\n2\n")
+    said = run("erase", people, "--key", f"@{tmp_path / 'keys'}", "--yes", "--output", "json").stdout
+    assert json.loads(said)["rows"] == 3
+    assert names(people) == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], ["--key", 1, "--filter", "id = 1"], ["--key", 1, "--wait", "soon"], ["--key", "-"],
+              ["--key", 1, "--output", "json"]]
+)  # fmt: skip
+def test_wrong_usage_is_told(people: Path, wrong: list[object]) -> None:
+    run("erase", people, *wrong, code=2)
+    assert names(people) == ["ada", "ada", "bob"]
+
+
+def test_writes_that_are_under_way_are_named(people: Path) -> None:
+    with mor.Table(people).transaction():
+        assert "erase again" in run("erase", people, "--key", 1, "--yes", code=1).stderr
+    assert "erased 0 rows" in run("erase", people, "--key", 1, "--yes", "--wait", "10s").stderr

@@ -1,0 +1,491 @@
+"""Erasure: no byte of the rows is left in any file, whatever the table's merge, and everything else is as it was.
+
+Parquet is written without compression here, so that what a file says can be found in its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crdt_mor import ErasureUnfinishedError, InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor.format import base
+from crdt_mor.model.names import data_file_name
+from crdt_mor.payloads import Counter, ORSet, PartialUpdate
+from crdt_mor.services import erase
+from crdt_mor.store.base import Store
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
+from tests.format.savepoints import savepoint
+from tests.simulated import Simulated
+from tests.tiers import slow
+
+KEY = "user-ada@lovelace"
+OTHERS = [f"user-{n}@else" for n in range(8)]
+MERGES: dict[str, dict[str, Any]] = {
+    "latest": {},
+    "ordering": {"ordering": "at"},
+    "payloads": {"merge": {"seen": Counter(), "tags": ORSet()}},
+    "partial": {"merge": PartialUpdate()},
+}
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("day", pa.string()), ("at", pa.int64()), ("name", pa.string()), ("seen", pa.int64()),
+     ("tags", pa.list_(pa.string()))]
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = base._options
+    monkeypatch.setattr(base, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None})
+
+
+class World:
+    """A table in memory on a simulated clock, and secrets that nobody else writes: `secret-1`, `secret-2`, …"""
+
+    def __init__(self, **settings: Any) -> None:
+        self.place = Simulated()
+        self.numbers = count(1)
+        self.table = self.place.create(SCHEMA, **{"key": "id", "buckets": 2} | settings)
+
+    def opened(self, store: Store) -> Table:
+        """The table once more, as another process would open it, by another way to its store."""
+        return Table.open("simulated", store=store, environment=self.place.environment)
+
+    def rows(self, *keys: str, day: str = "mon") -> pa.Table:
+        return pa.Table.from_pylist([self.row(key, day) for key in keys], SCHEMA)
+
+    def row(self, key: str, day: str) -> dict[str, Any]:
+        n = next(self.numbers)
+        stem = f"secret-{n}" if key == KEY else f"other-{n}"
+        return {"id": key, "day": day, "at": n, "name": stem, "seen": 1, "tags": [f"{stem}-tag"]}
+
+    def where(self, *texts: str) -> list[str]:
+        """The files in which any of the texts stands, wherever they are below the table."""
+        return found_in(self.place.store, *texts)
+
+    def shown(self, **scan: Any) -> list[dict[str, Any]]:
+        return sorted(self.table.scan(**scan).to_arrow().to_pylist(), key=lambda row: (row["id"], row["day"]))
+
+
+def found_in(store: Store, *texts: str) -> list[str]:
+    paths = [stat.path for folder in ("", ".hoodie") for stat in store.walk(folder)]
+    return [path for path in paths if any(text.encode() in (store.read(path) or b"") for text in texts)]
+
+
+SECRETS = (KEY, "secret-")
+
+
+def history(world: World) -> list[str]:
+    """Commits, deletes and compactions of everybody, with an erased key in bases, logs and tombstones. Their times."""
+    table, times = world.table, []
+    for round_ in range(3):
+        times.append(table.upsert(world.rows(KEY, *OTHERS)).completed_at)
+        if round_ == 1:
+            table.maintenance.compact()
+            tombstone = world.rows(KEY, OTHERS[0]).select(["id", "day", "at"])
+            times.append(table.delete(tombstone).completed_at)
+            times.append(table.upsert(world.rows(KEY)).completed_at)
+    return times
+
+
+# --- no byte is left --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["keys", slow("frame"), "filter"])
+@pytest.mark.parametrize("partitions", [{}, {"partition_by": "day"}], ids=["whole", "partitioned"])
+@pytest.mark.parametrize("merge", MERGES)
+def test_no_byte_of_the_rows_is_left_in_any_file_and_the_others_stay(
+    merge: str, partitions: dict[str, Any], how: str
+) -> None:
+    world = World(**MERGES[merge], **partitions)
+    history(world)
+    assert len(world.where(*SECRETS)) > 3
+    others = world.shown(filter=pl.col("id") != KEY)
+    erased = world.table.maintenance.erase(**asked(how))
+    assert world.where(*SECRETS) == []
+    assert (erased.rows, len(erased.groups)) == (1, 1)
+    assert erased.files > 3
+    assert erased.bytes > 0
+    assert "SnapshotExpiredError" in erased.open_readers
+    assert world.shown() == others
+
+
+def asked(how: str, key: str = KEY) -> dict[str, Any]:
+    frame = pl.DataFrame({"id": [key], "day": ["mon"]})
+    return {"keys": {"keys": [key]}, "frame": {"data": frame}, "filter": {"filter": pl.col("id") == key}}[how]
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_row_that_was_deleted_long_ago_goes_from_history(merge: str) -> None:
+    world = World(**MERGES[merge])
+    history(world)
+    world.table.delete(world.rows(KEY).select(["id", "day", "at"]))
+    world.table.maintenance.compact()
+    assert world.where(*SECRETS)
+    erased = world.table.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
+    assert erased.rows == 0
+    assert world.table.maintenance.erase(keys=KEY).groups == ()
+
+
+def test_a_row_that_moved_goes_from_the_partition_that_it_left() -> None:
+    world = World(partition_by="day")
+    world.table.upsert(world.rows(KEY, *OTHERS))
+    with world.table.transaction() as tx:
+        tx.delete(pl.DataFrame({"id": [KEY], "day": ["mon"]}))
+        tx.upsert(world.rows(KEY, day="tue"))
+    assert len(world.table.maintenance.erase(filter=pl.col("id") == KEY).groups) == 2
+    assert world.where(*SECRETS) == []
+
+
+def test_a_row_of_that_key_in_another_partition_is_another_row() -> None:
+    world = World(partition_by="day")
+    world.table.upsert(world.rows(KEY, *OTHERS))
+    world.table.upsert(world.rows(KEY, day="tue"))
+    tuesday = world.shown(filter="day = 'tue'")
+    world.table.maintenance.erase(pl.DataFrame({"id": [KEY], "day": ["mon"]}))
+    assert world.shown(filter=pl.col("id") == KEY) == tuesday
+    assert world.where("secret-1-tag") == []
+    world.table.maintenance.erase(keys=[KEY])
+    assert world.where(*SECRETS) == []
+
+
+def test_several_keys_of_several_columns_go_at_once() -> None:
+    world = World(key=["id", "day"], partition_by="day", buckets=4)
+    world.table.upsert(world.rows(KEY, *OTHERS))
+    world.table.upsert(world.rows(KEY, day="tue"))
+    erased = world.table.maintenance.erase(keys=[(KEY, "mon"), (KEY, "tue")])
+    assert (erased.rows, world.where(*SECRETS)) == (2, [])
+
+
+def test_an_erasure_says_in_history_that_it_is_one_and_not_of_what() -> None:
+    world = World()
+    world.table.upsert(world.rows(KEY))
+    world.table.maintenance.erase(keys=KEY)
+    assert "an erasure" in str(world.table.history().to_pylist())
+    assert KEY not in str(world.table.history().to_pylist())
+
+
+# --- everything else is as it was -------------------------------------------------------------------------------------
+
+
+def test_other_file_groups_keep_their_history_and_this_one_refuses_it() -> None:
+    world = World(buckets=4)
+    times = history(world)
+    other = next(key for key in OTHERS if bucket_of(world, key) != bucket_of(world, KEY))
+    before = [world.shown(filter=pl.col("id") == other, as_of=time) for time in times]
+    erased = world.table.maintenance.erase(keys=KEY)
+    assert [world.shown(filter=pl.col("id") == other, as_of=time) for time in times] == before
+    for time in times:
+        with pytest.raises(SnapshotExpiredError, match=erased.retained_from):
+            world.shown(as_of=time)
+    assert world.shown(as_of=erased.retained_from) == world.shown()
+
+
+def bucket_of(world: World, key: str) -> int:
+    (bucket,) = world.table.file_groups(pa.table({"id": [key]}))["bucket"].to_pylist()
+    return int(bucket)
+
+
+def test_a_row_that_is_written_later_is_a_new_row() -> None:
+    world = World()
+    history(world)
+    world.table.maintenance.erase(keys=KEY)
+    world.table.upsert(world.rows(KEY))
+    (row,) = world.shown(filter=pl.col("id") == KEY)
+    assert world.where(row["name"])
+    world.table.maintenance.compact()
+    assert world.shown(filter=pl.col("id") == KEY) == [row]
+
+
+def test_an_open_view_that_lost_its_files_says_so() -> None:
+    world = World()
+    history(world)
+    scan = world.table.scan()
+    world.table.maintenance.erase(keys=KEY)
+    with pytest.raises(SnapshotExpiredError):
+        scan.to_arrow()
+
+
+def test_of_an_erasure_in_very_many_file_groups_the_mark_is_the_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erase, "GROUPS_MAX", 1)
+    world = World(buckets=4)
+    history(world)
+    world.place.environment.sleep(3600)
+    erased = world.table.maintenance.erase(keys=[KEY, *OTHERS[:4]])
+    assert world.where(*SECRETS) == []
+    retention = world.table._session.tail().retention
+    assert retention.groups == ()
+    assert retention.since >= erased.retained_from
+
+
+# --- others at work ---------------------------------------------------------------------------------------------------
+
+
+def test_a_write_that_may_bring_the_row_back_is_named_and_the_same_call_goes_on() -> None:
+    world = World()
+    history(world)
+    late = world.opened(world.place.store).transaction(commit_info={"application": "nightly"})
+    late.__enter__()
+    late.upsert(world.rows(KEY, OTHERS[1]))
+    with pytest.raises(ErasureUnfinishedError, match=r"nightly on simulated, pid 1.*erase again") as unfinished:
+        world.table.maintenance.erase(keys=KEY)
+    (pending,) = world.table.inspect.pending()["requested_at"].to_pylist()
+    assert unfinished.value.pending == (pending,)
+    assert KEY not in str(unfinished.value)
+    assert world.shown(filter=pl.col("id") == KEY) == []
+    versions = world.table.version
+    with pytest.raises(ErasureUnfinishedError):
+        world.table.maintenance.erase(keys=KEY)
+    assert [c for c in commits(world) if c["version"] > versions] == []  # the delete is there, and is not repeated
+    late.__exit__(None, None, None)
+    erased = world.table.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
+    assert erased.versions == ()
+    assert len(world.shown()) == len(OTHERS)
+
+
+def commits(world: World) -> list[dict[str, Any]]:
+    return [c for c in world.table.inspect.timeline().to_pylist() if c["action"] == "deltacommit"]
+
+
+@pytest.mark.parametrize("how", ["keys", "filter"])
+def test_it_waits_for_such_a_write_and_erases_what_it_brings_elsewhere(how: str) -> None:
+    world = World(partition_by="day")
+    history(world)
+    late = world.opened(world.place.store).transaction()
+    late.__enter__()
+    late.upsert(world.rows(KEY, day="tue"))
+    with world.place.environment.every(20, ending(late), name="late"):
+        erased = world.table.maintenance.erase(**asked(how), wait=timedelta(minutes=1))
+    assert world.where(*SECRETS) == []
+    assert (erased.rows, len(erased.versions)) == (2, 2)
+
+
+def ending(transaction: Any) -> Callable[[], None]:
+    once = iter([transaction])
+    return lambda: next((t.__exit__(None, None, None) for t in once), None)
+
+
+def test_a_silent_write_is_given_up_and_what_it_left_goes() -> None:
+    world = World()
+    history(world)
+    store = InterruptedStore(world.place.store)
+    dying = world.opened(store).transaction()
+    dying.__enter__()
+    dying.upsert(world.rows(KEY))
+    store.arm(2, store.die)  # its log file is there by then
+    with pytest.raises(ProcessDied):
+        dying.__exit__(None, None, None)
+    erased = world.table.maintenance.erase(keys=KEY, wait=timedelta(hours=1))
+    assert erased.rows == 1
+    assert world.where(*SECRETS) == []
+
+
+def test_a_write_that_began_before_the_rows_were_gone_keeps_what_it_may_read() -> None:
+    world = World()
+    history(world)
+    reading = world.opened(world.place.store)
+    held: list[Any] = []
+
+    class BeforeTheClean(InterruptedStore):
+        def put(self, path: str, data: Any, *, durable: bool = True) -> bool:
+            if "/plans/" in path and not held:
+                held.append(reading.transaction())
+                held[0].__enter__()
+            return super().put(path, data, durable=durable)
+
+    erasing = world.opened(BeforeTheClean(world.place.store))
+    with pytest.raises(ErasureUnfinishedError, match="may be reading them"):
+        erasing.maintenance.erase(keys=KEY)
+    assert len(held[0].scan().to_arrow()) in (len(OTHERS), len(OTHERS) + 1)
+    held[0].__exit__(None, None, None)
+    erasing.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
+
+
+def test_open_plans_over_the_rows_are_executed_first() -> None:
+    world = World(buckets=4)
+    history(world)
+    assert world.table.maintenance.plan_compaction() is not None
+    world.table.upsert(world.rows(KEY))
+    world.table.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
+    assert world.table.maintenance.open_plans() == []
+
+
+def test_staged_rows_of_a_job_that_nobody_ended_go() -> None:
+    world = World()
+    history(world)
+    job = world.table.plan_write("upsert", SCHEMA)
+    job.stage(world.rows(KEY), task=0, environment=world.place.environment)
+    assert [path for path in world.where(*SECRETS) if "/staged/" in path]
+    with pytest.raises(ErasureUnfinishedError):
+        world.table.maintenance.erase(keys=KEY)
+    world.table.abandon_write(job)
+    world.table.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
+
+
+def test_what_a_put_left_that_died_goes_once_it_is_certain_that_it_is_dead() -> None:
+    world = World()
+    history(world)
+    left = ".hoodie/.temp/put-of-the-dead"
+    world.place.store.put(left, KEY.encode())
+    world.place.environment.sleep(1)
+    with pytest.raises(ErasureUnfinishedError, match="in a minute"):
+        world.table.maintenance.erase(keys=KEY)
+    world.table.maintenance.erase(keys=KEY, wait=timedelta(minutes=1))
+    assert world.where(*SECRETS) == []
+
+
+def test_savepoints_that_hold_the_rows_are_named_before_anything_is_deleted() -> None:
+    world = World()
+    history(world)
+    stem = f"{bucket_of(world, KEY):08d}-"
+    (held,) = [f for f in world.table.inspect.files()["path"].to_pylist() if f.startswith(stem)]
+    kept: dict[str, object] = {"": {"partitionPath": "", "savepointDataFile": [held]}}
+    path = f"{world.table._session.publisher.projector.folder}/20200101000000000_20200101000000002.savepoint"
+    world.place.store.put(path, savepoint(kept))
+    before = world.shown()
+    with pytest.raises(InvalidInputError, match=r"delete_savepoint.*20200101000000000_20200101000000002.savepoint"):
+        world.table.maintenance.erase(keys=KEY)
+    assert world.shown() == before
+    assert world.table.inspect.pending().num_rows == 0
+    world.place.store.delete(path)
+    world.table.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
+
+
+# --- any history ------------------------------------------------------------------------------------------------------
+
+STEPS = st.sampled_from(["write", "write others", "delete", "tombstone", "move", "compact", "begin", "end", "give up"])
+
+
+@pytest.mark.parametrize("merge", [*list(MERGES)[:2], *map(slow, list(MERGES)[2:])])
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=st.lists(STEPS, max_size=14), how=st.sampled_from(["keys", "filter"]))
+def test_after_any_history_every_view_lacks_the_row_or_is_refused(merge: str, steps: list[str], how: str) -> None:
+    world, times = World(**MERGES[merge], partition_by="day", buckets=2), []
+    opened: list[Any] = []
+    world.table.upsert(world.rows(KEY, *OTHERS[:2]))
+    for step in steps:
+        do(step, world, opened)
+        times.append(world.table.inspect.timeline()["completed_at"].drop_null().to_pylist()[-1])
+    for transaction in opened:
+        transaction.__exit__(None, None, None)
+    if how == "keys" or world.table.count(pl.col("id") == KEY):  # a filter knows no key of which no row is left
+        world.table.maintenance.erase(**asked(how))
+        assert world.where(*SECRETS) == []
+        for time in times:
+            with suppress(SnapshotExpiredError):
+                assert KEY not in [row["id"] for row in world.shown(as_of=time)]
+    world.table.upsert(world.rows(KEY))
+    world.table.maintenance.compact()
+    assert KEY in [row["id"] for row in world.shown()]
+
+
+def do(step: str, world: World, opened: list[Any]) -> None:
+    table = world.table
+    key_columns = ["id", "day", "at"]
+    if step == "write":
+        table.upsert(world.rows(KEY, OTHERS[0]))
+    elif step == "write others":
+        table.upsert(world.rows(*OTHERS[1:3]))
+    elif step == "delete":
+        table.delete(world.rows(KEY).select(["id", "day"]), plain=True)
+    elif step == "tombstone":
+        table.delete(world.rows(KEY).select(key_columns))
+    elif step == "move":
+        with table.transaction() as tx:
+            tx.delete(world.rows(KEY).select(["id", "day"]), plain=True)
+            tx.upsert(world.rows(KEY, day="tue"))
+    elif step == "compact":
+        table.maintenance.compact()
+    elif step == "begin":
+        opened.append(world.opened(world.place.store).transaction())
+        opened[-1].__enter__().upsert(world.rows(KEY, OTHERS[1]))
+    elif step == "end" and opened:
+        opened.pop().__exit__(None, None, None)
+    elif step == "give up" and opened:
+        opened.pop().__exit__(ValueError, ValueError(), None)
+
+
+# --- a process that dies ----------------------------------------------------------------------------------------------
+
+
+def moments(world: Callable[[], World], how: str, *, after: bool) -> Iterator[World]:
+    """A world for each put, copy and delete of an erasure, in which the erasing process has died there."""
+    for at in range(1, 400):
+        this = world()
+        store = InterruptedStore(this.place.store)
+        table = this.opened(store)
+        store.arm(at, store.die, after=after)
+        try:
+            table.maintenance.erase(**asked(how))
+        except ProcessDied:
+            yield this
+        else:
+            assert at > 10
+            return
+    raise AssertionError("an erasure does not take so many steps")
+
+
+@pytest.mark.parametrize(
+    ("merge", "how", "after"),
+    [("latest", "filter", False), slow("ordering", "filter", True), slow("payloads", "keys", False)],
+)
+def test_an_erasure_that_died_at_any_moment_is_finished_by_the_next(merge: str, how: str, after: bool) -> None:
+    def world() -> World:
+        made = World(**MERGES[merge], buckets=1)
+        made.table.upsert(made.rows(KEY, *OTHERS[:2]))
+        made.table.maintenance.compact()
+        made.table.upsert(made.rows(KEY, OTHERS[1]))
+        return made
+
+    for this in moments(world, how, after=after):
+        this.table.maintenance.erase(**asked(how), wait=timedelta(hours=1))
+        assert this.where(*SECRETS) == []
+        assert [row["id"] for row in this.shown()] == OTHERS[:2]
+        assert this.place.store.list(".hoodie/.crdt_mor/erasures") == []
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_meant_is_refused() -> None:
+    maintenance = World(partition_by="day").table.maintenance
+    for wrong in ({}, {"keys": ["a"], "filter": "id = 'a'"}):
+        with pytest.raises(InvalidInputError, match="exactly one way"):
+            maintenance.erase(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"missing=\['day'\]"):
+        maintenance.erase(pl.DataFrame({"id": ["a"]}))
+    with pytest.raises(InvalidInputError, match="wait"):
+        maintenance.erase(keys=["a"], wait=timedelta(-1))
+
+
+def test_keys_that_nobody_has_written_leave_no_trace() -> None:
+    world = World()
+    world.table.upsert(world.rows(*OTHERS))
+    version = world.table.version
+    erased = world.table.maintenance.erase(keys=[KEY])
+    assert (erased.rows, erased.groups, erased.files) == (0, (), 0)
+    assert "nothing" in str(erased)
+    assert world.table.version == version
+
+
+def test_every_name_that_is_left_of_a_file_group_is_of_its_last_slice() -> None:
+    world = World(buckets=1)
+    history(world)
+    world.table.maintenance.erase(keys=KEY)
+    named = [data_file_name(stat.path) for stat in world.place.store.walk("")]
+    assert len([name for name in named if name is not None]) == 1
