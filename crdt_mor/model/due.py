@@ -48,7 +48,7 @@ def due_compactions(
     """
     found: list[tuple[float, DueGroup]] = []
     for slice_ in slices:
-        loose = _loose_logs(slice_, merge, pending=bool(value.pending))
+        loose = _loose_logs(slice_, merge, value)
         why = _why_due(slice_, loose, policies, now_ms) if loose and slice_.group not in taken else None
         if why is not None:
             bytes_ = sum(file.size for file in slice_.files)
@@ -76,15 +76,22 @@ def due_log_compactions(
     ]
 
 
-def _loose_logs(slice_: FileSlice, merge: MergeSpec, *, pending: bool) -> tuple[DataFile, ...]:
+def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:
     """The logs that a compaction would bring into the base file: those of commits, and a carry that can come to rest.
 
-    While a write is pending, a carry would only be carried on, so that it is no reason for a compaction.
+    What a carry holds for a write that was pending before its barrier, and still is, a compaction would only carry on:
+    that is no reason for one. Where the latest commit wins, rows are carried by nothing but a log compaction, and come
+    to rest with any compaction.
     """
     fresh = slice_.fresh_logs
-    if pending or (not fresh and not can_absorb_carry(slice_, merge)):
+    carries = [log for log in slice_.logs if log not in fresh]
+    if not carries:
         return fresh
-    return slice_.logs
+    at_rest = all(p.requested > log.name.instant for p in value.pending for log in carries)
+    folded = merge.kind == "latest" and any(log.rows for log in carries)
+    if fresh:
+        return slice_.logs if at_rest or folded else fresh
+    return slice_.logs if not value.pending and can_absorb_carry(slice_, merge) else ()
 
 
 def _why_due(slice_: FileSlice, loose: tuple[DataFile, ...], policies: Policies, now_ms: int) -> str | None:

@@ -126,7 +126,11 @@ def test_what_is_carried_for_a_pending_write_is_no_reason_and_is_one_once_it_can
     carrying, policies = of(1000, carry=log(0, 9000)), Policies(log_files=None, log_bytes=1, age_ms=HOUR)
     assert due(carrying, policies, BUSY) == []
     assert due(carrying, policies) != []
-    assert due(of(1000, log(1, 100), carry=log(0, 9000)), policies, BUSY) == [], "what is carried is settled till then"
+    beside = of(1000, log(1, 100), carry=log(0, 9000))
+    assert due(beside, policies, BUSY, merge="ordering:n") != [], "that write began after what is carried had ended"
+    straggler = replace(QUIET, pending=(Pending(from_ms(NOW - 4 * HOUR), "n", 1),))
+    assert due(beside, policies, straggler, merge="ordering:n") == [], "what is carried is settled till then"
+    assert due(beside, policies, straggler) != [], "where the latest wins, rows are carried by a log compaction alone"
     tombstones = of(1000, carry=log(0, 9000, rows=0))
     assert due(tombstones, policies, merge="ordering:n") == [], "every compaction carries them on"
 

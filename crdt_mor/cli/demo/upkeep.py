@@ -1,0 +1,55 @@
+"""The end of the demo: `maintain` frees what nobody needs any more, and what is left is counted.
+
+A table keeps a week of history, and spares readers that began an hour ago. The demo's history has been checked by then,
+and all of its readers are over, so that neither is kept here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.demo.check import Claim
+
+TIMES_LIVE = 3
+"""How many times the bytes of the live rows the whole folder has at most, in the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What `maintain` has done at the end of the demo; files and bytes of the whole folder."""
+
+    done: tuple[str, ...]
+    ok: bool
+    live_bytes: int
+    files_before: int
+    bytes_before: int
+    files_after: int
+    bytes_after: int
+
+    @property
+    def claim(self) -> Claim:
+        live, after = render.size(self.live_bytes), render.size(self.bytes_after)
+        return Claim(
+            f"what is left is at most {TIMES_LIVE} times the live rows",
+            self.ok and self.bytes_after <= TIMES_LIVE * self.live_bytes,
+            f"{live} live, {after} in {self.files_after:,} files; before maintain "
+            f"{render.size(self.bytes_before)} in {self.files_before:,} files",
+        )
+
+
+def tidy(table: mor.Table, folder: Path) -> Tidied:
+    """Maintain the table, without any history to keep and without readers to spare."""
+    files_before, bytes_before = _measured(folder)
+    table.set_properties({"crdt_mor.readers": "0s", "crdt_mor.archive.commits": "1"})
+    done = table.maintenance.maintain(keep=timedelta(0))
+    live = sum(table.inspect.files()["bytes"].to_pylist())
+    return Tidied(tuple(map(str, done.actions)), done.ok, live, files_before, bytes_before, *_measured(folder))
+
+
+def _measured(folder: Path) -> tuple[int, int]:
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return len(sizes), sum(sizes)
