@@ -94,10 +94,10 @@ class Maintenance:
         metadata table of, whose readers would look for the files that are gone.
         """
         policies = Policies.of(self._session.tail().properties)
-        by_default = keep is None and commits is None
+        policies = _keeping(policies, keep, commits)
         policy = RetentionPolicy(
-            policies.keep_ms if by_default else _milliseconds("keep", keep),
-            policies.keep_commits if by_default else _commits(commits),
+            policies.keep_ms,
+            policies.keep_commits,
             policies.readers_ms if readers is None else _milliseconds("readers", readers) or 0,
         )
         if policy.keep_ms is None and policy.commits is None:
@@ -136,22 +136,19 @@ class Maintenance:
     ) -> Maintained:
         """Do what is due of the table's upkeep by its policies, which are properties: `Table.set_properties`.
 
-        Open plans are finished, file groups that are due are compacted, what dead writers left is swept. Each service
-        is safe beside any number of others, in this process or elsewhere, and beside writers and readers: so this may
-        be run from cron on any number of machines, be killed at any moment and be run again.
+        Open plans are finished, file groups that are due are compacted, history that is not kept any more is given up
+        and its files are removed, what dead writers left is swept. Each service is safe beside any number of others, in
+        this process or elsewhere, and beside writers and readers: so this may be run from cron on any number of
+        machines, be killed at any moment and be run again.
 
-        keep, keep_commits: how much history is kept, instead of what `crdt_mor.retention` and
-            `crdt_mor.retention.commits` say; whatever either needs is kept.
+        keep, keep_commits: how much history is kept, as `clean` takes them; where neither is given, as the policies
+            `crdt_mor.retention` and `crdt_mor.retention.commits` say, by default seven days.
         dry_run: only say what is due.
 
         A service that this table forbids, or that fails, is named in the result, and the others go on.
         """
         policies = Policies.of(self._session.tail().properties)
-        if keep is not None:
-            policies = replace(policies, keep_ms=_age(keep))
-        if keep_commits is not None:
-            policies = replace(policies, keep_commits=_count(keep_commits))
-        return maintain(self._session, policies, dry_run)
+        return maintain(self._session, _keeping(policies, keep, keep_commits), dry_run)
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
@@ -234,16 +231,12 @@ def _instant(instant: object) -> InstantTime:
     )
 
 
-def _age(keep: object) -> int:
-    if isinstance(keep, timedelta) and keep >= timedelta(0):
-        return int(keep / timedelta(milliseconds=1))
-    raise InvalidInputError(f"how far back history is kept is a time, timedelta(days=7), from 0 up. keep={keep!r}")
-
-
-def _count(count: object) -> int:
-    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
-        return count
-    raise InvalidInputError(f"how many commits are kept is a number, at least 1. keep_commits={count!r}")
+def _keeping(policies: Policies, keep: timedelta | None, commits: int | None) -> Policies:
+    """The policies, with what a call says of the history that is kept, if it says anything."""
+    if keep is not None or commits is not None:
+        return replace(policies, keep_ms=_milliseconds("keep", keep), keep_commits=_commits(commits))
+    # For ever is longer than any number of commits.
+    return replace(policies, keep_commits=None) if policies.keep_ms is None else policies
 
 
 def _milliseconds(name: str, time: object) -> int | None:

@@ -28,15 +28,17 @@ from crdt_mor.errors import (
 from crdt_mor.model.due import DueGroup, due_compactions, plural
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.policies import Policies, words_of_age
+from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
+from crdt_mor.model.retention import RetentionPolicy, is_commit
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.observing import UpkeepEvent
 from crdt_mor.services import service
+from crdt_mor.services.clean import clean, would_clean
 from crdt_mor.services.compact import compaction
 from crdt_mor.timeline import plans, sweep
-from crdt_mor.timeline.actions import COMPACT
+from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.session import Session
 
 PLAN_BYTES = 4 << 30
@@ -78,8 +80,9 @@ class Upkeep:
         shown = self.details[:DETAILS_SHOWN]
         more = f", and {len(self.details) - len(shown):,} more" if len(self.details) > len(shown) else ""
         reasons = f" ({'; '.join(shown)}{more})" if shown else ""
-        outcome = f": {self.error}" if self.error else f": {results}" if (results := self._results()) else ""
-        return f"{self.service.replace('_', ' ')} {self.state}, since {self.why}{reasons}{outcome}"
+        outcome = "; ".join(filter(None, (self._results(), self.error)))
+        said = f"{self.service.replace('_', ' ')} {self.state}, since {self.why}{reasons}"
+        return f"{said}: {outcome}" if outcome else said
 
     def _results(self) -> str:
         parts = []
@@ -134,6 +137,7 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
         ("compaction", _compactions),
+        ("clean", _clean),
         ("sweep", _sweep),
     ]
     for name, work in services:
@@ -286,6 +290,38 @@ def groups_in_plans(session: Session, value: Timeline) -> set[FileGroup]:
     """The file groups of the open plans of a value."""
     read = (session.run(plans.read_plan(value, plan)) for plan in value.plans)
     return {group for plan in read if plan is not None for group in plan.file_groups}
+
+
+# --- cleaning ---------------------------------------------------------------------------------------------------------
+
+
+def _clean(run: _Run) -> Iterator[Upkeep]:
+    """Give up history that is older than what is kept, and remove the files that nothing needs any more.
+
+    The mark moves only where a commit lies before it, or a file can go: else every look would publish an event.
+    """
+    session, policies = run.session, run.policies
+    if policies.keep_ms is None and policies.keep_commits is None:
+        return
+    policy = RetentionPolicy(policies.keep_ms, policies.keep_commits, policies.readers_ms)
+    value = session.tail()
+    would = would_clean(session, policy)
+    commits = (c for c in session.completions(value) if is_commit(c))
+    passed = any(value.retention.since < commit.completed <= would.since for commit in commits)
+    if not (would.files or passed or any(plan.action == CLEAN.name for plan in value.plans)):
+        return
+    why = f"history is kept for {_kept(policies)}, and some is older"
+    if run.dry_run:
+        yield Upkeep("clean", "due", why, files_removed=would.files, bytes_removed=would.bytes)
+        return
+    done = clean(session, policy)
+    failed = f"{plural(done.failed, 'file')} could not be removed, which the next clean tries" if done.failed else ""
+    yield Upkeep("clean", "done", why, files_removed=done.files, bytes_removed=done.bytes, error=failed)
+
+
+def _kept(policies: Policies) -> str:
+    kept = [] if policies.keep_ms is None else [words_of_ms(policies.keep_ms)]
+    return " and ".join([*kept, *([] if policies.keep_commits is None else [plural(policies.keep_commits, "commit")])])
 
 
 # --- the sweep --------------------------------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     assert found["overlapping"] > 10
     assert found["compactions"] > 1
     assert found["shared_rows"] > 0
-    assert len(found["claims"]) == 5
+    assert len(found["claims"]) == 6
+    assert found["maintained"]["files_after"] < found["maintained"]["files_before"]
     assert ET.parse(found["picture"]).getroot().tag.endswith("svg")
     assert (tmp_path / "overlaps.svg").read_bytes() == Path(found["picture"]).read_bytes()
     assert mor.Table.open(found["table"]).scan().count() == found["rows"]

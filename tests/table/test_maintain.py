@@ -205,11 +205,60 @@ def test_a_sweep_is_due_when_the_last_one_is_a_while_ago(simulated: Simulated) -
 
 def test_how_much_is_kept_is_a_time_and_a_number(eager: Table) -> None:
     for wrong in (7, "7d", timedelta(days=-1)):
-        with pytest.raises(InvalidInputError, match="how far back history is kept is a time"):
+        with pytest.raises(InvalidInputError, match="keep is a time of 0 or more"):
             eager.maintenance.maintain(keep=wrong)  # type: ignore[arg-type]
     for number in (0, True, "10"):
-        with pytest.raises(InvalidInputError, match="how many commits are kept is a number"):
+        with pytest.raises(InvalidInputError, match="how many of the last commits to keep"):
             eager.maintenance.maintain(keep_commits=number)  # type: ignore[arg-type]
+
+
+def hourly(table: Table, count: int) -> list[mor.Commit]:
+    """So many commits, an hour apart, the last one an hour ago."""
+    commits = []
+    for i in range(count):
+        commits.append(table.upsert(frame(("a", "x", i))))
+        table.environment.sleep(3600)
+    return commits
+
+
+def cleans(maintained: mor.Maintained) -> list[mor.Upkeep]:
+    return [action for action in maintained.actions if action.service == "clean"]
+
+
+def test_history_goes_when_it_is_older_than_the_table_keeps_it_and_what_it_freed_is_told(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    table.set_properties({"crdt_mor.retention": "2h", "crdt_mor.readers": "0s", **EAGER})
+    commits = hourly(table, 5)
+    due = cleans(table.maintenance.maintain(dry_run=True))
+    assert [(action.state, action.why) for action in due] == [("due", "history is kept for 2h, and some is older")]
+    assert rows(table, "n", as_of=commits[0]) == [(0,)]
+    found = table.maintenance.maintain()
+    assert [action.state for action in cleans(found)] == ["done"]
+    with pytest.raises(mor.SnapshotExpiredError):
+        table.scan(as_of=commits[0]).to_arrow()
+    assert rows(table, "n", as_of=commits[-1]) == [(4,)]
+    table.environment.sleep(3 * 3600)
+    found = table.maintenance.maintain()
+    assert found.files_removed == 5, "the logs that the compaction has folded are in no view that is kept"
+    assert found.bytes_removed > 0
+    assert "clean done, since history is kept for 2h, and some is older: removed 5 files, " in str(found)
+    version = table.version
+    assert cleans(table.maintenance.maintain()) == []
+    assert table.version == version
+    table.environment.sleep(24 * 3600)
+    assert cleans(table.maintenance.maintain()) == [], "no commit has become too old, and a clean is none"
+
+
+def test_what_a_call_keeps_goes_before_what_the_table_says(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    table.set_properties({"crdt_mor.retention": "forever", "crdt_mor.retention.commits": "1", **EAGER})
+    commits = hourly(table, 4)
+    assert cleans(table.maintenance.maintain()) == [], "for ever is longer than any number of commits"
+    found = cleans(table.maintenance.maintain(keep_commits=2))
+    assert found[0].why == "history is kept for 2 commits, and some is older"
+    assert rows(table, "n", as_of=commits[2]) == [(2,)]
+    with pytest.raises(mor.SnapshotExpiredError):
+        table.scan(as_of=commits[0]).to_arrow()
 
 
 def test_each_thing_that_was_done_is_told(eager: Table) -> None:

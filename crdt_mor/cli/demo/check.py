@@ -45,17 +45,16 @@ def check(
     secret: bytes,
     middle: pl.DataFrame,
     middle_as_of: str,
-) -> list[Claim]:
-    """All claims about a table at rest; `middle` is a snapshot that was read while everything was under way."""
+) -> tuple[Claim, ...]:
+    """The claims about a table at rest; `middle` is a snapshot that was read while everything was under way."""
     snapshot = table.scan().to_polars().sort(KEY)
     raw = raw.sort(KEY)
-    return [
+    return (
         _same_as_dicts(snapshot, entries),
         _no_plain_tails(snapshot, raw, story, secret),
         _corrections_stand(snapshot, raw, entries),
         _the_past_is_fixed(table, middle, middle_as_of),
-        _hudi_reads_it(Path(table.uri), snapshot),
-    ]
+    )
 
 
 def _same_as_dicts(snapshot: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
@@ -123,12 +122,18 @@ def _the_past_is_fixed(table: mor.Table, middle: pl.DataFrame, as_of: str) -> Cl
     )
 
 
-def _hudi_reads_it(path: Path, snapshot: pl.DataFrame) -> Claim:
-    hudi = importlib.import_module("hudi")  # by name: it is optional
-    batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
-    hudi_rows = pl.concat([pl.DataFrame(batch) for batch in batches]).select(snapshot.columns).sort(KEY)
+def check_after(table: mor.Table, before: pl.DataFrame) -> Claim:
+    """That upkeep has changed no row, in our readers and in Hudi's; `before` are the rows before it."""
+    ours, hudi = table.scan().to_polars().sort(KEY), _hudi_rows(Path(table.uri), before.columns)
+    expected = before.sort(KEY)
     return Claim(
         f"hudi-rs {installed('hudi').version} reads the same rows",
-        hudi_rows.equals(snapshot.cast(hudi_rows.schema)),
-        f"{hudi_rows.height:,} rows of the compacted table",
+        ours.equals(expected) and hudi.equals(expected.cast(hudi.schema)),
+        f"{hudi.height:,} rows of the maintained table",
     )
+
+
+def _hudi_rows(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+    hudi = importlib.import_module("hudi")  # by name: it is optional
+    batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
+    return pl.concat([pl.DataFrame(batch) for batch in batches]).select(columns).sort(KEY)

@@ -1,4 +1,4 @@
-"""A run of the demo, top to bottom: create, let four processes loose, compact what is left, check, draw.
+"""A run of the demo, top to bottom: create, let four processes loose, compact what is left, check, draw, maintain.
 
 Processes are spawned, never forked: a fork would share the threads and locks of the engine's libraries.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.process import BaseProcess
@@ -16,11 +17,12 @@ import polars as pl
 
 import crdt_mor as mor
 from crdt_mor.cli.demo import journal, lanes, overlaps, picture, workers
-from crdt_mor.cli.demo.check import Claim, check
+from crdt_mor.cli.demo.check import Claim, check, check_after
 from crdt_mor.cli.demo.journal import Entry
 from crdt_mor.cli.demo.overlaps import Compaction, Overlaps
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights
+from crdt_mor.cli.demo.upkeep import Tidied, tidy
 from crdt_mor.clock import SystemEnvironment
 
 WRITERS = ("ingest", "encrypt", "backfill")
@@ -41,6 +43,7 @@ class Result:
     claims: tuple[Claim, ...]
     whole: lanes.Scene
     near: lanes.Scene
+    tidied: Tidied
 
     @property
     def holds(self) -> bool:
@@ -58,6 +61,7 @@ class Result:
             "writing_seconds": round(self.writing_seconds, 1),
             "seconds": round(self.seconds, 1),
             "claims": [asdict(claim) for claim in self.claims],
+            "maintained": asdict(self.tidied),
         }
 
 
@@ -85,9 +89,16 @@ def run(folder: Path, story: Story, progress: Progress, say: Callable[[str], Non
     claims = check(table, story, raw, entries, secret, *middle)
     numbers = overlaps.count(entries, compactions)
     whole, near = lanes.scene(entries, compactions), lanes.closeup(entries, compactions)
+    drawn = _draw(folder, numbers, aborts, whole, near)
+    if all(claim.holds for claim in claims):
+        shutil.rmtree(folder / "journal")  # which is for those who want to see what went wrong
+    say("the table's history has been checked: maintain may free it")
+    before = table.scan().to_polars()
+    tidied = tidy(table, folder)
+    claims = (*claims, check_after(table, before), tidied.claim)
     return Result(
-        folder / "flights", _draw(folder, numbers, aborts, whole, near), numbers, aborts, table.scan().count(),
-        (written - started) / 1000, (environment.now_ms() - started) / 1000, tuple(claims), whole, near,
+        folder / "flights", drawn, numbers, aborts, table.scan().count(),
+        (written - started) / 1000, (environment.now_ms() - started) / 1000, claims, whole, near, tidied,
     )  # fmt: skip
 
 
