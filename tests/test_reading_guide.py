@@ -1,4 +1,4 @@
-"""Guides in docs/: reading, changes, history, tests, observing. Every block runs and prints what it shows."""
+"""Guides in docs/: reading, changes, history, tests, observing, upkeep. Every block runs and prints what it shows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from crdt_mor.model.policies import POLICIES
 from tests.guides import blocks, interpreter, words
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize(
-    "guide", ["reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md"]
+    "guide", ["reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md", "maintenance.md"]
 )
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
     with interpreter(fast_path) as python:
@@ -21,5 +22,12 @@ def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast
             assert block.language == "python", f"line {block.line}: a {block.language!r} block is executed by nothing"
             printed = python.run(block.code)
             # Bytes depend on the version of the compressor.
-            shown, found = (re.sub(r"[\d,]+ bytes|\"bytes\": \d+", "… bytes", text) for text in (block.shown, printed))
+            sizes = r"[\d,]+ bytes|[\d.]+ [KM]iB|\"bytes\": \d+"
+            shown, found = (re.sub(sizes, "…", text) for text in (block.shown, printed))
             assert words(found) == words(shown), f"docs/{guide}:{block.line}\n{printed}"
+
+
+def test_the_table_of_policies_is_what_the_engine_goes_by() -> None:
+    row = re.compile(r"^\| `(crdt_mor\.[\w.]+)` \| `(\S+)` \| (.*) \|$", re.MULTILINE)
+    rows = row.findall((DOCS / "maintenance.md").read_text())
+    assert rows == [(policy.name, policy.default, policy.meaning) for policy in POLICIES]

@@ -156,6 +156,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.store.now_ms()
+        self.before = self.session.tail()
 
     def guarded(self, name: str, work: Callable[[_Run], Iterator[Upkeep]]) -> None:
         """Do the work of one service, and note what came of it, also where it raises."""
@@ -328,21 +329,22 @@ def _kept(policies: Policies) -> str:
 
 
 def _sweep(run: _Run) -> Iterator[Upkeep]:
-    """Give up the writers that are silent, and remove what given-up writes have left, unless it was just done."""
-    session = run.session
-    value = session.tail()
-    since_ms = abs(run.now_ms - to_ms(value.swept))
-    given_up = len(value.rolled_back)
+    """Give up the writers that are silent, and remove what given-up writes have left, unless it was just done.
+
+    Another service of this call may have swept already, as whoever schedules a plan does when it is time to.
+    """
+    session, before = run.session, run.before
+    since_ms, given_up = abs(run.now_ms - to_ms(before.swept)), len(before.rolled_back)
     if since_ms <= sweep.SWEEP_EVERY_MS and not given_up:
         return
-    last = "there was none yet" if value.swept == EPOCH else f"the last one was {words_of_age(since_ms)} ago"
+    last = "there was none yet" if before.swept == EPOCH else f"the last one was {words_of_age(since_ms)} ago"
     why = f"{plural(given_up, 'given-up write')} may have left files" if given_up else last
     if run.dry_run:
         yield Upkeep("sweep", "due", why)
         return
     session.start()
     tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
-    if tail.rolled_back and tail.swept == value.swept:
+    if tail.rolled_back and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
     yield Upkeep("sweep", "done", why)
 
