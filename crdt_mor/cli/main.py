@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.changes import changes, diff
+from crdt_mor.cli.clean import clean
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.erase import erase
 from crdt_mor.cli.history import history
@@ -139,6 +140,7 @@ for _command in (
     commands.timeline,
     commands.files,
     commands.compact,
+    clean,
     maintain,
     rollback,
     erase,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.clean import decode_savepoint
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.retention import (
     Cleaning,
@@ -56,6 +56,13 @@ class Cleaned:
     spared: int = 0
     failed: int = 0
     dry_run: bool = False
+
+    def __str__(self) -> str:
+        verb = "would remove" if self.dry_run else "removed"
+        rest = f", {self.spared:,} more are spared for now" if self.spared else ""
+        left = f", {self.failed:,} could not be removed" if self.failed else ""
+        start = "whole" if self.since == EPOCH else f"from {to_datetime(self.since):%Y-%m-%d %H:%M:%S} UTC on"
+        return f"{verb} {self.files:,} files, {self.bytes:,} bytes{rest}{left}; history is kept {start}"
 
 
 def clean(session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> Cleaned:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "history",
-    "timeline", "files", "compact", "maintain", "rollback", "erase", "laws", "demo",
+    "timeline", "files", "compact", "clean", "maintain", "rollback", "erase", "laws", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"
@@ -355,6 +356,15 @@ def test_a_plan_is_left_for_a_later_run(table: Path) -> None:
     assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["open_plans"] == 1
     crdt_mor("compact", table)
     assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["open_plans"] == 0
+
+
+def test_clean_says_what_goes_and_what_history_is_left(table: Path) -> None:
+    crdt_mor("compact", table)
+    said = crdt_mor("clean", table, "--keep", "0s", "--readers", "0s", "--dry-run").stderr
+    assert re.search(r"would remove [1-9]\d* files.*history is kept from 2", said)
+    done = json.loads(crdt_mor("clean", table, "--keep", "0s", "--readers", "0s", "--output", "json").stdout)
+    assert (done["files"], done["spared"], done["dry_run"]) == (int(said.split()[2]), 0, False)
+    assert "removed 0 files" in crdt_mor("clean", table, "--commits", "100").stderr
 
 
 def test_compact_spares_groups_with_few_logs(table: Path) -> None:

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CheckpointExpiredError, Commit, InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor import (
+    CheckpointExpiredError,
+    Commit,
+    InvalidInputError,
+    SnapshotExpiredError,
+    StorageUnavailableError,
+    Table,
+)
 from crdt_mor.format.clean import decode_clean, decode_clean_plan
+from crdt_mor.model.retention import RetentionPolicy
+from crdt_mor.services import service
+from crdt_mor.services.clean import _Planner, clean
+from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.timeline.actions import CLEAN
+from tests.format import savepoints
 from tests.simulated import Simulated
+
+T = TypeVar("T")
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 HOUR = timedelta(hours=1)
@@ -205,10 +221,6 @@ def test_hudi_is_told(table: Table) -> None:
 
 
 def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
-    from crdt_mor.model.retention import RetentionPolicy
-    from crdt_mor.services import service
-    from crdt_mor.services.clean import _Planner
-
     history(table)
     planner = _Planner(table._session, RetentionPolicy(commits=2), None)
     plan = service.schedule(table._session, planner.service)
@@ -234,3 +246,108 @@ def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
 def test_wrong_arguments_are_named(table: Table, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         table.maintenance.clean(**arguments)  # type: ignore[arg-type]
+
+
+# --- what else is kept ------------------------------------------------------------------------------------------------
+
+
+def savepoint(table: Table, paths: set[str]) -> str:
+    """Put a savepoint of Hudi's that names these files; its path."""
+    names: dict[str, list[str]] = {}
+    for path in paths:
+        partition, _, name = path.rpartition("/")
+        names.setdefault(partition, []).append(name)
+    partitions: dict[str, object] = {
+        partition: {"partitionPath": partition, "savepointDataFile": found} for partition, found in names.items()
+    }
+    path = ".hoodie/timeline/20231114221320000_20231114221320002.savepoint"
+    table._session.store.put(path, savepoints.savepoint(partitions))
+    return path
+
+
+def test_what_a_savepoint_of_hudis_names_stays_until_it_is_gone(table: Table) -> None:
+    commits = history(table)
+    saved = set(table.inspect.files(commits[1].completed_at)["path"].to_pylist())
+    path = savepoint(table, saved)
+    done = table.maintenance.clean(NONE, readers=NONE)
+    assert done.files > 0
+    assert saved <= files(table)
+    assert done.spared == len(saved - named(table))
+    table._session.store.delete(path)
+    table._session = Table.open("again", store=table._session.store, environment=table.environment)._session
+    assert table.maintenance.clean(NONE, readers=NONE).files == done.spared
+    assert files(table) == named(table)
+
+
+class Refusing(DelegatingStore):
+    """A store that deletes no data file as long as it is told not to."""
+
+    refuses = True
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        if self.refuses and operation == "delete" and not path.startswith(".hoodie"):
+            raise StorageUnavailableError(f"another user's. path={path}")
+        return call()
+
+
+def test_a_file_that_cannot_be_deleted_is_left_to_the_next_clean(simulated: Simulated) -> None:
+    store = Refusing(simulated.store)
+    table = Table.create("refusing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
+    history(table)
+    was = files(table)
+    done = table.maintenance.clean(NONE, readers=NONE)
+    assert (done.files, done.bytes) == (0, 0)
+    assert done.failed > 0
+    assert files(table) == was
+    assert service.open_plans(table._session, CLEAN) == [], "it is completed all the same"
+    store.refuses = False
+    again = table.maintenance.clean(NONE, readers=NONE)
+    assert (again.files, again.failed) == (done.failed, 0)
+    assert files(table) == named(table)
+
+
+def test_stable_changes_go_on_behind_a_straggler(table: Table) -> None:
+    """The logs of commits that were requested after it stay, however often they were compacted since."""
+    history(table, 2)
+    with table.transaction() as straggler:
+        straggler.upsert(pl.DataFrame({"id": [1000], "n": [1000]}))
+        checkpoint = table.changes(consistency="stable").checkpoint
+        before = table.scan(consistency="stable").to_polars().sort("id")
+        for n in range(10, 14):
+            table.upsert(pl.DataFrame({"id": [n], "n": [n]}))
+            table.environment.sleep(60)
+            table.maintenance.compact()
+            done = table.maintenance.clean(NONE, readers=NONE)
+        assert done.files > 0, "the base files in between"
+        assert table.scan(consistency="stable").to_polars().sort("id").equals(before)
+    changed = pl.DataFrame(table.changes(since=checkpoint, consistency="stable").to_arrow())
+    assert sorted(changed["id"]) == [10, 11, 12, 13, 1000]
+    raw = pl.DataFrame(table.changes(since=checkpoint, consistency="stable", raw=True).to_arrow())
+    assert sorted(raw["id"]) == [10, 11, 12, 13, 1000]
+    with pytest.raises(CheckpointExpiredError, match="file="):
+        table.changes(since=checkpoint, consistency="stable", images=True).to_arrow()
+
+
+def test_later_marks_of_single_file_groups_leave_the_others_alone(simulated: Simulated) -> None:
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("day", pa.string())])
+    table = simulated.create(schema, key="id", buckets=1, partition_by="day")
+    rows = {"id": [1, 2], "day": ["mon", "tue"]}
+    first = table.upsert(pl.DataFrame({**rows, "n": [0, 0]}))
+    table.maintenance.compact()
+    checkpoint = table.scan().checkpoint
+    table.upsert(pl.DataFrame({**rows, "n": [1, 1]}))
+    table.maintenance.compact()
+    monday = next((f["partition"], f["file_id"]) for f in table.inspect.files().to_pylist() if "mon" in f["partition"])
+    for_ever = RetentionPolicy(10**12, readers_ms=10**12)
+    done = clean(table._session, for_ever, lambda value: {monday: value.clock})
+    assert done.files > 0
+    assert {path.rpartition("/")[0] for path in files(table) - named(table)} == {"day=tue"}
+    assert table.scan(as_of=first, filter="day = 'tue'").to_polars()["n"].to_list() == [0]
+    assert table.scan(as_of=first, filter="day = 'tue'").count() == 1
+    for read in (lambda scan: scan.to_arrow(), lambda scan: scan.count(), lambda scan: scan.parts(1)[0].to_arrow()):
+        with pytest.raises(SnapshotExpiredError, match="erased"):
+            read(table.scan(as_of=first, filter="day = 'mon'"))
+    with pytest.raises(CheckpointExpiredError, match="erased"):
+        table.changes(since=checkpoint).to_arrow()
+    assert sorted(table.scan().to_polars()["n"]) == [1, 1]
+    assert pl.DataFrame(table.changes().to_arrow()).height == 2
