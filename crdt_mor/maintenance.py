@@ -27,13 +27,19 @@ from crdt_mor.timeline.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A compaction that is done: its barrier, what it wrote, and what it had to carry for pending writes."""
+    """A compaction that is done: its barrier and what it wrote.
+
+    rows, bytes: of the base files and carries that it made; base files that a log compaction copies do not count.
+    carried: rows and deletes in carries: what pending writes may still come before, or what a log compaction folded.
+    logs_only: how many of the file groups had a log compaction.
+    """
 
     barrier: InstantTime
     file_groups: int
     rows: int
     bytes: int
     carried: int
+    logs_only: int = 0
 
 
 class Maintenance:
@@ -42,12 +48,16 @@ class Maintenance:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def plan_compaction(self, *, log_files_min: int = 1) -> CompactionPlan | None:
+    def plan_compaction(self, *, log_files_min: int = 1, logs_only: bool = False) -> CompactionPlan | None:
         """Schedule a plan for the file groups with at least this many log files; None if there are none.
 
         A plan stays open until somebody executes it, in any process; `compact` does both steps.
+
+        logs_only: a log compaction. The logs of a file group become one, and the base file stays as it is, so that it
+            costs as much as the logs do, however large the base is. It is for file groups with many small logs beside a
+            large base. One without a base file is compacted fully, which gives it one.
         """
-        plan = service.schedule(self._session, compaction(_log_files(log_files_min)))
+        plan = service.schedule(self._session, compaction(_log_files(log_files_min), logs_only=_flag(logs_only)))
         return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
@@ -58,15 +68,19 @@ class Maintenance:
         """The plan, which brings the table's payloads along when it is pickled."""
         return replace(plan, payloads=self._session.payloads())
 
-    def compact(self, plan: CompactionPlan | None = None, *, log_files_min: int = 1) -> list[Compacted]:
+    def compact(
+        self, plan: CompactionPlan | None = None, *, log_files_min: int = 1, logs_only: bool = False
+    ) -> list[Compacted]:
         """Execute `plan`; without one, every open plan, oldest first, and then a new one.
 
         Any number of processes may do this at once: they share the work's names, and the first to complete counts.
+
+        log_files_min, logs_only: of the new plan, as in `plan_compaction`.
         """
         if plan is not None:
             return self._execute([_plan(plan)])
         done = self._execute(self.open_plans())
-        fresh = self.plan_compaction(log_files_min=log_files_min)
+        fresh = self.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
         return done + (self._execute([fresh]) if fresh is not None else [])
 
     def clean(
@@ -171,12 +185,15 @@ class Maintenance:
             return None
         bases = [file for file in done.files if file.is_base]
         logs = [file for file in done.files if not file.is_base]
+        copied = {(group.partition, group.file_id) for group in plan.groups if group.logs_only}
+        made = [file for file in bases if file.group not in copied]
         return Compacted(
             plan.barrier,
             len(bases),
-            sum(file.rows for file in bases),
-            sum(file.size for file in done.files),
+            sum(file.rows for file in made),
+            sum(file.size for file in (*made, *logs)),
             sum(file.rows + file.deletes for file in logs),
+            len(copied),
         )
 
     def erase(
@@ -257,3 +274,9 @@ def _log_files(count: object) -> int:
     if isinstance(count, int) and count >= 1:
         return count
     raise InvalidInputError(f"log_files_min is a number, at least 1. log_files_min={count!r}")
+
+
+def _flag(logs_only: object) -> bool:
+    if isinstance(logs_only, bool):
+        return logs_only
+    raise InvalidInputError(f"logs_only is True for a log compaction, or False. logs_only={logs_only!r:.200}")

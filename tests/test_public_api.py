@@ -101,7 +101,7 @@ MEMBERS = {
 FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
-    "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried"],
+    "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],
     "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated"],
     "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
 }

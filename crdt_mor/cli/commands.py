@@ -231,6 +231,9 @@ def compact(
         bool, typer.Option("--plan-only", help="Schedule a plan, for any later run to execute.")
     ] = False,
     log_files_min: LogFilesMin = 1,
+    logs_only: Annotated[
+        bool, typer.Option("--logs-only", help="Merge logs with each other alone; base files stay as they are.")
+    ] = False,
     output: Form = Output.text,
 ) -> None:
     """Merge log files into base files; safe beside writers, readers and other compactions.
@@ -239,7 +242,7 @@ def compact(
     """
     maintenance = mor.Table.open(uri).maintenance
     if plan_only:
-        plan = maintenance.plan_compaction(log_files_min=log_files_min)
+        plan = maintenance.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
         if output is Output.json:
             render.document(
                 {"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}}
@@ -247,15 +250,13 @@ def compact(
         else:
             render.note(f"scheduled {plan}" if plan else "nothing to compact")
         return
-    done = maintenance.compact(log_files_min=log_files_min)
+    done = maintenance.compact(log_files_min=log_files_min, logs_only=logs_only)
     if output is Output.json:
         render.document({"compactions": [asdict(compacted) for compacted in done]})
     elif not done:
         render.note("nothing to compact")
     for compacted in done if output is Output.text else ():
-        carried = f", {compacted.carried} rows carried for pending writes" if compacted.carried else ""
-        written = f"{compacted.rows} rows, {render.size(compacted.bytes)}"
-        render.note(f"compacted {compacted.barrier}: {compacted.file_groups} file groups, {written}{carried}")
+        render.note(_compacted(compacted))
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
@@ -270,6 +271,15 @@ def _columns(schema: Path | None, like: Path | None) -> pa.Schema:
         return mor.Table.open(source).schema
     check_inputs([source])
     return read_schema(source)
+
+
+def _compacted(done: mor.Compacted) -> str:
+    groups = f"compacted {done.barrier}: {done.file_groups} file groups"
+    if done.logs_only:
+        alone = "" if done.logs_only == done.file_groups else f" of {done.logs_only}"
+        return f"{groups}, the logs alone{alone}: {done.carried} rows and deletes, {render.size(done.bytes)}"
+    carried = f", {done.carried} rows carried for pending writes" if done.carried else ""
+    return f"{groups}, {done.rows} rows, {render.size(done.bytes)}{carried}"
 
 
 def _held_back(stable_before: object) -> str:

@@ -8,6 +8,8 @@ Everything below S has ended and nothing can be requested there any more; and in
                    with an earlier one still loses to it; only deletes that won and are not stable are carried
   compact_stable   every other rule: the base folds what is stable; the rest is carried, folded per key and gap to at
                    most one delete and then one row or tombstone, since a pending write may still land between gaps
+  compact_logs     a log compaction, under any rule: the base stays as it is, and all contributions of the logs are
+                   carried, folded as far as no pending write can land between them
 Deletes among the stable are spent, except ordered tombstones that won: stability says nothing about ordering values.
 Base rows lack partition path and file name, which whoever writes the file knows.
 """
@@ -37,13 +39,24 @@ from crdt_mor.merge.blocks import (
     Slice,
     is_partial,
 )
-from crdt_mor.merge.contributions import KIND, LINE_KEY, ORDER, TIME, TOMBSTONE, gather, raw, scan_contents
-from crdt_mor.merge.fold import collapse
+from crdt_mor.merge.contributions import (
+    AT,
+    KIND,
+    LINE_KEY,
+    ORDER,
+    ROW,
+    TIME,
+    TOMBSTONE,
+    gather,
+    raw,
+    scan_contents,
+)
+from crdt_mor.merge.fold import collapse, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.snapshot import merge, promote, resolve
+from crdt_mor.merge.snapshot import latest_in, merge, promote, resolve
 
 PART_BASE_ROWS_MIN: Final = 98_304
 """The least number of base rows in a part. No row group that a compaction writes has fewer rows (they have from 3/4 to
@@ -108,6 +121,56 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
         return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
 
     return CompactedSlice(parts, carry)
+
+
+def compact_logs(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Carry | None:
+    """The carry of a log compaction: all contributions of the logs, in START_COMMIT_TIME order.
+
+    Each row, and under `latest` each delete, keeps its own requested time, so that whatever lands later finds its place
+    among them, and they theirs beside the base.
+
+    None where the logs cannot be folded without the base, which only happens to what Hudi wrote: partial updates, and
+    under `ordering` logs that are older than what the base folded in, whose deletes stand between rows of the base.
+    pending: the requested times of the writes still pending, ascending.
+    """
+    if rule.kind == "latest":
+        return None if any(is_partial(block) for block in files.blocks) else _carry_latest(files, rule, columns)
+    if rule.kind == "ordering" and (_is_older_than_base(files, columns) or any(map(is_partial, files.blocks))):
+        return None
+    return _carry(files.blocks, rule, columns, pending)
+
+
+def _is_older_than_base(files: Slice, columns: Columns) -> bool:
+    """Whether some contribution of the logs was requested before one that the base folded in."""
+    latest = _base_latest(files)
+    times = gather(files.blocks, MergeRule(), columns, RECORD_KEY, [], timed=True).lines[TIME]
+    oldest = times.min()
+    return oldest is not None and (latest is None or str(oldest) < latest)
+
+
+def _base_latest(files: Slice) -> str | None:
+    """The latest requested time that the base folded in; None if nothing says it."""
+    return files.base_latest if files.base_latest is not None or files.base is None else latest_in(files.base)
+
+
+def _carry_latest(files: Slice, rule: MergeRule, columns: Columns) -> Carry:
+    """The last contribution to each key, with its own requested time: later ones are compared with nothing else.
+
+    Rows that may lose to the base, as they are of writes that were pending when it was made, are in a block for each
+    such write. By the block's instant our readers see that they must be compared; and Hudi's Spark reader compares all
+    rows of a block with the base as if they had the time of the last one.
+    """
+    contributions = gather(files.blocks, rule, columns, RECORD_KEY, columns.select_all(), timed=True)
+    best = winners(contributions.lines, rule)
+    deletes = best.filter(pl.col(KIND) != ROW).select(pl.col(LINE_KEY).alias(RECORD_KEY), TIME).sort(RECORD_KEY)
+    carry: Carry = [DeleteBlock(str(time), keys) for (time,), keys in deletes.group_by(TIME, maintain_order=True)]
+    rows = contributions.rows[best.filter(pl.col(KIND) == ROW)[AT]].sort(RECORD_KEY)
+    is_late = rows[COMMIT_TIME] < (_base_latest(files) or "")
+    late = rows.filter(is_late).partition_by(COMMIT_TIME, maintain_order=True)
+    for part in (*late, rows.filter(~is_late)):
+        if part.height:
+            carry.append(DataBlock(str(part[COMMIT_TIME].max()), part, own_times=True))
+    return sorted(carry, key=lambda block: block.instant)
 
 
 def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:

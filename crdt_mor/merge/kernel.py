@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
-from crdt_mor.merge.compaction import Carry, compact_all, compact_stable
+from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import parts
@@ -33,6 +33,7 @@ __all__ = [
     "RowsWrite",
     "Slice",
     "compact_all",
+    "compact_logs",
     "compact_stable",
     "count",
     "in_views",

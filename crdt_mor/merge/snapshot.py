@@ -210,7 +210,7 @@ def _is_late(files: Slice) -> bool:
     """Whether some log may have been requested before a commit that the base folded in."""
     if files.base is None or files.base_latest == NEVER_COMPARED:
         return False
-    latest = files.base_latest if files.base_latest is not None else _latest_in(files.base)
+    latest = files.base_latest if files.base_latest is not None else latest_in(files.base)
     oldest = min((_oldest(b) for b in files.blocks), default="~")
     return latest is None or oldest < latest
 
@@ -218,11 +218,11 @@ def _is_late(files: Slice) -> bool:
 def _oldest(block: DataBlock | DeleteBlock) -> str:
     if isinstance(block, DeleteBlock) and TIME in block.keys.columns and block.keys.height:
         return str(block.keys[TIME].min())
-    # Carried rows are never older than the base: it folded what was stable when they were carried.
+    # Carried rows that are older than the base are in blocks of their own times (`compaction.compact_logs`).
     return block.instant
 
 
-def _latest_in(base: ParquetSource) -> str | None:
+def latest_in(base: ParquetSource) -> str | None:
     """The greatest requested time in a base file, by its statistics; None if it has none."""
     groups = row_groups(base, COMMIT_TIME)
     return None if groups is None else max((str(group.greatest) for group in groups), default="")

@@ -27,6 +27,9 @@ COMMIT = "commit"
 ROLLBACK = "rollback"
 """Hudi's actions, as they stand in the names of its timeline: a compaction is a `commit` once it is completed."""
 
+LOG_COMPACT = "LOG_COMPACT"
+"""The operation of a compaction with a log compaction in it: some of its base files may be copies of older ones."""
+
 OWN_KEY = "crdt_mor"
 """Stands in the metadata of every file of Hudi's timeline that we project; instants with it are never adopted."""
 

@@ -13,9 +13,9 @@ uses the plan alone and never looks at the current timeline: taking P or S later
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.instant import InstantTime
@@ -25,8 +25,13 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 
-FORMAT = 1
-"""Version of the JSON of a compaction's plan."""
+FORMAT = 2
+"""Version of the JSON of a compaction's plan that asks for a log compaction; any other is still of version 1.
+
+A release that reads version 1 alone would compact such a file group fully, and put other bytes under the same names.
+"""
+
+FORMATS_READ = (1, FORMAT)
 
 
 class FrozenPlan(Protocol):
@@ -58,12 +63,16 @@ class FrozenPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupInput:
-    """What a plan consumes of one file group: the base file of its slice, and the logs, carries included."""
+    """What a plan consumes of one file group: the base file of its slice, and the logs, carries included.
+
+    logs_only: a log compaction, which folds the logs into one carry, and copies the base file as it is.
+    """
 
     partition: str
     file_id: str
     base: DataFile | None
     logs: tuple[DataFile, ...]
+    logs_only: bool = False
 
     @property
     def bytes(self) -> int:
@@ -94,6 +103,11 @@ class CompactionPlan:
         return self.pending[0] if self.pending else None
 
     @property
+    def copies_bases(self) -> bool:
+        """Whether some file group has a log compaction."""
+        return any(group.logs_only for group in self.groups)
+
+    @property
     def file_groups(self) -> list[FileGroup]:
         """The file groups, each once."""
         return [(group.partition, group.file_id) for group in self.groups]
@@ -115,14 +129,17 @@ class CompactionPlan:
         logs = sum(len(group.logs) for group in self.groups)
         size = sum(group.bytes for group in self.groups) / 2**20
         pending = f", {len(self.pending)} writes pending since {self.pending[0]}" if self.pending else ""
-        return f"compaction {self.barrier}: {len(self.groups)} file groups, {logs} log files, {size:.1f} MiB{pending}"
+        alone = sum(group.logs_only for group in self.groups)
+        of_logs = f" (of the logs alone in {alone})" if alone else ""
+        groups = f"{len(self.groups)} file groups{of_logs}"
+        return f"compaction {self.barrier}: {groups}, {logs} log files, {size:.1f} MiB{pending}"
 
     def encode(self) -> bytes:
         """JSON."""
-        groups = [[g.partition, g.file_id, g.base and _file(g.base), [_file(f) for f in g.logs]] for g in self.groups]
+        groups = [_group(group) for group in self.groups]
         return json.dumps(
             {
-                "format": FORMAT,
+                "format": FORMAT if self.copies_bases else 1,
                 "barrier": self.barrier,
                 "pending": self.pending,
                 "schema": self.schema,
@@ -138,12 +155,9 @@ class CompactionPlan:
         """The plan in an object; raises `FormatError` naming `path`."""
         try:
             stored = json.loads(data)
-            if stored["format"] != FORMAT:
+            if stored["format"] not in FORMATS_READ:
                 raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
-            groups = tuple(
-                GroupInput(partition, file_id, DataFile(*base) if base else None, tuple(DataFile(*f) for f in logs))
-                for partition, file_id, base, logs in stored["groups"]
-            )
+            groups = tuple(_group_of(group) for group in stored["groups"])
             plan = cls(
                 stored["barrier"],
                 tuple(stored["pending"]),
@@ -158,6 +172,20 @@ class CompactionPlan:
             raise FormatError(f"not a compaction plan: {error!r}. file={path}") from error
 
 
+def _group(group: GroupInput) -> list[object]:
+    base, logs = group.base and _file(group.base), [_file(log) for log in group.logs]
+    fields: list[object] = [group.partition, group.file_id, base, logs]
+    return [*fields, 1] if group.logs_only else fields
+
+
+def _group_of(fields: Sequence[Any]) -> GroupInput:
+    partition, file_id, base, logs, *logs_only = fields
+    if logs_only not in ([], [1]) or (logs_only and not base):
+        raise ValueError(f"the file group {file_id} has {logs_only} behind its logs")
+    of_logs = tuple(DataFile(*log) for log in logs)
+    return GroupInput(partition, file_id, DataFile(*base) if base else None, of_logs, bool(logs_only))
+
+
 def _file(file: DataFile) -> list[object]:
     return [file.path, file.size, file.rows, file.deletes]
 
@@ -169,6 +197,7 @@ def plan_compaction(
     taken: Collection[FileGroup] = (),
     log_files_min: int = 1,
     groups: Collection[FileGroup] | None = None,
+    logs_only: bool = False,
 ) -> CompactionPlan | None:
     """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
 
@@ -177,18 +206,29 @@ def plan_compaction(
     of the base; unless it holds nothing but ordered tombstones, which every compaction carries on.
 
     groups: the plan takes no others; None: any.
+    logs_only: a log compaction of each file group with two logs or more, a carry among them. A file group without a
+        base file has nothing to copy, so that it is compacted fully.
     """
     pending = tuple(sorted(p.requested for p in value.pending))
     chosen = [
-        GroupInput(s.partition, s.file_id, s.base, s.logs)
+        GroupInput(s.partition, s.file_id, s.base, s.logs, logs_only and s.base is not None)
         for s in sorted(slices, key=lambda s: s.group)
         if s.group not in taken
         and (groups is None or s.group in groups)
-        and (len(s.fresh_logs) >= max(1, log_files_min) or (not pending and can_absorb_carry(s, merge)))
+        and (
+            _has_many_logs(s, log_files_min)
+            if logs_only
+            else len(s.fresh_logs) >= max(1, log_files_min) or (not pending and can_absorb_carry(s, merge))
+        )
     ]
     if not chosen:
         return None
     return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
+
+
+def _has_many_logs(slice_: FileSlice, log_files_min: int) -> bool:
+    """Whether a log compaction leaves fewer logs: it needs one of a commit, and another one beside it."""
+    return len(slice_.fresh_logs) >= max(1, log_files_min) and (slice_.base is None or len(slice_.logs) >= 2)
 
 
 def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:

@@ -6,6 +6,9 @@ the plan's inputs are folded into a base file and, where one is needed, a carry 
     overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
                        rows; tombstones that win and are not yet stable are carried
     everything else    the base folds what is stable; the rest is carried, folded per key and gap between pending writes
+
+A log compaction folds nothing into the base: the new slice gets a copy of it, on a local disk a second name of the same
+bytes, and the logs become one carry. It costs as much as the logs, however large the base is.
 """
 
 from __future__ import annotations
@@ -17,11 +20,12 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.laws.merging import merging_of, require_payloads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
-from crdt_mor.merge.compaction import compact_all, compact_stable
+from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -53,12 +57,14 @@ Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collec
 """Chooses the file groups of a plan from (a value, its latest slices, the groups in open plans); a pure function."""
 
 
-def compaction(log_files_min: int = 1, choose: Choose | None = None) -> Service[CompactionPlan]:
+def compaction(
+    log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False
+) -> Service[CompactionPlan]:
     """The compaction of the file groups that have at least `log_files_min` log files; of these, those that it chooses.
 
-    choose: None chooses all.
+    choose: None chooses all. logs_only: a log compaction, where there is a base file.
     """
-    return Service(COMPACT, _require, partial(_plan, log_files_min, choose), _execute)
+    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only), _execute)
 
 
 def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
@@ -79,13 +85,18 @@ def _require(session: Session) -> None:
 
 
 def _plan(
-    log_files_min: int, choose: Choose | None, session: Session, value: Timeline, taken: Collection[FileGroup]
+    log_files_min: int,
+    choose: Choose | None,
+    logs_only: bool,
+    session: Session,
+    value: Timeline,
+    taken: Collection[FileGroup],
 ) -> CompactionPlan | None:
     merge = session.config.merge
     # The session keeps the segments it has read, so that planning again after a lost race is quick.
     slices = fold_slices(session.snapshot_completions(value, None))
     groups = None if choose is None else choose(value, slices, taken)
-    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups)
+    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only)
     return _unless_waiting(session, value, plan)
 
 
@@ -109,6 +120,9 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
     slice_ = FileSlice(group.partition, group.file_id, group.base, group.logs)
     opened = open_slice(store, slice_, config)
     with naming_damage(store, slice_):
+        if group.logs_only and (carry := compact_logs(opened, rule, columns, plan.pending)) is not None:
+            copied = _copy_base(session, plan, group)
+            return [copied, *_put_carry(session, plan, group, carry, schema)]
         if rule.kind == "latest":
             compacted = compact_all(opened, rule, columns, plan.stable_before)
         else:
@@ -123,10 +137,25 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
         files = [_put_base(session, plan, group, rows, base_schema, threads)]
         for _ in rows:
             pass  # another executor had put the base, so that nobody took the rows; only all of them tell what to carry
-        carried = [contents for block in compacted.carry() for contents in _log_blocks(block, config, schema)]
-    if carried:
-        files.append(_put_carry(session, plan, group, carried, schema))
-    return files
+        return [*files, *_put_carry(session, plan, group, compacted.carry(), schema)]
+
+
+def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> DataFile:
+    """The base file of a log compaction: the old one under the new name, with the same rows and the same footer."""
+    assert group.base is not None
+    store, base = session.store, group.base
+    path = _base_path(plan, group)
+    if store.stat(path) is None:
+        if store.stat(base.path) is None:
+            raise SnapshotExpiredError.of_file(base.path)
+        if store.copy(base.path, path):
+            return replace(base, path=path)
+    store.make_durable(path)  # another executor's, on which this one builds
+    return replace(base, path=path)
+
+
+def _base_path(plan: CompactionPlan, group: GroupInput) -> str:
+    return join_path(group.partition, str(BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)))
 
 
 def _put_base(
@@ -137,10 +166,9 @@ def _put_base(
     schema: TableSchema,
     threads: int,
 ) -> DataFile:
-    name = BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)
-    path = join_path(group.partition, str(name))
+    path = _base_path(plan, group)
     statistics = _RowStatistics()
-    constants = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": str(name)}
+    constants = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": path.rpartition("/")[2]}
     columns = [*(column for column in META_COLUMNS if column not in constants), *schema.stored.names]
 
     def row_groups() -> Iterator[pl.DataFrame]:
@@ -206,11 +234,15 @@ def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _put_carry(
-    session: Session, plan: CompactionPlan, group: GroupInput, carried: Sequence[Deletes | Rows], schema: TableSchema
-) -> DataFile:
+    session: Session, plan: CompactionPlan, group: GroupInput, carry: Carry, schema: TableSchema
+) -> list[DataFile]:
+    """The carry log, if there is anything to carry."""
+    carried = [contents for block in carry for contents in _log_blocks(block, session.config, schema)]
+    if not carried:
+        return []
     name = LogFileName(group.file_id, plan.barrier)
     data, file = log_file(session.config, schema, group.partition, name, carried)
-    return put_log(session.store, file.path, data, file)
+    return [put_log(session.store, file.path, data, file)]
 
 
 def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
@@ -222,7 +254,9 @@ def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: Tab
     elif "time" in block.keys.columns:
         for group, keys in block.keys.group_by("time", maintain_order=True):
             time = InstantTime(str(group[0]))
-            yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), pa.repeat(pa.scalar(time), keys.height))
+            # In a table that Hudi made, deletes bear no ordering value: its readers go by their block's instant.
+            times = None if config.merge.hudi_commit_time else pa.repeat(pa.scalar(time), keys.height)
+            yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), times)
     else:
         ordering = None
         if "ordering" in block.keys.columns:

@@ -30,7 +30,16 @@ from typing import Any, Generic, TypeVar
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.format.rollback import rollback_notes
-from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, OWN_KEY, ROLLBACK, TimelineFileName, TimelineState
+from crdt_mor.model.names import (
+    COMMIT,
+    COMPACTION,
+    DELTA_COMMIT,
+    LOG_COMPACT,
+    OWN_KEY,
+    ROLLBACK,
+    TimelineFileName,
+    TimelineState,
+)
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
 from crdt_mor.model.retention import CLEAN as CLEANING
 from crdt_mor.model.retention import CleanPlan
@@ -80,6 +89,7 @@ class PlannedAction(Action, Generic[P]):
     """An action of a service, which begins with a plan.
 
     operation: Hudi's operation type of the completed instant.
+    operation_of: the same of one plan, where it differs; the value alone says it, Hudi is told `operation`.
     decode: decodes a frozen plan from (the bytes of its object, its path); the plan has encoded itself.
     encode_record: encodes the record that Hudi is told of the plan.
     encode_outcome: encodes the completed file from (the completion, its plan), where the completion does not say it
@@ -92,6 +102,7 @@ class PlannedAction(Action, Generic[P]):
     encode_record: Callable[[P], bytes]
     encode_outcome: Callable[[Completion, P], bytes] | None = None
     retention: Callable[[P], Retention | None] = lambda _: None
+    operation_of: Callable[[P], str | None] = lambda _: None
 
     def __post_init__(self) -> None:
         assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
@@ -124,6 +135,7 @@ COMPACT = PlannedAction(
     extra=plan_record_extra,
     encode_completed=encode_completed_compaction,
     operation="COMPACT",
+    operation_of=lambda plan: LOG_COMPACT if plan.copies_bases else None,
     decode=CompactionPlan.decode,
     encode_record=encode_plan_record,
 )

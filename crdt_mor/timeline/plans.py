@@ -151,10 +151,12 @@ def complete(
         if open_plan is None:
             return None
         plan = yield from read_plan(tail, open_plan)
+        action = planned_action(open_plan.action)
+        operation = action.operation
         if plan is not None:
             plan.require_outputs(files)
-        action = planned_action(open_plan.action)
-        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, action.operation, files, author)
+            operation = action.operation_of(plan) or operation
+        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author)
 
     value = yield from publisher.publish(derive, known)
     if open_plan is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from crdt_mor.format.clean import (
     KEEP_BY_COMMITS,
@@ -72,8 +73,8 @@ def encode_completed_write(completion: Completion, avro_schema: str) -> bytes:
 
 
 def encode_completed_compaction(completion: Completion, avro_schema: str) -> bytes:
-    """A compaction's commit metadata."""
-    return _encode_completion(completion, avro_schema, compacted=True)
+    """A compaction's commit metadata. A log compaction has base files, too, which Hudi's log compaction has not."""
+    return _encode_completion(replace(completion, operation="COMPACT"), avro_schema, compacted=True)
 
 
 def _encode_completion(completion: Completion, avro_schema: str, *, compacted: bool | None) -> bytes:

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def compact(spark: SparkSession, path: str, *, log_files_min: int = 1) -> list[mor.Compacted]:
+def compact(
+    spark: SparkSession, path: str, *, log_files_min: int = 1, logs_only: bool = False
+) -> list[mor.Compacted]:
     """Execute every open plan, oldest first, and then a new one. See `crdt_mor`'s `table.maintenance.compact`."""
     maintenance = mor.Table.open(path).maintenance
     done = [_execute(spark, path, plan) for plan in maintenance.open_plans()]
-    fresh = maintenance.plan_compaction(log_files_min=log_files_min)
+    fresh = maintenance.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
     if fresh is not None:
         done.append(_execute(spark, path, fresh))
     return [compacted for compacted in done if compacted is not None]

@@ -371,6 +371,18 @@ def test_compact_spares_groups_with_few_logs(table: Path) -> None:
     assert "nothing" in crdt_mor("compact", table, "--log-files-min", 5).stderr
 
 
+def test_compact_of_the_logs_alone_says_so(table: Path, data: Path) -> None:
+    crdt_mor("compact", table)
+    for _ in range(2):
+        crdt_mor("upsert", table, data)
+    before = rows(table)
+    said = crdt_mor("compact", table, "--logs-only").stderr
+    assert "the logs alone: 3 rows and deletes" in said
+    assert rows(table) == before
+    assert "nothing to compact" in crdt_mor("compact", table, "--logs-only").stderr
+    assert "3 rows" in crdt_mor("compact", table).stderr
+
+
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 

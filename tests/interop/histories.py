@@ -1,4 +1,4 @@
-"""Random histories of a few keys: writes that overlap, stragglers, compactions done and only planned."""
+"""Random histories of a few keys: overlapping writes, stragglers, compactions done and planned, some of logs alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
             case "end" if pending:
                 make.end(pending.pop(chance.randrange(len(pending))))
             case "compact":
-                table.maintenance.compact()
+                table.maintenance.compact(logs_only=chance.random() < 0.4)
             case "plan":
                 table.maintenance.plan_compaction()
     return table

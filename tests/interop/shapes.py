@@ -285,6 +285,87 @@ def convergence_compacted_again(make: Maker) -> Table:
 
 
 @shape()
+def logs_compacted(make: Maker) -> Table:
+    """default, compacted, written, then a log compaction."""
+    table = compacted_and_written(make)
+    table.upsert(rows([2, 40, 3], 5))
+    table.delete(keys=keys(1, 30))
+    table.maintenance.compact(logs_only=True)
+    return table
+
+
+@shape()
+def logs_compacted_and_written(make: Maker) -> Table:
+    """default, compacted, written, two log compactions with writes between them and after."""
+    table = logs_compacted(make)
+    table.upsert(rows(range(8, 14), 6))
+    table.delete(keys=keys(8, 9))
+    table.maintenance.compact(logs_only=True)
+    table.upsert(rows([8, 50], 7))
+    return table
+
+
+@shape()
+def logs_compacted_beside_stragglers(make: Maker) -> Table:
+    """default, log compactions beside three stragglers that complete before, between and after them."""
+    table = make.create(buckets=1)
+    table.append(rows(range(12), 1))
+    first, second, third = (make.begin(table) for _ in range(3))
+    first.upsert(rows([0, 1, 2, 3], 2))
+    first.delete(keys=keys(4, 5, 6))
+    table.upsert(rows([0, 4], 3))
+    table.delete(keys=keys(1, 7))
+    table.maintenance.compact()
+    make.end(first)
+    table.upsert(rows([7, 20], 4))
+    table.delete(keys=keys(2))
+    table.maintenance.compact(logs_only=True)
+    second.upsert(rows([0, 1, 2, 5, 8], 5))
+    second.delete(keys=keys(20, 9))
+    make.end(second)
+    table.upsert(rows([9, 21], 6))
+    table.maintenance.compact(logs_only=True)
+    third.upsert(rows([1, 2, 10], 7))
+    third.delete(keys=keys(21, 11))
+    make.end(third)
+    return table
+
+
+@shape()
+def logs_compacted_beside_stragglers_and_compacted(make: Maker) -> Table:
+    """default, the same, and compacted fully."""
+    table = logs_compacted_beside_stragglers(make)
+    table.maintenance.compact()
+    return table
+
+
+@shape()
+def log_compaction_planned(make: Maker) -> Table:
+    """default, compacted, written, a log compaction executed and not completed, written after."""
+    table = compacted_and_written(make)
+    table.upsert(rows(range(20), 5))
+    plan = table.maintenance.plan_compaction(logs_only=True)
+    assert plan is not None
+    table.maintenance.execute(plan)
+    table.upsert(rows([2, 51], 6))
+    return table
+
+
+@shape()
+def logs_compacted_after_a_column(make: Maker) -> Table:
+    """default, hive style partitions, a column added, written, then a log compaction over the narrower base file."""
+    table = make.create(pa.schema([*SCHEMA, ("day", pa.string())]), partition_by="day")
+    for n in (1, 2):
+        table.upsert(rows(range(6), n).append_column("day", pa.array(["mon", "tue"] * 3)))
+        table.maintenance.compact()
+    more = rows(range(4), 3).append_column("day", pa.array(["mon", "tue"] * 2))
+    table.upsert(more.append_column("extra", pa.array([3] * 4)), schema_mode="merge")
+    table.upsert(rows([0, 9], 4).append_column("day", pa.array(["mon", "tue"])))
+    table.maintenance.compact(logs_only=True)
+    return table
+
+
+@shape()
 def two_stragglers(make: Maker) -> Table:
     """default, two stragglers across two compactions, a write between them."""
     table = make.create(buckets=1)
@@ -830,6 +911,37 @@ def ordering_compacted_beside_a_writer(make: Maker) -> Table:
 
 
 @shape()
+def ordering_logs_compacted(make: Maker) -> Table:
+    """ordering column, compacted, late and new rows and deletes, a log compaction, more of them after."""
+    table = ordering_compacted_and_written(make)
+    table.upsert(rows([0, 3, 6], 23))
+    table.maintenance.compact(logs_only=True)
+    table.upsert(rows([3, 5, 9], 24))
+    table.upsert(rows([7, 9], 60))
+    table.delete(rows([0], 30))
+    return table
+
+
+@shape()
+def ordering_logs_compacted_beside_a_writer(make: Maker) -> Table:
+    """ordering column, a log compaction beside a pending write that completes then."""
+    table = make.create(ordering="n", buckets=1)
+    table.append(rows(range(12), 10))
+    table.maintenance.compact()
+    table.upsert(rows([6, 7], 11))
+    a = make.begin(table)
+    a.upsert(rows([0, 1, 2, 3, 6], 15))
+    a.delete(rows([4, 5, 7], 15))
+    table.upsert(rows([0, 4], 20))
+    table.upsert(rows([1, 5], 12))
+    table.delete(rows([2], 20))
+    table.delete(rows([3], 12))
+    table.maintenance.compact(logs_only=True)
+    make.end(a)
+    return table
+
+
+@shape()
 def ordering_planned(make: Maker) -> Table:
     """ordering column, a compaction scheduled and not executed, written after."""
     table = ordering_log_only(make)
@@ -1081,6 +1193,23 @@ def payloads_compacted_and_written(make: Maker) -> Table:
     """payloads, compacted, then written."""
     table = payloads_compacted(make)
     table.upsert(counted(range(10), 4, "fourth", "third"))
+    return table
+
+
+@shape("refused", "refused", UNMERGED)
+def payloads_logs_compacted(make: Maker) -> Table:
+    """payloads, compacted, written twice, then a log compaction."""
+    table = payloads_compacted_and_written(make)
+    table.upsert(counted(range(10), 5, "fifth", "third"))
+    table.maintenance.compact(logs_only=True)
+    return table
+
+
+@shape()
+def payloads_logs_compacted_and_compacted(make: Maker) -> Table:
+    """payloads, the same, and compacted fully."""
+    table = payloads_logs_compacted(make)
+    table.maintenance.compact()
     return table
 
 

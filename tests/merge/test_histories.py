@@ -2,7 +2,8 @@
 
 Each history is a list of events with a clock of its own; after every few events the table is read through the kernel
 (base, carried blocks, logs) and compared with the plain fold of all commits. That covers at once: every rule, late
-logs, deletes, tombstones, partial sets, older and narrower files, precombine, and both forms of compaction.
+logs, deletes, tombstones, partial sets, older and narrower files, precombine, both forms of compaction, and log
+compactions between them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from crdt_mor.merge.kernel import (
     DeleteWrite,
     RowsWrite,
     compact_all,
+    compact_logs,
     compact_stable,
     count,
     merge,
@@ -149,6 +151,9 @@ class History:
         return Slice(self.base, self.base_latest, tuple(blocks))
 
     def compact(self, barrier: int, pending: list[int], files: Slice) -> None:
+        if self.base is not None and self.random.random() < 0.4:
+            self.compact_logs(barrier, pending, files)
+            return
         stable = stamp(pending[0]) if pending else None
         if self.rule.kind == "latest" and not self.stable_form:
             compacted = compact_all(files, self.rule, self.columns, stable)
@@ -165,6 +170,12 @@ class History:
         self.base = ParquetSource.in_memory(parquet(rows))
         self.base_latest = self.random.choice([None, str(latest or stamp(0))])
         self.barrier = barrier
+
+    def compact_logs(self, barrier: int, pending: list[int], files: Slice) -> None:
+        carry = compact_logs(files, self.rule, self.columns, [stamp(p) for p in pending])
+        assert carry is not None, "only what Hudi wrote cannot be folded without the base"
+        self.carried, self.barrier = carry, barrier
+        self.check_carry(1 + len(pending))
 
     def check_carry(self, gaps: int) -> None:
         """A carry does not grow with the number of commits, only with that of pending writers."""

@@ -1,9 +1,9 @@
 """A random history of one real table, and beside it a plain list of what was committed.
 
 Several transactions are open at once on several handles, each with a wall clock of its own; they write, delete, grow
-the schema, commit, roll back and repeat their tokens. Compactions are planned, executed late and twice, and cancelled.
-The oracle (`crdt_mor.testing`) knows none of that: it folds the commits that had completed. What a scan shows must be
-that fold, for the latest snapshot and for every earlier one, before and after any compaction.
+the schema, commit, roll back and repeat their tokens. Compactions, also of logs alone, are planned, executed late and
+twice, and cancelled. The oracle (`crdt_mor.testing`) knows none of that: it folds the commits that had completed. What
+a scan shows must be that fold, for the latest snapshot and for every earlier one, before and after any compaction.
 """
 
 from __future__ import annotations
@@ -271,7 +271,8 @@ class History:
         self.note("roll back", found)
 
     def schedule(self) -> None:
-        plan = self.table.maintenance.plan_compaction(log_files_min=self.random.choice([1, 1, 2]))
+        least, logs_only = self.random.choice([1, 1, 2]), self.random.random() < 0.4
+        plan = self.table.maintenance.plan_compaction(log_files_min=least, logs_only=logs_only)
         if plan is not None:
             self.plans.append(plan)
             self.note("plan", plan)

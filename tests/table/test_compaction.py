@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, Table, Transaction
+from crdt_mor import Commit, InvalidInputError, Table
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
-from tests.table.helpers import Make, Place, Row, data_files, files, frame, rows
+from tests.table.compacting import close, every_answer, open_write, remove
+from tests.table.helpers import Make, Place, data_files, files, frame, rows
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},
@@ -24,27 +25,6 @@ MERGES: dict[str, dict[str, Any]] = {
 def table(make: Make, request: pytest.FixtureRequest) -> Table:
     """A table of each merge: the first is compacted in the first form, the others in the second."""
     return make(**MERGES[request.param])
-
-
-def remove(table: Table, key: str) -> Commit:
-    return table.delete(keys=[key], plain=True)
-
-
-def every_answer(table: Table, commits: list[Commit]) -> list[list[Row]]:
-    return [rows(table), *(rows(table, as_of=commit) for commit in commits)]
-
-
-def open_write(table: Table, *writes: Row) -> Transaction:
-    tx = table.transaction()
-    tx.__enter__()
-    tx.upsert(frame(*writes))
-    return tx
-
-
-def close(tx: Transaction) -> Commit:
-    tx.__exit__(None, None, None)
-    assert tx.commit is not None
-    return tx.commit
 
 
 def kinds(table: Table) -> list[str]:

@@ -313,14 +313,35 @@ def test_a_write_that_began_before_the_rows_were_gone_keeps_what_it_may_read() -
     assert world.where(*SECRETS) == []
 
 
-def test_open_plans_over_the_rows_are_executed_first() -> None:
+@pytest.mark.parametrize("logs_only", [False, True])
+def test_open_plans_over_the_rows_are_executed_first(logs_only: bool) -> None:
     world = World(buckets=4)
     history(world)
-    assert world.table.maintenance.plan_compaction() is not None
+    assert world.table.maintenance.plan_compaction(logs_only=logs_only) is not None
     world.table.upsert(world.rows(KEY))
     world.table.maintenance.erase(keys=KEY)
     assert world.where(*SECRETS) == []
     assert world.table.maintenance.open_plans() == []
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_log_compaction_between_its_steps_does_not_pass_for_a_compaction(
+    merge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its barrier is after the delete, and its base file is a copy that has the row."""
+    world = World(**MERGES[merge])
+    history(world)
+    fold = erase._fold
+
+    def fold_later(*arguments: Any) -> Any:
+        monkeypatch.setattr(erase, "_fold", fold)
+        assert world.opened(world.place.store).maintenance.compact(logs_only=True)
+        assert world.where(*SECRETS)
+        return fold(*arguments)
+
+    monkeypatch.setattr(erase, "_fold", fold_later)
+    world.table.maintenance.erase(keys=KEY)
+    assert world.where(*SECRETS) == []
 
 
 def test_staged_rows_of_a_job_that_nobody_ended_go() -> None:
@@ -368,7 +389,9 @@ def test_savepoints_that_hold_the_rows_are_named_before_anything_is_deleted() ->
 
 # --- any history ------------------------------------------------------------------------------------------------------
 
-STEPS = st.sampled_from(["write", "write others", "delete", "tombstone", "move", "compact", "begin", "end", "give up"])
+STEPS = st.sampled_from(
+    ["write", "write others", "delete", "tombstone", "move", "compact", "compact logs", "begin", "end", "give up"]
+)
 
 
 @pytest.mark.parametrize("merge", [*list(MERGES)[:2], *map(slow, list(MERGES)[2:])])
@@ -411,6 +434,8 @@ def do(step: str, world: World, opened: list[Any]) -> None:
             tx.upsert(world.rows(KEY, day="tue"))
     elif step == "compact":
         table.maintenance.compact()
+    elif step == "compact logs":
+        table.maintenance.compact(logs_only=True)
     elif step == "begin":
         opened.append(world.opened(world.place.store).transaction())
         opened[-1].__enter__().upsert(world.rows(KEY, OTHERS[1]))
