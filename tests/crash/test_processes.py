@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 
@@ -84,6 +85,40 @@ def kill_at_random(scene: Scene, kills: int, seed: int) -> None:
 @pytest.mark.parametrize("kills", [slow(40), long(200)])
 def test_many_kills_lose_no_acknowledged_commit_and_show_none_in_part(scene: Scene, kills: int) -> None:
     kill_at_random(scene, kills, seed=2)
+
+
+@pytest.mark.parametrize("kills", [slow(8), long(100)])
+def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_others_finish(
+    scene: Scene, kills: int
+) -> None:
+    random, writers, keepers = Random(5), ["w0", "w1"], ["m0", "m1", "m2"]
+    scene.table.set_properties({"crdt_mor.compaction.log_files": "3", "crdt_mor.archive.commits": "20"})
+    for name in writers:
+        scene.start("write", name)
+    for name in keepers:
+        scene.start("maintain", name)
+    for _ in range(kills):
+        victim = random.choice(keepers)
+        seen = len(scene.log(victim))
+        scene.wait_for(f"work of {victim}", lambda victim=victim, seen=seen: len(scene.log(victim)) > seen)
+        waiting.let_run(random.random() * 0.1)
+        scene.kill(victim)
+        scene.start("maintain", victim)
+        scene.check(writers)
+    did = {line[0] for name in keepers for line in scene.log(name)}
+    assert {"compaction", "clean"} <= did, "each had its turn"
+    scene.end()
+    before = scene.check(writers)
+    scene.give_up_the_dead()
+    scene.table.set_properties({"crdt_mor.compaction.log_files": "1", "crdt_mor.readers": "0s"})
+    for _ in range(2):  # what a sweep has removed, the next one knows to be gone
+        assert scene.table.maintenance.maintain(keep=timedelta(0)).ok
+    assert visible(scene.table.scan()) == before
+    assert scene.table.maintenance.open_plans() == []
+    named = set(scene.table.inspect.files()["path"].to_pylist())
+    there = {path.name for path in scene.path.iterdir() if path.is_file() and path.name != ".hoodie_partition_metadata"}
+    assert there == named, "no file is left that the table does not show"
+    scene.check_hudi_rs()
 
 
 def test_a_writer_that_slept_past_the_expiry_neither_commits_nor_harms(tmp_path: Path) -> None:

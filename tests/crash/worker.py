@@ -2,6 +2,7 @@
 
     python -m tests.crash.worker write <table> <log> <name> <expiry_ms> <commits>    commits until it is killed
     python -m tests.crash.worker compact <table> <log> <name> <expiry_ms>            compacts until it is killed
+    python -m tests.crash.worker maintain <table> <log> <name> <expiry_ms>           maintains until it is killed
     python -m tests.crash.worker hold <table> <log> <name> <expiry_ms>               one commit; waits for a line first
 
 What a worker did stands in its log, a line before and a line after each commit. One that finds a log of its name goes
@@ -75,6 +76,14 @@ def compact(table: Table, log: Log) -> None:
             log.say("compacted", done.barrier, done.rows, done.carried)
 
 
+def maintain(table: Table, log: Log) -> None:
+    while True:
+        log.say("begin")
+        for action in table.maintenance.maintain(keep=timedelta(seconds=1)).actions:
+            assert action.state == "done", action
+            log.say(action.service, action.files_written, action.files_removed)
+
+
 def hold(table: Table, log: Log, name: str) -> None:
     try:
         with table.transaction() as tx:
@@ -98,6 +107,8 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str, commits
             write(table, log, name, before, int(commits))
         case "compact":
             compact(table, log)
+        case "maintain":
+            maintain(table, log)
         case "hold":
             hold(table, log, name)
 
