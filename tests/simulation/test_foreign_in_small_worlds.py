@@ -7,6 +7,8 @@ operation is part of it. The promises, on top of those there:
 
     - each commit, ours or Hudi's, is shown to who looks now, or he is refused, by the name of a commit of Hudi's
     - no plan stays open that does not know a commit which it would bury, once that commit is in the value
+    - nothing that Hudi's writer has put is ever removed, also while its commit is pending, where a sweep comes by
+    - a commit of Hudi's becomes part of the value once
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.names import COMPACTION, LogFileName, bucket_file_id
+from crdt_mor.model.names import COMPACTION, LogFileName, TimelineFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
-from crdt_mor.timeline import adoption, events, plans
+from crdt_mor.timeline import adoption, events, plans, publish, sweep
 from crdt_mor.timeline.actions import COMPACT
+from crdt_mor.timeline.adoption import Foreign
 from crdt_mor.timeline.paths import PLANS, version_path
+from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.steps import Put, Read, Steps
-from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
+from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path, sweeper
 from tests.simulation.small_world import (
     HUDI,
     LOG,
@@ -41,6 +45,7 @@ from tests.simulation.small_world import (
     World,
     begun_paths,
     completed_path,
+    completions_of,
     decoded,
     looked,
     planned,
@@ -177,6 +182,7 @@ class Shared(World):
             "hudi": partial(hudi, self.requested, self.completed),
             "writer": partial(writer, value),
             "looker": partial(looker, value),
+            "sweeper": partial(sweeper, value),
             "compactor": partial(compactor, value),
             "worker": partial(worker, value),
         }
@@ -186,10 +192,12 @@ class Shared(World):
     def check(self, objects: dict[str, Any]) -> None:
         tail = decoded(objects[LOG][-1])
         foreign, _ = hudi_completed(self.requested, self.completed)
-        adopted = any(c.adopted for c in tail.completions)
+        adopted = any(c.adopted for c in completions_of(tail, objects))
         super().check({path: data for path, data in objects.items() if path != foreign or adopted})
         check_burying(tail, objects)
-        expected = {file.path for c in tail.completions for file in c.files if not file.is_base}
+        check_kept([path for path, _ in hudi_files(self.requested)] + [foreign], objects)
+        completions = completions_of(tail, objects)
+        expected = {file.path for c in completions for file in c.files if not file.is_base}
         expected |= {hudi_log(self.requested)} if foreign in objects else set()
         try:
             found = looked(adoption.foreign_completions(PROJECTOR, tail), objects)
@@ -197,16 +205,22 @@ class Shared(World):
             if f"instant={self.requested} " not in str(refusal):
                 raise Violation(f"the table is refused, and not for what Hudi did: {refusal}") from refusal
             return
-        value = tail.adopt("", 0, found.completions, found.schema) if found.completions else tail
-        shown = set(shown_by(value, objects))
+        shown = set(shown_by([*completions, *found.completions], objects))
         if expected != shown:
             raise Violation(f"rows are lost, or twice there: expected={sorted(expected)} shown={sorted(shown)}")
 
 
-def shown_by(value: Timeline, objects: dict[str, Any]) -> Sequence[str]:
+def check_kept(put: Sequence[str], objects: dict[str, Any]) -> None:
+    """Of what Hudi's writer puts, one file after the other, nothing is gone that was there before."""
+    there = [path in objects for path in put]
+    if there != sorted(there, reverse=True):
+        raise Violation(f"something that Hudi had put was removed: {dict(zip(put, there, strict=True))}")
+
+
+def shown_by(completions: Sequence[Completion], objects: dict[str, Any]) -> Sequence[str]:
     """The logs whose rows a reader of the latest snapshot sees."""
     shown: list[str] = []
-    for found in fold_slices(value.completions):
+    for found in fold_slices(completions):
         shown += objects[found.base.path].decode().split("\n") if found.base is not None else []
         shown += [log.path for log in found.logs]
     return shown
@@ -228,11 +242,21 @@ def check_burying(tail: Timeline, objects: dict[str, Any]) -> None:
     [
         (["hudi", "compactor"], {}),
         (["hudi", "worker", "looker"], {"open_plan": True}),
+        (["hudi", "looker", "looker"], {}),
+        (["hudi", "looker", "sweeper"], {}),
     ],
-    ids=["plan", "execute-and-look"],
+    ids=["plan", "execute-and-look", "look-twice", "look-and-sweep"],
 )
 def test_each_commit_is_shown_or_refused_by_name(who: Sequence[str], options: dict[str, Any], clock: str) -> None:
-    assert Shared(who, clock, **options).search() > 60
+    assert Shared(who, clock, **options).search() > 40
+
+
+@pytest.mark.parametrize("who", [["hudi", "looker", "looker"], ["hudi", "looker", "sweeper"]], ids="-".join)
+def test_each_commit_is_shown_where_each_event_seals(who: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was adopted is looked for in segments, too, before it is taken for new."""
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    assert Shared(who, "ahead").search() > 40
 
 
 @pytest.mark.slow
@@ -243,8 +267,10 @@ def test_each_commit_is_shown_or_refused_by_name(who: Sequence[str], options: di
         (["hudi", "compactor", "writer"], {}),
         (["hudi", "compactor", "compactor"], {}),
         (["hudi", "worker", "looker", "writer"], {"open_plan": True}),
+        (["hudi", "looker", "writer"], {}),
+        (["hudi", "looker", "looker", "sweeper"], {}),
     ],
-    ids=["plan-and-write", "plan-twice", "execute-and-look-and-write"],
+    ids=["plan-and-write", "plan-twice", "execute-and-look-and-write", "look-and-write", "look-and-look-and-sweep"],
 )
 def test_everything(who: Sequence[str], options: dict[str, Any], clock: str) -> None:
     assert Shared(who, clock, **options).search() > 1_000
@@ -278,12 +304,34 @@ def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> N
     patch.setattr("crdt_mor.timeline.adoption.plans_missing", stale)
 
 
+def a_commit_that_was_adopted_is_adopted_again(patch: pytest.MonkeyPatch) -> None:
+    """What was found is not looked for again where the race for the next version is lost."""
+    foreign = adoption.foreign_completions
+
+    def stale(projector: Projector, value: Timeline) -> Steps[Foreign]:
+        return (yield from foreign(projector, replace(value, completions=(), segments=())))
+
+    patch.setattr(adoption, "foreign_completions", stale)
+    patch.setattr(adoption, "_refuse_below", lambda bases, found: None)
+    patch.setattr(publish, "require_invariants", lambda previous, following: None)
+
+
+def what_nobody_knows_is_swept(patch: pytest.MonkeyPatch) -> None:
+    def careless(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+        return True
+        yield
+
+    patch.setattr(sweep, "_is_stale", careless)
+
+
 @pytest.mark.parametrize(
     ("plant", "who", "options", "found"),
     [
         (a_commit_below_a_base_is_taken_as_it_is, ["hudi", "compactor"], {}, "rows are lost"),
         (a_plan_goes_on_that_buries_a_commit, ["hudi", "worker", "looker"], {"open_plan": True}, "would bury"),
         (a_commit_is_judged_by_when_it_was_looked_for, ["hudi", "compactor", "looker"], {}, "would bury"),
+        (a_commit_that_was_adopted_is_adopted_again, ["hudi", "looker", "looker"], {}, "two outcomes"),
+        (what_nobody_knows_is_swept, ["hudi", "looker", "sweeper"], {}, "had put was removed"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
