@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -111,8 +111,7 @@ class History:
             "payloads": members,
             "partial, payloads": PartialUpdate(columns=members),
         }.get(self.rule)
-        Table.create(
-            str(self.path),
+        self.create(
             pa.schema(list(self.columns.items())),
             key="k",
             ordering="v" if self.rule == "ordering" else None,
@@ -122,7 +121,15 @@ class History:
             merge=merge,
         )
         self.followers = [Follower(c, i) for c in ("latest", "stable") for i in (False, True)]
-        self.handles = [Table.open(str(self.path), environment=SkewedEnvironment(ms)) for ms in (0, 20_000, -40_000)]
+        self.handles = [self.handle(ahead_ms) for ahead_ms in (0, 20_000, -40_000)]
+
+    def create(self, schema: pa.Schema, **settings: Any) -> None:
+        """Make the table."""
+        Table.create(str(self.path), schema, **settings)
+
+    def handle(self, ahead_ms: int) -> Table:
+        """The table, opened by a machine whose wall clock is so far ahead."""
+        return Table.open(str(self.path), environment=SkewedEnvironment(ahead_ms))
 
     @property
     def table(self) -> Table:
@@ -151,7 +158,7 @@ class History:
         else:
             self.check()
         if r.random() < 0.15:
-            r.choice(self.followers).go_on(self)
+            self.follow(r.choice(self.followers))
 
     def begin(self) -> None:
         token = None
@@ -311,7 +318,10 @@ class History:
         self.sweep()
         self.check_all()
         for follower in self.followers:
-            follower.go_on(self)
+            self.follow(follower)
+
+    def follow(self, follower: Follower) -> None:
+        follower.go_on(self)
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
@@ -382,10 +392,10 @@ def show(scan: Scan, expected: dict[str, Row], history: History) -> None:
     assert times == want_times, f"as of {scan.as_of}\nfound {times}\nwanted {want_times}\n{history.story()}"
 
 
-def run(seed: int, rule: str, path: Path, steps: int) -> History:
+def run(seed: int, rule: str, path: Path, steps: int, kind: type[History] | None = None) -> History:
     """A history from its seed."""
     random = Random(f"{seed} {rule}")
-    history = History(random, rule, random.random() < 0.25, path, narrow_order=random.random() < 0.3)
+    history = (kind or History)(random, rule, random.random() < 0.25, path, narrow_order=random.random() < 0.3)
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a base of a few rows is one of many row groups, merged part by part
             patch.setattr("crdt_mor.services.compact.ROW_GROUP_ROWS", 2)
