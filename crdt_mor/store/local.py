@@ -50,6 +50,7 @@ _SYNCED_AT_ONCE = 4 << 20
 
 _CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
+_REMOVED_MAX = 5
 _DURABLE_FILES_NOTED = 64
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -147,6 +148,7 @@ class LocalStore:
         self._require_inside(path.rpartition("/")[0])
         with _answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             os.unlink(self._at(path))
+        self._remove_empty(path.rpartition("/")[0])
 
     def touch(self, path: str) -> None:
         """Set the modification time of an empty object to now, creating it if need be. Not durable."""
@@ -244,6 +246,19 @@ class LocalStore:
     def _at(self, path: str) -> str:
         return os.path.join(self.root, object_path(path))
 
+    def _remove_empty(self, folder: str) -> None:
+        """Remove a folder of the table's data that its last object has left, and those above it that are empty then.
+
+        Only empty folders can be removed, whatever others do at the same moment. A put that finds its folder gone makes
+        it again (`_in_folders`). Folders below `.hoodie` stay, where many processes put and delete all the time.
+        """
+        while folder and not in_hoodie(folder):
+            try:
+                os.rmdir(self._folder(folder))
+            except OSError:  # it is not empty, or somebody else's
+                return
+            folder = folder.rpartition("/")[0]
+
     def _folder(self, folder: str) -> str:
         return os.path.join(self.root, folder) if folder else str(self.root)
 
@@ -290,16 +305,16 @@ class LocalStore:
             ) from error
 
     def _in_folders(self, folders: Sequence[str], work: Callable[[], R]) -> R:
-        """`work`, when `folders` are there; once more if they were removed under us."""
-        try:
-            for folder in folders:
-                self._make_folder_durable(folder)
-            return work()
-        except FileNotFoundError:
+        """`work`, when `folders` are there; again if they were removed meanwhile, as with their last object."""
+        for _ in range(_REMOVED_MAX):
+            with suppress(FileNotFoundError):
+                for folder in folders:
+                    self._make_folder_durable(folder)
+                return work()
             self._durable_folders.clear()
-            for folder in folders:
-                self._make_folder_durable(folder)
-            return work()
+        for folder in folders:
+            self._make_folder_durable(folder)
+        return work()
 
     def _require_inside(self, folder: str) -> None:
         """Raise `UnsupportedFeatureError` where a symbolic link leads from `folder` out of the table.

@@ -32,12 +32,16 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
 from crdt_mor.timeline.history import all_completions
+from crdt_mor.timeline.leftovers import sweep_leftovers
+from crdt_mor.timeline.partitions import sweep_partitions
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
 from crdt_mor.timeline.tickets import last_begin_time, read_ticket
+
+_SAVEPOINT = "savepoint"
 
 SWEEP_EVERY_MS = 60_000
 """How long after a sweep the next one is due, by the store's clock."""
@@ -111,6 +115,7 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
     given_up = {r.requested for r in known.rolled_back}
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
+    yield from sweep_leftovers(known)
     yield from _note_given_up(known, given_up - garbage)
     for beat in (yield List(HEARTBEATS)):
         requested = InstantTime(beat.path.rpartition("/")[2])
@@ -131,6 +136,11 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     completions = yield from all_completions(known)
     alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
     yield from _sweep_overtaken(files, completions)
+    if publisher.projector.config.ours:
+        yield from sweep_partitions(files, known.clock)
+    # Files of commits that the value has dropped, as no view needs them, may be those of a savepoint of Hudi's.
+    saved = any(name.action == _SAVEPOINT for names in named.values() for name in names)
+    kept_until = known.retention.dropped if saved else EPOCH
     garbage: set[InstantTime] = set()
     for instant, names in named.items():
         if (
@@ -142,7 +152,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     undeleted: set[InstantTime] = set()
     for file in files:
         found = data_file_name(file.path)
-        if found is None or found.instant in alive or found.instant >= known.clock:
+        if found is None or found.instant in alive or not kept_until < found.instant < known.clock:
             continue
         orphan = (
             found.instant not in named and is_own_token(found.token) and bucket_of_file_id(found.file_id) is not None

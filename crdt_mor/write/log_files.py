@@ -19,7 +19,6 @@ import pyarrow as pa
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
-from crdt_mor.format.properties import partition_metadata
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
@@ -29,9 +28,9 @@ from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks, Store
 from crdt_mor.threads import in_threads
+from crdt_mor.timeline.partitions import metadata_put
 
 BUCKET = "__bucket"
-PARTITION_METADATA = ".hoodie_partition_metadata"
 
 BLOCK_ROWS_MAX: Final = 65_536
 """The most rows of a data block. More rows become several blocks, in key order, which are encoded side by side."""
@@ -222,7 +221,10 @@ def stored_table(frame: pl.DataFrame, schema: TableSchema, constants: Mapping[st
 
 
 def ensure_partition(store: Store, partition: str, instant: InstantTime) -> None:
-    """Put the file by which Hudi finds a partition, unless there is one: the first writer's stays."""
-    path = join_path(partition, PARTITION_METADATA)
-    if store.stat(path) is None:
-        store.put(path, partition_metadata(instant, len(partition.split("/")) if partition else 0))
+    """Put the file by which Hudi finds a partition, unless there is one: the first writer's stays.
+
+    It is put after a first data file, and before the write completes: `timeline.partitions` says why.
+    """
+    put = metadata_put(partition, instant)
+    if store.stat(put.path) is None:
+        store.put(put.path, put.data)

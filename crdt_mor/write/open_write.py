@@ -105,13 +105,18 @@ class OpenWrite:
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
         self.expect_file(file)
-        return put_log(self.session.store, file.path, data, file)
+        placed = put_log(self.session.store, file.path, data, file)
+        self.note_placed(file)
+        return placed
 
     def expect_file(self, file: DataFile) -> None:
-        """Called before a file gets its final name: makes its partition, and notes what a roll-back has to remove."""
+        """Called before a file gets its final name: notes what a roll-back has to remove."""
         self.require_pending()
-        ensure_partition(self.session.store, file.partition, self.begun.requested)
         self._staged.append(file.path)
+
+    def note_placed(self, file: DataFile) -> None:
+        """Called when a file has its final name: makes sure that Hudi finds its partition."""
+        ensure_partition(self.session.store, file.partition, self.begun.requested)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

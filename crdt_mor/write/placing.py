@@ -61,6 +61,7 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
     except StorageUnavailableError:
         write.require_pending()  # a write that was given up a moment ago has lost what its tasks staged
         raise
+    write.note_placed(file)
     stat = store.stat(file.path)
     if stat is None or stat.size != file.size:
         write.require_pending()

@@ -142,26 +142,28 @@ def a_lost_reply_is_taken_for_a_segment(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_rolled_up_is_deleted_at_once(patch: pytest.MonkeyPatch) -> None:
-    roll_up = segments._roll_up
+    roll_up = segments._roll_up_live
 
-    def hasty(tail: Timeline, known: list[Segment], full: list[Segment], level: int) -> Steps[list[Segment]]:
-        found = yield from roll_up(tail, known, full, level)
+    def hasty(
+        tail: Timeline, known: list[Segment], full: list[Segment], level: int, contents: segments.Contents
+    ) -> Steps[list[Segment]]:
+        found = yield from roll_up(tail, known, full, level, contents)
         for segment in full:
             yield Delete(segment_path(segment.name))
         return found
 
-    patch.setattr(segments, "_roll_up", hasty)
+    patch.setattr(segments, "_roll_up_live", hasty)
 
 
 def a_segment_holds_the_own_event_too(patch: pytest.MonkeyPatch) -> None:
     """What is sealed is a function of the tail and of who follows it, while the name is one of the tail alone."""
 
-    def seal(tail: Timeline, value: Timeline) -> Steps[Timeline]:
-        found = yield from segments.seal(replace(tail, completions=value.completions), value)
+    def seal(tail: Timeline, value: Timeline, known: segments.Contents, own: list[str]) -> Steps[Timeline]:
+        found = yield from segments.seal(replace(tail, completions=value.completions), value, known, own)
         return replace(found, completions=())
 
     patch.setattr(publish, "seal", seal)
-    patch.setattr(publish, "require_invariants", lambda previous, following: None)
+    patch.setattr(publish, "require_sealed", lambda event, sealed: None)
 
 
 def nobody_helps_and_what_is_sealed_is_never_projected(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,173 @@
+"""What no version names any more is swept: segments, plans, and partitions without data files; and nothing else is."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.timeline import publish, segments, sweep, tail
+from crdt_mor.timeline.history import all_completions
+from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
+from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
+from crdt_mor.timeline.steps import Put, Steps, perform
+from tests.model.scene import PUBLISHER, Scene
+
+
+@pytest.fixture
+def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "COMPLETIONS_MAX", 2)
+    monkeypatch.setattr(segments, "SEGMENTS_MAX", 3)
+    monkeypatch.setattr(tail, "KEPT_VERSIONS", 12)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 4)
+
+
+def paths(scene: Scene, folder: str) -> set[str]:
+    return {stat.path for stat in scene.store.list(folder)}
+
+
+def named(scene: Scene) -> set[str]:
+    """The segments that some version names that stands."""
+    versions = [scene.version(int(path.rpartition("/")[2].removesuffix(".json"))) for path in paths(scene, VERSIONS)]
+    return {segment_path(segment.name) for version in versions for segment in version.segments}
+
+
+@pytest.mark.usefixtures("short_memory")
+def test_segments_and_plans_that_no_version_names_are_swept_and_no_others() -> None:
+    scene = Scene()
+    lost = segment_path(f"{3:020d}-nobody-0-wide")
+    young = segment_path(f"{10**9:020d}-nobody-0-wide")
+    never = plan_path(scene.commit().value.clock, "nobody")
+    for path in (lost, young, never):
+        scene.store.put(path, b"left by a process that died")
+    held = scene.tail()
+    for number in range(70):
+        scene.commit(number % 2)
+        if number % 5 == 4:
+            scene.compact(number % 2)
+        if number == 30:
+            held = scene.tail()
+    shown = scene.run(all_completions(held))
+    oldest = min(paths(scene, VERSIONS)).rpartition("/")[2].removesuffix(".json")
+    before = named(scene)
+    scene.run(sweep.sweep(PUBLISHER, scene.tail()))
+    kept = named(scene)
+    assert {path for path in paths(scene, SEGMENTS) if path < segment_path(oldest)} <= before
+    assert {segment_path(s.name) for s in scene.tail().segments} <= paths(scene, SEGMENTS)
+    assert kept <= paths(scene, SEGMENTS), "a version that stands may be read"
+    assert never not in paths(scene, PLANS)
+    assert young in paths(scene, SEGMENTS), "its version may be published yet"
+    assert not {segment_path(s.name) for s in held.segments} <= paths(scene, SEGMENTS)
+    assert {c.requested for c in scene.run(all_completions(held))} == {c.requested for c in shown}
+
+
+@pytest.mark.usefixtures("short_memory")
+def test_a_snapshot_that_is_older_than_all_versions_reads_the_newest_segments(fast_path: Path) -> None:
+    schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+    table = Table.create(str(fast_path / "t"), schema, key="k", buckets=1)
+    for number in range(9):
+        table.upsert(pa.table({"k": [f"k{number}"], "n": [number]}, schema))
+    old = Table(str(fast_path / "t"))
+    value = old._session.tail()
+    table.maintenance.compact()
+    plan = None
+    for number in range(40):
+        plan = plan or table.maintenance.plan_compaction()
+        table.upsert(pa.table({"k": ["k0"], "n": [number]}, schema))
+    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    found = old._session.completions(value)
+    assert [c.version for c in found] == sorted(c.version for c in found)
+    assert len(found) == 9
+    assert [stat.path.rpartition("/")[2][:17] for stat in table._session.store.list(PLANS)] == [plan and plan.barrier]
+    assert table.maintenance.compact(), "the open plan is there, and that of the compaction before is swept"
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+INSTANT = Scene().commit().value.clock
+FILE = f"day=mon/{LogFileName(bucket_file_id(0), INSTANT)}"
+METADATA = metadata_put("day=mon", INSTANT)
+
+
+def writer(put_first: bool = True) -> Steps[None]:
+    """What a write does to a partition: its file, then the metadata; a mistaken one the other way round."""
+    file = Put(FILE, b"rows")
+    yield file if put_first else METADATA
+    yield METADATA if put_first else file
+
+
+def sweeper(store: MemoryStore) -> Steps[None]:
+    return sweep_partitions(store.walk(""), INSTANT)
+
+
+def outcomes(write: Callable[[], Steps[None]]) -> set[bool]:
+    """Whether the metadata is there at last, in every interleaving; the sweep has seen a partition without files."""
+    found = set()
+    for turns in itertools.combinations(range(8), 3):
+        order = ["w" if turn in turns else "s" for turn in range(8)]
+        store = MemoryStore(lambda: 0)
+        store.put(METADATA.path, METADATA.data)
+        actors = {"w": write(), "s": sweeper(store)}
+        replies: dict[str, object] = dict.fromkeys(actors)
+        for name in order:
+            actor = actors.get(name)
+            if actor is None:
+                continue
+            try:
+                replies[name] = perform(actor.send(replies[name]), store, SystemEnvironment())
+            except StopIteration:
+                del actors[name]
+        assert not actors
+        found.add(store.stat(METADATA.path) is not None)
+    return found
+
+
+def test_a_write_beside_a_sweep_of_its_partition_leaves_the_metadata_in_every_interleaving() -> None:
+    assert outcomes(writer) == {True}
+    assert outcomes(lambda: writer(put_first=False)) == {True, False}, "the order of the writer's puts is needed"
+
+
+def test_metadata_that_a_sweep_took_before_it_died_is_put_by_the_next() -> None:
+    scene = Scene()
+    scene.store.put(FILE, b"rows")
+    scene.run(sweeper(scene.store))
+    assert scene.store.read(METADATA.path) == METADATA.data
+
+
+def test_a_partition_that_only_a_given_up_write_had_goes_with_its_folder(tmp_path: Path) -> None:
+    schema = pa.schema([("k", pa.string()), ("day", pa.string())])
+    table = Table.create(str(tmp_path / "t"), schema, key="k", partition_by="day", buckets=1)
+    table.upsert(pa.table({"k": ["a"], "day": ["mon"]}, schema))
+    session = table._session
+    _, begun = session.begin()
+    file = f"day=tue/{LogFileName(bucket_file_id(0), begun.requested)}"
+    session.store.put(file, b"rows")
+    session.store.put(f"day=tue/{PARTITION_METADATA}", metadata_put("day=tue", begun.requested).data)
+    session.run(sweep.give_up(session.publisher, session.tail(), begun.requested, None))
+    session.run(sweep.sweep(session.publisher, session.tail()))
+    assert not (tmp_path / "t" / "day=tue").exists()
+    assert (tmp_path / "t" / "day=mon" / PARTITION_METADATA).exists()
+    table.upsert(pa.table({"k": ["b"], "day": ["tue"]}, schema))
+    assert (tmp_path / "t" / "day=tue" / PARTITION_METADATA).exists()
+    assert table.count() == 2
+
+
+def test_a_store_that_has_a_folder_open_makes_it_again_when_it_is_gone(tmp_path: Path) -> None:
+    one, other = LocalStore(tmp_path / "t"), LocalStore(tmp_path / "t")
+    assert one.put("a/b/first", b"1")
+    assert other.put("a/b/second", b"2")
+    one.delete("a/b/first")
+    assert (tmp_path / "t" / "a" / "b").exists()
+    one.delete("a/b/second")
+    assert not (tmp_path / "t" / "a").exists()
+    assert one.put("a/b/third", b"3")
+    assert other.copy("a/b/third", "a/c/copied")
+    assert other.read("a/c/copied") == b"3"
