@@ -71,8 +71,8 @@ from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
 from crdt_mor.services.clean import Cleaned
-from crdt_mor.services.maintain import Maintained, Upkeep
 from crdt_mor.services.roll_back import GivenUp
+from crdt_mor.services.upkeep import Maintained, Upkeep
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore

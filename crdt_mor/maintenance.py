@@ -19,8 +19,9 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaned, clean, would_clean
 from crdt_mor.services.compact import compaction
-from crdt_mor.services.maintain import Maintained, maintain
+from crdt_mor.services.maintain import maintain
 from crdt_mor.services.roll_back import GivenUp, roll_back
+from crdt_mor.services.upkeep import Maintained
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 

@@ -20,7 +20,8 @@ from crdt_mor.model.timeline_parts import Completion, FileGroup
 from crdt_mor.observing import UpkeepEvent
 from crdt_mor.services import service
 from crdt_mor.services.compact import compaction
-from crdt_mor.services.maintain import Upkeep, bounded, compacted, latest_slices, must_wait, state_of, tell
+from crdt_mor.services.maintain import bounded, compacted, latest_slices, must_wait, state_of, tell
+from crdt_mor.services.upkeep import Upkeep
 from crdt_mor.timeline import plans
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session

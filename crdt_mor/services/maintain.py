@@ -25,7 +25,7 @@ from crdt_mor.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
-from crdt_mor.model.due import DueGroup, due_compactions, plural
+from crdt_mor.model.due import DueGroup, due_compactions, due_log_compactions, plural
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
@@ -37,6 +37,7 @@ from crdt_mor.observing import UpkeepEvent
 from crdt_mor.services import service
 from crdt_mor.services.clean import clean, would_clean
 from crdt_mor.services.compact import compaction
+from crdt_mor.services.upkeep import Maintained, State, Upkeep
 from crdt_mor.timeline import plans, sweep
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.session import Session
@@ -46,86 +47,6 @@ PLAN_BYTES = 4 << 30
 
 PLAN_GROUPS = 1000
 """File groups of one compaction, at most."""
-
-DETAILS_SHOWN = 3
-"""Reasons that the text of an action names; the rest it counts."""
-
-State = Literal["done", "due", "refused", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """One thing that `maintain` has done, or would do, or could not do.
-
-    service: `compaction`, `log_compaction`, `clean`, `sweep` or `archive`.
-    state: `due` in a dry run; `refused` where the table or this release forbids it; `failed`: `error` says why.
-    why: what made it due, in words; `details`: the same of each file group.
-    file_groups, rows: what was compacted. files_written, bytes_written: new files. files_removed, bytes_removed: what
-    was deleted.
-    """
-
-    service: str
-    state: Literal["done", "due", "refused", "failed"]
-    why: str
-    details: tuple[str, ...] = ()
-    file_groups: int = 0
-    rows: int = 0
-    files_written: int = 0
-    bytes_written: int = 0
-    files_removed: int = 0
-    bytes_removed: int = 0
-    error: str = ""
-
-    def __str__(self) -> str:
-        shown = self.details[:DETAILS_SHOWN]
-        more = f", and {len(self.details) - len(shown):,} more" if len(self.details) > len(shown) else ""
-        reasons = f" ({'; '.join(shown)}{more})" if shown else ""
-        outcome = "; ".join(filter(None, (self._results(), self.error)))
-        said = f"{self.service.replace('_', ' ')} {self.state}, since {self.why}{reasons}"
-        return f"{said}: {outcome}" if outcome else said
-
-    def _results(self) -> str:
-        parts = []
-        if self.file_groups:
-            parts.append(plural(self.file_groups, "file group"))
-        if self.files_written:
-            parts.append(f"wrote {plural(self.files_written, 'file')}, {_size(self.bytes_written)}")
-        if self.files_removed:
-            parts.append(f"removed {plural(self.files_removed, 'file')}, {_size(self.bytes_removed)}")
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Maintained:
-    """What a call of `maintain` has done, in the order in which it was done. dry_run: it has done nothing."""
-
-    actions: tuple[Upkeep, ...]
-    dry_run: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing failed; what a table forbids is no failure."""
-        return all(action.state != "failed" for action in self.actions)
-
-    @property
-    def files_removed(self) -> int:
-        return sum(action.files_removed for action in self.actions)
-
-    @property
-    def bytes_removed(self) -> int:
-        return sum(action.bytes_removed for action in self.actions)
-
-    @property
-    def files_written(self) -> int:
-        return sum(action.files_written for action in self.actions)
-
-    @property
-    def bytes_written(self) -> int:
-        return sum(action.bytes_written for action in self.actions)
-
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.actions)) or "nothing is due"
-
 
 def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Maintained:
     """Do whatever is due by the policies, or only say what is.
@@ -137,6 +58,7 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
         ("compaction", _compactions),
+        ("log_compaction", _log_compactions),
         ("clean", _clean),
         ("sweep", _sweep),
     ]
@@ -215,44 +137,61 @@ def compacted(session: Session, plan: CompactionPlan, action: Upkeep) -> Iterato
     """Execute a plan and complete it; nothing where somebody has cancelled it meanwhile."""
     done = service.complete(session, plan, service.execute(session, compaction(), plan))
     if done is not None:
-        bases = [file for file in done.files if file.is_base]
+        copied = {(group.partition, group.file_id) for group in plan.groups if group.logs_only}
+        made = [file for file in done.files if not (file.is_base and file.group in copied)]
         yield replace(
-            action, file_groups=len(bases), rows=sum(file.rows for file in bases), files_written=len(done.files),
-            bytes_written=sum(file.size for file in done.files),
+            action, file_groups=len(plan.groups), rows=sum(file.rows for file in made), files_written=len(made),
+            bytes_written=sum(file.size for file in made),
         )  # fmt: skip
 
 
 def _compactions(run: _Run) -> Iterator[Upkeep]:
     """Compact the file groups that are due, in plans that are bounded; the worst of them come first."""
+    return _in_plans(run, "compaction", _due)
+
+
+def _log_compactions(run: _Run) -> Iterator[Upkeep]:
+    """Make the logs of file groups one that have many, and are not due for a compaction."""
+    return _in_plans(run, "log_compaction", _due_of_logs)
+
+
+Due = Callable[["_Run", Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueGroup]]
+"""What is due in (a call of `maintain`, a value, its latest slices, the groups in open plans, which are left out)."""
+
+
+def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
     value = session.tail()
-    due = {one.group: one for one in _due(run, value, latest_slices(session, value), groups_in_plans(session, value))}
-    if due and must_wait(session, value):
+    found = due_in(run, value, latest_slices(session, value), groups_in_plans(session, value))
+    rest = {one.group: one for one in found}
+    if rest and must_wait(session, value):
         refusal = (
             "in this table of Hudi's, Hudi's readers would let a write win that ends after a compaction: it is made "
             f"once no write is pending. pending={[write.requested for write in value.pending]}"
         )
-        yield replace(_compaction(list(due.values()), "refused"), error=refusal)
-    elif due and run.dry_run:
-        yield _compaction(list(due.values()), "due")
-    while due and not run.dry_run:  # of what was due at first, so that this ends beside the fastest of writers
-        plan, chosen = _schedule(run, due)
+        yield replace(_action(name, found, "refused"), error=refusal)
+    elif rest and run.dry_run:
+        yield _action(name, found, "due")
+    while rest and not run.dry_run:  # of what was due at first, so that this ends beside the fastest of writers
+        plan, chosen = _schedule(run, rest, due_in, logs_only=name == "log_compaction")
         if plan is None:
             break
         for group in plan.file_groups:
-            due.pop(group, None)
-        yield from compacted(session, plan, _compaction(chosen, "done"))
+            rest.pop(group, None)
+        yield from compacted(session, plan, _action(name, chosen, "done"))
 
 
-def _schedule(run: _Run, among: Collection[FileGroup]) -> tuple[CompactionPlan | None, list[DueGroup]]:
+def _schedule(
+    run: _Run, among: Collection[FileGroup], due_in: Due, *, logs_only: bool
+) -> tuple[CompactionPlan | None, list[DueGroup]]:
     """The next plan of what is due, and what it was made for; None where nothing is due any more."""
     chosen: list[DueGroup] = []
 
     def choose(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> set[FileGroup]:
-        chosen[:] = bounded(one for one in _due(run, value, slices, taken) if one.group in among)
+        chosen[:] = bounded(one for one in due_in(run, value, slices, taken) if one.group in among)
         return {one.group for one in chosen}
 
-    return service.schedule(run.session, compaction(choose=choose)), chosen
+    return service.schedule(run.session, compaction(choose=choose, logs_only=logs_only)), chosen
 
 
 def must_wait(session: Session, value: Timeline) -> bool:
@@ -260,14 +199,21 @@ def must_wait(session: Session, value: Timeline) -> bool:
     return session.config.merge.hudi_commit_time and bool(value.pending)
 
 
-def _compaction(due: Sequence[DueGroup], state: State) -> Upkeep:
+def _action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
     if len(due) == 1:
-        return Upkeep("compaction", state, due[0].why)
-    return Upkeep("compaction", state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))
+        return Upkeep(name, state, due[0].why)
+    return Upkeep(name, state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))
 
 
-def _due(run: _Run, value: Timeline, slices: Iterable[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
+def _due(run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
     return due_compactions(value, slices, run.session.config.merge, run.policies, run.now_ms, taken)
+
+
+def _due_of_logs(
+    run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]
+) -> list[DueGroup]:
+    fully = {one.group for one in _due(run, value, slices, taken)}
+    return due_log_compactions(slices, run.policies, {*taken, *fully})
 
 
 def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
@@ -347,12 +293,3 @@ def _sweep(run: _Run) -> Iterator[Upkeep]:
     if tail.rolled_back and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
     yield Upkeep("sweep", "done", why)
-
-
-def _size(count: float) -> str:
-    """Bytes as people write them."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"

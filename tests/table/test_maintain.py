@@ -272,6 +272,27 @@ def test_each_thing_that_was_done_is_told(eager: Table) -> None:
     assert [(event.parts, event.rows) for event in parts] == [(1, 3)]
 
 
+def test_the_logs_of_a_group_become_one_where_that_is_asked_for_and_a_compaction_is_not_due(make: Make) -> None:
+    table = make(buckets=1)
+    write(table, 1)
+    table.maintenance.compact()
+    table.set_properties({"crdt_mor.log_compaction.log_files": "3"})
+    commits = write(table, 3)
+    before = [rows(table), *(rows(table, as_of=commit) for commit in commits)]
+    found = table.maintenance.maintain()
+    assert [(action.service, action.why) for action in found.actions] == [
+        ("log_compaction", "file group 00000000 has 3 logs; the policy for a log compaction is 3")
+    ]
+    assert kinds(table) == ["base", "carry"]
+    assert [rows(table), *(rows(table, as_of=commit) for commit in commits)] == before
+    assert table.maintenance.maintain().actions == ()
+    table.set_properties({"crdt_mor.compaction.log_files": "4"})
+    write(table, 3)
+    found = table.maintenance.maintain()
+    assert [action.service for action in found.actions] == ["compaction"], "a carry at rest counts as a log"
+    assert kinds(table) == ["base"]
+
+
 # --- by writers -------------------------------------------------------------------------------------------------------
 
 
