@@ -20,7 +20,7 @@ have moved may go by every later value, and it does not matter when it is delete
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -174,6 +174,8 @@ class CleanPlan:
     """Everything that the executors of a clean need, and what Hudi is told of it.
 
     retention: the table's marks from this plan on. files: those that go.
+    deletion: files stay that a view as of this time or later needs, so that of older commits the value may drop those
+        that only earlier views need; EPOCH where a savepoint needs files of such commits.
     last_completed: the requested time of the last completed commit when the plan was made; EPOCH: there was none.
     policy: how it was told what to keep.
     """
@@ -181,6 +183,7 @@ class CleanPlan:
     barrier: InstantTime
     retention: Retention
     files: tuple[DataFile, ...]
+    deletion: InstantTime = EPOCH
     last_completed: InstantTime = EPOCH
     policy: PolicyName = "time"
     table_id: str | None = None
@@ -220,6 +223,7 @@ class CleanPlan:
                 "barrier": self.barrier,
                 "table_id": self.table_id,
                 "retention": retention_json(self.retention),
+                "deletion": self.deletion,
                 "last_completed": self.last_completed,
                 "policy": self.policy,
                 "files": partitions,
@@ -242,8 +246,10 @@ class CleanPlan:
             require_types(files)
             retention = retention_of(stored["retention"])
             require_types((retention,))
-            table_id, policy = stored["table_id"], stored["policy"]
-            return cls(stored["barrier"], retention, files, stored["last_completed"], policy, table_id)
+            return cls(
+                stored["barrier"], retention, files, stored["deletion"], stored["last_completed"], stored["policy"],
+                stored["table_id"],
+            )  # fmt: skip
         except WRONG_SHAPE as error:
             raise FormatError(f"not a plan of a clean: {error!r}. file={path}") from error
 
@@ -252,6 +258,7 @@ class CleanPlan:
 class Cleaning:
     """What a clean would do: the marks that it moves, the files that go, and those that are spared for now.
 
+    deletion: as in the plan.
     spared: files that no kept view needs, and that stay as a reader that began lately, a pending write, an open plan or
     a savepoint may.
     """
@@ -259,6 +266,7 @@ class Cleaning:
     retention: Retention
     files: tuple[DataFile, ...]
     spared: int
+    deletion: InstantTime
 
 
 def plan_cleaning(
@@ -284,24 +292,23 @@ def plan_cleaning(
         replace(value, pending=(), plans=()), completions, retention.since, dict(retention.groups)
     )
     there_unneeded = sum(file.path in there for file in unneeded)
-    return Cleaning(retention, tuple(going), max(0, there_unneeded - len(going)))
+    return Cleaning(retention, tuple(going), max(0, there_unneeded - len(going)), EPOCH if saved else before)
 
 
 def plan_clean(value: Timeline, completions: Sequence[Completion], cleaning: Cleaning, policy: PolicyName) -> CleanPlan:
     """The frozen plan of a cleaning of `value`."""
     requested = max((c.requested for c in completions if is_commit(c)), default=EPOCH)
     barrier = value.next_barrier
-    return CleanPlan(barrier, cleaning.retention, cleaning.files, requested, policy, value.table_id)
+    retention, deletion = cleaning.retention, cleaning.deletion
+    return CleanPlan(barrier, retention, cleaning.files, deletion, requested, policy, value.table_id)
 
 
-def completed_between(
-    completions: Iterable[Completion], after: InstantTime, until: InstantTime
-) -> Iterator[Completion]:
-    """The completions that a view as of `until` shows and one as of `after` does not, but for those without files."""
-    return (c for c in completions if after < c.completed <= until and (c.files or c.replaced))
+def shows_the_same(value: Timeline, completions: Iterable[Completion], cut: Cut, until: InstantTime) -> bool:
+    """Whether the cut at `until` of the same kind shows the same rows as an earlier one, as far as `value` can tell.
 
-
-def after_cut(completions: Iterable[Completion], cut: Cut, until: InstantTime) -> Iterator[Completion]:
-    """The commits and compactions with files that a cut does not show, and that the cut at `until` of its kind does."""
+    Compactions change no rows. But where commits have been dropped since the earlier cut, what is left of them may be a
+    compaction alone.
+    """
     later = replace(cut, time=until)
-    return (c for c in completions if (c.files or c.replaced) and later.shows(c) and not cut.shows(c))
+    between = (c for c in completions if later.shows(c) and not cut.shows(c) and (c.files or c.replaced))
+    return not any(is_commit(c) or cut.time < value.retention.dropped for c in between)

@@ -18,7 +18,7 @@ from crdt_mor.errors import (
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.points import NOW, Point, check_point, is_checkpoint
-from crdt_mor.model.retention import after_cut, completed_between
+from crdt_mor.model.retention import shows_the_same
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.session import Session
 
@@ -70,8 +70,8 @@ def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
     oldest = value.retention.since
     if completed >= oldest:
         return Cut("completed", completed)
-    # What the mark has passed without anything being completed in between is what the mark shows.
-    if any(completed_between(completions, completed, oldest)):
+    # What the mark has passed without a commit in between is what the mark shows.
+    if not shows_the_same(value, completions, Cut("completed", completed), oldest):
         raise _expired(value, version, name)
     return Cut("completed", oldest)
 
@@ -126,7 +126,7 @@ def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str)
     if cut.time >= oldest or cut.time == EPOCH:
         return cut
     # Whoever follows a table that rests keeps a checkpoint from before the mark, and has missed nothing.
-    if not any(after_cut(session.completions(value), cut, oldest)):
+    if shows_the_same(value, session.completions(value), cut, oldest):
         return replace(cut, time=oldest)
     raise CheckpointExpiredError(
         "what commits after this checkpoint wrote is gone, a clean has given that history up: scan the table, and go "

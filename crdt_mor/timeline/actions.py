@@ -30,6 +30,7 @@ from typing import Any, Generic, TypeVar
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.format.rollback import rollback_notes
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import (
     COMMIT,
     COMPACTION,
@@ -95,6 +96,8 @@ class PlannedAction(Action, Generic[P]):
     encode_outcome: encodes the completed file from (the completion, its plan), where the completion does not say it
         all; None: `encode_completed` does it.
     retention: the marks of the history that is kept which the plan moves; None where it moves none.
+    deletion: once the plan is executed, no view before this time is kept any more, so that commits that only such views
+        need may be dropped from the value; None where it removes none.
     """
 
     operation: str
@@ -103,6 +106,7 @@ class PlannedAction(Action, Generic[P]):
     encode_outcome: Callable[[Completion, P], bytes] | None = None
     retention: Callable[[P], Retention | None] = lambda _: None
     operation_of: Callable[[P], str | None] = lambda _: None
+    deletion: Callable[[P], InstantTime | None] = lambda _: None
 
     def __post_init__(self) -> None:
         assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
@@ -168,6 +172,7 @@ CLEAN = PlannedAction(
     encode_record=encode_clean_record,
     encode_outcome=encode_completed_clean,
     retention=lambda plan: plan.retention,
+    deletion=lambda plan: plan.deletion,
 )
 
 ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, CLEAN, ROLL_BACK)}

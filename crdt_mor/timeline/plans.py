@@ -20,7 +20,8 @@ from typing import cast
 
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.packing import droppable_until
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, RolledBack
@@ -156,7 +157,8 @@ def complete(
         if plan is not None:
             plan.require_outputs(files)
             operation = action.operation_of(plan) or operation
-        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author)
+        droppable = None if plan is None else _droppable(tail, action.deletion(plan))
+        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author, droppable)
 
     value = yield from publisher.publish(derive, known)
     if open_plan is not None:
@@ -168,6 +170,14 @@ def complete(
             )
         )  # fmt: skip
     return value, (yield from find_completion(barrier, value))
+
+
+def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | None:
+    """Up to when commits may be dropped that no view needs any more, nor an open plan."""
+    if deletion is None:
+        return None
+    barriers = (plan.barrier for plan in tail.plans)
+    return min([droppable_until(tail, deletion, EPOCH), *barriers])
 
 
 def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:

@@ -309,7 +309,7 @@ def test_what_a_savepoint_names_is_spared() -> None:
 
 FILES = tuple(DataFile(f"day=mon/{LogFileName(GROUPS[0][1], from_ms(WALL + n))}", 1, 2, 3) for n in range(5))
 MARKS = Retention(from_ms(WALL), EPOCH, ((GROUPS[0], from_ms(WALL)),))
-PLAN = CleanPlan(from_ms(WALL + 1), MARKS, FILES, from_ms(WALL))
+PLAN = CleanPlan(from_ms(WALL + 1), MARKS, FILES, from_ms(WALL + 2), from_ms(WALL))
 OTHER = [b"", b"[]", b"{}", PLAN.encode().replace(b'"format":1', b'"format":2'), b'{"format":1}']
 
 

@@ -190,6 +190,7 @@ def test_a_table_at_rest_outlives_its_mark(table: Table) -> None:
     """What is as old as the mark, and has not changed since, can still be named by its version or checkpoint."""
     commits = history(table, 3)
     checkpoint, version = table.changes().checkpoint, table.version
+    table.maintenance.compact()
     for _ in range(3):
         table.environment.sleep(100 * 3600)
         table.set_properties({"owner": str(table.environment.now_ms())})
