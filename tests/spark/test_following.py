@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -239,3 +240,21 @@ def test_what_a_stream_has_not_is_refused(
 ) -> None:
     with pytest.raises((AnalysisException, StreamingQueryException), match=message):
         Stream(spark, table, fast_path / "checkpoint", **options).run()
+
+
+def test_a_stream_that_was_away_for_longer_than_history_is_kept_says_what_to_do(
+    spark: SparkSession, table: Table, fast_path: Path
+) -> None:
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="merged")
+    stream.run()
+    table.upsert(rows(("a", 100)))
+    table.maintenance.compact()
+    table.maintenance.clean(timedelta(0), readers=timedelta(0))
+    with pytest.raises(StreamingQueryException, match=r"CheckpointExpiredError.*new checkpointLocation.*oldest="):
+        stream.run()
+    anew = Stream(spark, table, fast_path / "another", changes="merged", maxCommitsPerTrigger=1)
+    assert anew.run() == {0: listed(table.changes())}, "what is kept begins with a snapshot"
+    since = table.scan().checkpoint
+    going_on = Stream(spark, table, fast_path / "third", changes="merged", since=since)
+    table.upsert(rows(("z", 1)))
+    assert list(going_on.run().values()) == [[("z", 1, "upsert")]]
