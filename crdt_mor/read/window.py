@@ -21,6 +21,7 @@ from crdt_mor.errors import CheckpointExpiredError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.retention import is_commit
 from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -32,10 +33,6 @@ from crdt_mor.timeline.session import Session
 
 Mode = Literal["merged", "difference", "images", "raw"]
 """The ways to see a window; see the methods of `Window` of these names."""
-
-_REORGANISE = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
-"""Operations that move rows about and change none."""
-
 
 @dataclass(frozen=True)
 class Window:
@@ -63,7 +60,7 @@ class Window:
     @cached_property
     def commits(self) -> list[Completion]:
         """Those that wrote something, in the order of the cuts."""
-        commits = [c for c in self.between if c.operation not in _REORGANISE and (c.files or c.replaced)]
+        commits = [c for c in self.between if is_commit(c)]
         return sorted(commits, key=lambda c: c.completed if self.end.by == "completed" else c.requested)
 
     # --- less of it -------------------------------------------------------------------------------------------------
