@@ -1,14 +1,18 @@
-"""Random histories of a few keys: overlapping writes, stragglers, compactions done and planned, some of logs alone."""
+"""Random histories of a few keys: overlapping writes, stragglers, compactions done and planned, some of logs alone.
+
+Cleans give up history, writes are given up by hand, and sweeps tell Hudi of them.
+"""
 
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 
 import pyarrow as pa
 
 from crdt_mor import Table
 from crdt_mor.transaction import Transaction
-from tests.interop.shapes import SCHEMA, Maker, keys
+from tests.interop.shapes import SCHEMA, Maker, keys, swept
 
 KEYS = 6
 
@@ -37,8 +41,9 @@ def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
 
     write(tx := make.begin(table))
     make.end(tx)
-    for _ in range(chance.randint(4, 13)):
-        match chance.choices(["commit", "begin", "end", "compact", "plan"], [7, 4, 4, 3, 1])[0]:
+    steps = {"commit": 7, "begin": 4, "end": 4, "compact": 3, "plan": 1, "clean": 2, "give up": 1, "sweep": 1}
+    for _ in range(chance.randint(5, 16)):
+        match chance.choices([*steps], [*steps.values()])[0]:
             case "commit":
                 write(tx := make.begin(table))
                 make.end(tx)
@@ -51,4 +56,12 @@ def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
                 table.maintenance.compact(logs_only=chance.random() < 0.4)
             case "plan":
                 table.maintenance.plan_compaction()
+            case "clean":
+                table.maintenance.clean(commits=chance.randint(1, 3), readers=timedelta(0))
+            case "give up" if pending:
+                place = chance.randrange(len(pending))  # they are pending in the order in which they began
+                table.maintenance.roll_back(table.inspect.pending()["requested_at"][place].as_py())
+                pending.pop(place)
+            case "sweep":
+                swept(table)
     return table

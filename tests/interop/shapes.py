@@ -36,6 +36,7 @@ from crdt_mor.payloads import (
     PartialUpdate,
     Quantiles,
 )
+from crdt_mor.timeline import sweep
 from crdt_mor.transaction import Transaction
 from tests.model.types_page import SUPPORTED, arrow_type, limits
 
@@ -99,6 +100,21 @@ def shape(
         return build
 
     return add
+
+
+NO_TIME = dt.timedelta(0)
+
+
+def clean(table: Table, commits: int = 1) -> None:
+    """All history but that of the last commits is given up, whoever may be reading it."""
+    table.maintenance.clean(commits=commits, readers=NO_TIME)
+
+
+def swept(table: Table) -> None:
+    """The sweeps are over that it takes until what was given up is forgotten."""
+    session = table._session
+    for _ in range(2):
+        session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
 
 
 def rows(names: Iterable[int], n: int, v: str = "") -> pa.Table:
@@ -178,6 +194,21 @@ def rolled_back(make: Maker) -> Table:
     tx.upsert(rows([0], 99))
     tx.__exit__(ValueError, ValueError("no"), None)
     table.upsert(rows([1], 2))
+    return table
+
+
+@shape()
+def told_of_a_rollback(make: Maker) -> Table:
+    """default, a write given up by hand and forgotten, so that Hudi is told of its rollback."""
+    table = make.create()
+    table.append(rows(range(6), 1))
+    make.begin(table).upsert(rows([0], 99))
+    make.begin(table).upsert(rows([1], 99))
+    table.upsert(rows([1], 2))
+    for instant in table.inspect.pending()["requested_at"].to_pylist():
+        table.maintenance.roll_back(instant)
+    swept(table)
+    table.upsert(rows([2], 3))
     return table
 
 
@@ -470,6 +501,69 @@ def some_groups_compacted(make: Maker) -> Table:
     table.upsert(rows(range(1), 3))
     table.maintenance.compact(log_files_min=3)
     table.delete(keys=keys(1))
+    return table
+
+
+@shape()
+def cleaned(make: Maker) -> Table:
+    """default, compacted and written twice, cleaned to the last commit."""
+    table = compacted_and_written(make)
+    table.maintenance.compact()
+    table.upsert(rows([0, 40], 7))
+    clean(table)
+    return table
+
+
+@shape()
+def cleaned_and_written(make: Maker) -> Table:
+    """default, cleaned, then upserts and deletes, compacted and cleaned again."""
+    table = cleaned(make)
+    table.upsert(rows([1, 41], 8))
+    table.delete(keys=keys(0))
+    table.maintenance.compact()
+    clean(table)
+    table.upsert(rows([2], 9))
+    return table
+
+
+@shape()
+def cleaned_beside_a_writer(make: Maker) -> Table:
+    """default, compacted and cleaned beside two stragglers, one of which completes then."""
+    table = make.create(buckets=1)
+    table.append(rows(range(10), 1))
+    make.begin(table).upsert(rows([0], 99))
+    straggler = make.begin(table)
+    for n in range(2, 5):
+        table.upsert(rows([0, 1, n], n))
+        table.delete(keys=keys(n + 3))
+        table.maintenance.compact()
+    clean(table)
+    straggler.upsert(rows([0, 5, 8], 98))
+    straggler.delete(keys=keys(9))
+    make.end(straggler)
+    return table
+
+
+@shape()
+def cleaned_beside_a_plan(make: Maker) -> Table:
+    """default, cleaned while a compaction was scheduled, which is executed then."""
+    table = compacted_and_written(make)
+    assert table.maintenance.plan_compaction() is not None
+    table.upsert(rows([0, 40], 7))
+    clean(table)
+    table.maintenance.compact()
+    clean(table)
+    return table
+
+
+@shape()
+def cleaned_partitions(make: Maker) -> Table:
+    """default, hive style partitions, one of which is emptied, compacted and cleaned."""
+    table = _write_places(make, partition_by="region")
+    table.delete(filter="region = 'us'")
+    table.maintenance.compact()
+    clean(table)
+    table.upsert(places([1, 20], 7))
     return table
 
 
@@ -942,6 +1036,17 @@ def ordering_logs_compacted_beside_a_writer(make: Maker) -> Table:
 
 
 @shape()
+def ordering_cleaned(make: Maker) -> Table:
+    """ordering column, compacted and cleaned, then late and new rows and deletes."""
+    table = ordering_compacted_and_written(make)
+    table.maintenance.compact()
+    clean(table)
+    table.upsert(rows([0], 0))
+    table.upsert(rows([1, 30], 5000))
+    return table
+
+
+@shape()
 def ordering_planned(make: Maker) -> Table:
     """ordering column, a compaction scheduled and not executed, written after."""
     table = ordering_log_only(make)
@@ -1229,6 +1334,14 @@ def payloads_compacted_beside_a_writer(make: Maker) -> Table:
     make.begin(table).upsert(counted([0], 99))
     table.upsert(counted([0, 1], 2, "second", "first"))
     table.maintenance.compact()
+    return table
+
+
+@shape()
+def payloads_cleaned(make: Maker) -> Table:
+    """payloads, compacted, written, compacted again and cleaned."""
+    table = payloads_compacted_twice(make)
+    clean(table)
     return table
 
 
