@@ -44,7 +44,7 @@ from crdt_mor.files import FileRows, read_files
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
 from crdt_mor.laws.allowed import allow_payloads
-from crdt_mor.maintenance import Compacted, Maintenance
+from crdt_mor.maintenance import Archived, Compacted, Maintenance
 from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
 from crdt_mor.model.config import TableConfig, TableType
 from crdt_mor.model.keys import KeySpec
@@ -85,6 +85,7 @@ __version__ = _version("crdt-mor")
 
 __all__ = [
     "AdoptionEvent",
+    "Archived",
     "ArrowArray",
     "ArrowDataset",
     "ArrowSchema",

@@ -11,12 +11,14 @@ import polars as pl
 from crdt_mor.data import Data
 from crdt_mor.erasure import Erased, erase
 from crdt_mor.errors import InvalidInputError, PayloadError
-from crdt_mor.model.instant import InstantTime, from_datetime, parse
+from crdt_mor.model.archiving import KEPT_INSTANTS
+from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies
 from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
+from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, clean, would_clean
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.maintain import maintain
@@ -41,6 +43,19 @@ class Compacted:
     bytes: int
     carried: int
     logs_only: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archiving has moved from Hudi's active timeline to its history.
+
+    instants: how many. until: the greatest requested time in the history, by this archiving or an earlier one; None
+    where there is none. held_by: what keeps the next instant in the active timeline.
+    """
+
+    instants: int
+    until: InstantTime | None
+    held_by: str
 
 
 class Maintenance:
@@ -120,6 +135,19 @@ class Maintenance:
                 "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
             )
         return would_clean(self._session, policy) if dry_run else clean(self._session, policy)
+
+    def archive(self, *, keep_commits: int = KEPT_INSTANTS) -> Archived:
+        """Move what has ended for good from Hudi's timeline directory to its history: the directory stays small.
+
+        Nothing that anybody reads changes. keep_commits: at least so many of the newest commits and compactions stay,
+        for Hudi's own readers of increments. What is not compacted yet stays, and so does what came after a write that
+        is still pending, and the newest 128 versions.
+
+        Raises `UnsupportedFeatureError` where Hudi's own writers have archived commits of this table.
+        """
+        done = archive(self._session, _kept(keep_commits))
+        watermark = done.value.archive.watermark
+        return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by)
 
     def cancel(self, barrier: str) -> bool:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.
@@ -269,6 +297,12 @@ def _commits(count: object) -> int | None:
     if count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
         return count
     raise InvalidInputError(f"commits is how many of the last commits to keep, at least 1. commits={count!r}")
+
+
+def _kept(count: object) -> int:
+    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return count
+    raise InvalidInputError(f"keep_commits is how many of the newest stay, at least 1. keep_commits={count!r}")
 
 
 def _log_files(count: object) -> int:

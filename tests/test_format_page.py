@@ -19,7 +19,7 @@ from crdt_mor.model import plans
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
 from crdt_mor.model.erasure import Erasure
-from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.retention import CleanPlan
@@ -27,6 +27,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
+    Archive,
     Completion,
     DataFile,
     OpenPlan,
@@ -56,6 +57,8 @@ VALUE = Timeline(
     tokens=(Token("application", 1, T, T, 1),),
     properties=(("name", "value"),),
     retention=Retention(T, T, ((("day=mon", "x"), T),), T, 1),
+    archive=Archive(T, T, 1, 1, 1, ("file",)),
+    tokens_since=from_ms(1),
 )  # fmt: skip
 """With everything in it."""
 
@@ -99,6 +102,10 @@ def test_what_history_is_kept_is_as_the_page_says() -> None:
     assert named(section("`retention`")) == list(encoded()["retention"])
     assert "`[partition path, file id, since]`" in section("`retention`")
     assert encoded()["retention"]["groups"] == [["day=mon", "x", T]]
+
+
+def test_what_is_archived_is_as_the_page_says() -> None:
+    assert named(section("`archive`")) == list(encoded()["archive"])
 
 
 def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:

@@ -17,7 +17,7 @@ import crdt_mor
 from crdt_mor import errors, payloads
 
 PUBLIC = [
-    "AdoptionEvent", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
+    "AdoptionEvent", "Archived", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
     "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
     "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data",
     "DataFile", "Dot", "Environment", "Erased", "ErasureUnfinishedError", "Event", "Explanation", "FileGroup",
@@ -102,6 +102,7 @@ FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],
+    "Archived": ["instants", "until", "held_by"],
     "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated"],
     "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
 }

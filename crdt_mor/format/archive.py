@@ -6,7 +6,8 @@
 
 Data files are never changed. Ten small ones become one larger, and a new manifest names it in their place; so whatever
 one manifest names is the whole history, and files that it does not name are old or not finished. `metadata` is the
-content of the completed file that stood in the active timeline. Knows no paths but those that errors name.
+content of the completed file that stood in the active timeline, `plan` that of the plan, where there was one. Knows no
+paths but those that errors name.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ VERSION_FILE: Final = "_version_"
 _MANIFEST: Final = "manifest_"
 _ROW_VERSION: Final = 1
 _COLUMNS: Final = ("instantTime", "completionTime", "action", "metadata", "version")
+_SCHEMA: Final = pa.schema(
+    [
+        ("instantTime", pa.string()),
+        ("completionTime", pa.string()),
+        ("action", pa.string()),
+        ("metadata", pa.binary()),
+        ("plan", pa.binary()),
+        pa.field("version", pa.int32(), nullable=False),
+    ]
+)
 _COMPLETED_AS: Final = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
 
 
@@ -36,6 +47,57 @@ class ArchivedInstant:
 
     name: TimelineFileName
     metadata: bytes
+    plan: bytes | None = None
+
+
+def manifest_name(number: int) -> str:
+    """The name of a manifest."""
+    return f"{_MANIFEST}{number}"
+
+
+def manifest_number(name: str) -> int | None:
+    """The number in the name of a manifest; None for other names."""
+    digits = name.removeprefix(_MANIFEST)
+    return int(digits) if name != digits and digits.isascii() and digits.isdigit() else None
+
+
+def encode_manifest(files: Iterable[tuple[str, int]]) -> bytes:
+    """A manifest that lists data files, each with its length in bytes."""
+    return json.dumps({"files": [{"fileName": name, "fileLen": length} for name, length in files]}).encode()
+
+
+def encode_instants(instants: Iterable[ArchivedInstant]) -> bytes:
+    """A data file with these instants, which come in the order of their requested times."""
+    rows = [
+        {
+            "instantTime": instant.name.requested,
+            "completionTime": instant.name.completed,
+            "action": instant.name.action,
+            "metadata": instant.metadata,
+            "plan": instant.plan,
+            "version": _ROW_VERSION,
+        }
+        for instant in instants
+    ]
+    return _encode(pa.Table.from_pylist(rows, _SCHEMA))
+
+
+def merge_data_files(files: Iterable[tuple[bytes, str]]) -> bytes:
+    """One data file with the instants of several; each comes with its path, for errors."""
+    tables = []
+    for data, path in files:
+        try:
+            tables.append(pq.read_table(pa.BufferReader(data), columns=_SCHEMA.names).cast(_SCHEMA))
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise FormatError(f"damaged file of the archived timeline: {error}. file={path}") from error
+    return _encode(pa.concat_tables(tables).sort_by("instantTime"))
+
+
+def _encode(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", store_schema=False, use_dictionary=["action"])
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) -> str | None:
@@ -48,9 +110,8 @@ def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) ->
         if not (text.isascii() and text.isdigit()):
             raise FormatError(f"the archived timeline's version is no number: {text!r}. file={folder}/{VERSION_FILE}")
         return f"{_MANIFEST}{text}"
-    numbers = [name.removeprefix(_MANIFEST) for name in names if name.startswith(_MANIFEST)]
-    newest = max((int(number) for number in numbers if number.isascii() and number.isdigit()), default=None)
-    return None if newest is None else f"{_MANIFEST}{newest}"
+    newest = max((number for name in names if (number := manifest_number(name)) is not None), default=None)
+    return None if newest is None else manifest_name(newest)
 
 
 def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:

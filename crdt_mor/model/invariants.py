@@ -205,14 +205,21 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
 
 
 def tokens_grow(previous: Timeline, following: Timeline) -> bool:
-    """Each application's last number stays, or grows with a commit of this version; no application is forgotten.
+    """Each application's last number stays, or grows with a commit of this version, or is forgotten by the mark.
 
-    A repeated write would be taken for a new one, and a counter would count it twice.
+    Without the mark a repeated write would be taken for a new one, and a counter would count it twice. The mark moves
+    forward, to a moment that has passed; what it forgets is older, and nothing that is so old stays.
     """
+    since = following.tokens_since
+    if not previous.tokens_since <= since <= following.clock:
+        return False
+    if since > previous.tokens_since and any(t.completed < since for t in following.tokens):
+        return False
     after = {t.application: t for t in following.tokens}
     return len(after) == len(following.tokens) and all(
         (now := after.get(last.application)) == last
         or (now is not None and now.number > last.number and now.version == following.version)
+        or (now is None and last.completed < since and since > previous.tokens_since)
         for last in previous.tokens
     )
 
@@ -255,6 +262,41 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
     )
 
 
+# --- what has left Hudi's active timeline -----------------------------------------------------------------------------
+
+
+def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) -> bool:
+    """Only the version that moves the watermark changes what is said of the history, and says where it stood before.
+
+    A helper of that version writes the next manifest. With a number that had been there, it would take an older one for
+    its own, and remove from the active timeline what no manifest names.
+    """
+    old, new = previous.archive, following.archive
+    if old.watermark == new.watermark:
+        return old == new
+    return (
+        old.watermark == new.since < new.watermark
+        and (new.version, new.manifest) == (following.version, old.manifest + 1)
+        and new.count > old.count
+    )
+
+
+def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
+    """What is pending, planned, given up, or still carried by the value was requested after the watermark.
+
+    Hudi's readers take every file whose instant is older than all that they know for one of an archived commit.
+    """
+    return all(time > following.archive.watermark for time in _times_of_all(following))
+
+
+def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
+    """No more instants are archived than were moved to segments.
+
+    Adoption counts the files of Hudi's active timeline: with a wrong number it would read all of them at every look.
+    """
+    return following.standing >= 0
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     versions_are_consecutive,
     nonces_differ,
@@ -276,6 +318,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     the_schema_loses_no_column,
     foreign_file_groups_are_not_forgotten,
     history_is_only_given_up,
+    the_watermark_moves_only_forward,
+    nothing_unfinished_is_archived,
+    only_what_is_in_segments_is_archived,
 )
 """Those of an event, the simplest first."""
 

@@ -7,6 +7,8 @@
     decide                nothing but the clock                      for whoever asks what a moment showed
     set_properties        what users have noted of the table
     retain                only which history is kept; a clean that removes files says it with its plan
+    archive_until         instants leave Hudi's active timeline for its history
+    forget_tokens         applications that have not written for long are forgotten
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -34,6 +36,8 @@ from crdt_mor.model.timeline_json import (
     FORMAT,
     FORMATS_READ,
     WRONG_SHAPE,
+    archive_json,
+    archive_of,
     completion_json,
     completion_of,
     pending_json,
@@ -49,6 +53,8 @@ from crdt_mor.model.timeline_json import (
 )
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
+    NOTHING_ARCHIVED,
+    Archive,
     Completion,
     DataFile,
     OpenPlan,
@@ -95,6 +101,10 @@ class Timeline:
     """What users have noted of the table, by name."""
     retention: Retention = EVERYTHING_KEPT
     """Which history the table still answers for."""
+    archive: Archive = NOTHING_ARCHIVED
+    """What has left Hudi's active timeline. Our own readers do not ask: what is committed stands in this value."""
+    tokens_since: InstantTime = EPOCH
+    """Applications whose last commit completed before it are forgotten; EPOCH: none is."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -137,6 +147,11 @@ class Timeline:
 
     def find_token(self, application: str) -> Token | None:
         return next((t for t in self.tokens if t.application == application), None)
+
+    @property
+    def standing(self) -> int:
+        """How many of the commits that were moved to segments have their files in Hudi's active timeline."""
+        return sum(segment.count for segment in self.segments) + self.retention.dropped_count - self.archive.count
 
     # --- transitions --------------------------------------------------------------------------------------------
 
@@ -316,6 +331,23 @@ class Timeline:
     def retain(self, nonce: str, wall_ms: int, retention: Retention) -> Timeline:
         """The marks of the history that is kept are these from here on; no file has to go."""
         return self._next(nonce, tick_after(self.clock, wall_ms), retention=retention)
+    def archive_until(
+        self, nonce: str, wall_ms: int, watermark: InstantTime, count: int, files: Sequence[str]
+    ) -> Timeline:
+        """The instants up to the watermark, `count` more than before, move from Hudi's active timeline to its history.
+
+        files: the data files of the history from here on, oldest first.
+        """
+        archive = Archive(
+            watermark, self.archive.watermark, self.version + 1, self.archive.count + count, self.archive.manifest + 1,
+            tuple(files),
+        )  # fmt: skip
+        return self._next(nonce, tick_after(self.clock, wall_ms), archive=archive)
+
+    def forget_tokens(self, nonce: str, wall_ms: int, since: InstantTime) -> Timeline:
+        """Applications whose last commit completed before `since` are forgotten, with the numbers of their tokens."""
+        tokens = tuple(t for t in self.tokens if t.completed >= since)
+        return self._next(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
 
     def adopt(
         self,
@@ -379,6 +411,8 @@ class Timeline:
                 "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
                 **({"properties": dict(self.properties)} if self.properties else {}),
                 **({"retention": retention_json(self.retention)} if self.retention != EVERYTHING_KEPT else {}),
+                **({"archive": archive_json(self.archive)} if self.archive != NOTHING_ARCHIVED else {}),
+                **({"tokens_since": self.tokens_since} if self.tokens_since != EPOCH else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -415,6 +449,8 @@ class Timeline:
                 added=tuple(document.get("added", ())),
                 properties=decoded(document.get("properties", {})),
                 retention=retention_of(document["retention"]) if "retention" in document else EVERYTHING_KEPT,
+                archive=archive_of(document["archive"]) if "archive" in document else NOTHING_ARCHIVED,
+                tokens_since=document.get("tokens_since", EPOCH),
             )
             _require_shape(value)
         except WRONG_SHAPE as error:
@@ -427,8 +463,9 @@ class Timeline:
 def _require_shape(value: Timeline) -> None:
     """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
     require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
-    require_types((*value.segments, *value.tokens, value.retention))
+    require_types((*value.segments, *value.tokens, value.retention, value.archive))
     marks = value.retention
     kept = marks.since, marks.stable_since, marks.dropped, *(since for _, since in marks.groups)
+    kept = *kept, value.archive.watermark, value.archive.since, value.tokens_since
     for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
         to_ms(instant)

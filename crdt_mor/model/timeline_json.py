@@ -12,7 +12,16 @@ from typing import Any
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment
+from crdt_mor.model.timeline_parts import (
+    Archive,
+    Completion,
+    DataFile,
+    OpenPlan,
+    Pending,
+    Retention,
+    RolledBack,
+    Segment,
+)
 
 FORMAT = 4
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
@@ -135,6 +144,20 @@ def retention_of(entry: Mapping[str, Any]) -> Retention:
 
 def segment_json(s: Segment) -> list[object]:
     return [s.name, s.level, s.first, s.last, s.count, s.superseded, *([s.size] if s.size else [])]
+
+
+def archive_json(a: Archive) -> dict[str, object]:
+    return {
+        "watermark": a.watermark, "since": a.since, "version": a.version, "count": a.count, "manifest": a.manifest,
+        "files": a.files,
+    }  # fmt: skip
+
+
+def archive_of(entry: Mapping[str, Any]) -> Archive:
+    files = tuple(entry["files"])
+    if not all(isinstance(name, str) and "/" not in name for name in files):
+        raise TypeError(f"files of the history. {files=}")
+    return Archive(entry["watermark"], entry["since"], entry["version"], entry["count"], entry["manifest"], files)
 
 
 def completion_json(c: Completion) -> list[object]:

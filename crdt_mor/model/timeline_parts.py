@@ -9,7 +9,7 @@ from functools import cached_property
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName
+from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
 
 FileGroup = tuple[str, str]
 """A file group: (partition path, file id)."""
@@ -135,6 +135,11 @@ class Completion:
         return sum(file.deletes for file in self.files)
 
 
+def completed_name(completion: Completion) -> TimelineFileName:
+    """The name of the completed file of a commit, in Hudi's active timeline."""
+    return TimelineFileName(completion.requested, completion.action, "completed", completion.completed)
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """An immutable object with a run of older completions.
@@ -177,6 +182,30 @@ class Retention:
 
 
 EVERYTHING_KEPT = Retention()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What has left Hudi's active timeline for its history, which Hudi calls its archived timeline.
+
+    watermark: each instant that was requested at or before it is in the history, and none of them can change any more;
+    EPOCH: none is.
+    since: the watermark before the event that moved it last.
+    version: the version that moved it last. Whoever follows that version writes the history and removes the files.
+    count: how many instants have been archived in all.
+    manifest: the number of the history's newest manifest, which that version asked for; 0: there is none of ours.
+    files: the data files that this manifest names, oldest first.
+    """
+
+    watermark: InstantTime = EPOCH
+    since: InstantTime = EPOCH
+    version: int = 0
+    count: int = 0
+    manifest: int = 0
+    files: tuple[str, ...] = ()
+
+
+NOTHING_ARCHIVED = Archive()
 
 
 def bytes_of(completions: Iterable[Completion]) -> int:

@@ -1,10 +1,14 @@
 """Instants that Hudi itself wrote, found in Hudi's timeline: the active one, a file each, and the archived one.
 
-Sealed completions are projected for sure, and those that the value carries are known by name, so as long as Hudi has
-archived nothing and the rest of the directory counts as many completed files as the segments hold, nobody else has
-written. Only otherwise are names compared and files read. Never adopted: an instant that the value knows, one whose
-file carries our own key (a commit newer than the value, or a stale helper's), and a `.requested` or `.inflight` file
-alone; nor a savepoint, which only marks the instant whose requested time it bears.
+Sealed completions are projected for sure, and those that the value carries are known by name. So nobody else has
+written as long as the rest of the directory counts as many completed files as the segments have that are not archived,
+none is newer than those, and none is below the watermark of what we have archived. A look is one listing then. Only
+otherwise are names compared and files read; and the archive only where its newest manifest is not one of ours.
+
+Never adopted: an instant that the value knows, one whose file carries our own key (a commit newer than the value, or a
+stale helper's), and a `.requested` or `.inflight` file alone; nor a savepoint, which only marks the instant whose
+requested time it bears; nor any instant at or below the watermark. A commit of Hudi's that comes to light there is
+refused, as its rows could be seen by nobody.
 
 A log file belongs to the slice of the newest base file before its completion. So a commit that comes to light with a
 completion below a base file of ours, of a file group that it wrote to, would be seen by nobody: the compaction that
@@ -25,20 +29,26 @@ from itertools import pairwise
 import pyarrow as pa
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.format.archive import VERSION_FILE, decode_instants, decode_manifest, newest_manifest
+from crdt_mor.format.archive import (
+    VERSION_FILE,
+    decode_instants,
+    decode_manifest,
+    manifest_number,
+    newest_manifest,
+)
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
 from crdt_mor.observing import AdoptionEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.plans import read_plan
-from crdt_mor.timeline.projection import Projector, TablePublisher, completed_name
+from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 
@@ -84,18 +94,17 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
     """The completed instants in Hudi's timeline that are not ours; raises where one of them is below a base of ours."""
     cache = {} if cache is None else cache
     names: list[Stat] = yield List(projector.folder)
-    archive: list[Stat] = yield List(projector.archive)
     parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
     fresh = yield from fresh_completions(value)  # which may not be projected yet, though they are in a segment
     carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
     candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]
-    if not archive and len(candidates) == sum(segment.count for segment in value.segments) - len(fresh):
+    if value.version > 0 and _are_those_of(value, candidates, value.standing - len(fresh)):
         return Foreign((), value.schema)
+    moved = yield from is_archived_by_others(projector, value)
     completions = yield from all_completions(value)
     known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in completions}
     known |= {r.requested for r in value.rolled_back}
     instants: dict[InstantTime, HudiInstant] = {}
-    moved = bool(archive)
     completed = {c.requested: c.completed for c in completions}
     for name in candidates:
         if name.requested in known and name.completed in (None, completed.get(name.requested)):
@@ -103,13 +112,16 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
         instant = yield from _read_active(projector.path(name), name, cache)
         if instant is None:
             moved = True
+        elif name.requested not in known and name.requested <= value.archive.watermark:
+            _refuse_archived(instant, value.archive.watermark)
         elif name.requested not in known:
             instants[name.requested] = instant
         elif not instant.own and name.action in _DATA_ACTIONS:
             raise _same_time_error(instant.completion)
     for instant in (yield from _read_archive(projector.archive, cache)) if moved else []:
-        if instant.completion.requested not in known and instant.completion.action != _SAVEPOINT:
-            instants.setdefault(instant.completion.requested, instant)
+        requested = instant.completion.requested
+        if requested not in known and requested > value.archive.watermark and instant.completion.action != _SAVEPOINT:
+            instants.setdefault(requested, instant)
     own = next((instant for instant in instants.values() if instant.own), None)
     if own is not None and value.version == 0 and not (yield from _has_later_versions()):
         raise FormatError(
@@ -119,6 +131,22 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
     foreign = _foreign(projector, value, list(instants.values()))
     _refuse_below(bases_of(completions), foreign.completions)
     return foreign
+
+
+def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count: int) -> bool:
+    """Whether these completed files are those of the sealed completions, as far as their number and times tell."""
+    newest = max((segment.last for segment in value.segments), default=EPOCH)
+    return len(candidates) == count and all(
+        name.requested > value.archive.watermark and (name.completed or EPOCH) <= newest for name in candidates
+    )
+
+
+def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
+    """Whether Hudi's writers have archived instants: the newest manifest is not one of those that we have written."""
+    listed: list[Stat] = yield List(projector.archive)
+    numbers = [manifest_number(stat.path.rpartition("/")[2]) for stat in listed]
+    newest = max((number for number in numbers if number is not None), default=None)
+    return bool(listed) if newest is None else newest > value.archive.manifest
 
 
 def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
@@ -189,6 +217,17 @@ def _refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[
                 f"out of the timeline's folder, and write its rows again. instant={completion.requested} "
                 f"completed={completion.completed} compaction={base} partition={partition!r} file_group={file_id}"
             )
+
+
+def _refuse_archived(instant: HudiInstant, watermark: InstantTime) -> None:
+    """Raise for a commit of Hudi's at or below the watermark. What a stale helper of ours has left is swept."""
+    if not instant.own and instant.completion.action in _DATA_ACTIONS:
+        raise UnsupportedFeatureError(
+            "a commit of Hudi's was requested at a time up to which this table is archived already, so that no reader "
+            "would see its rows: the clock of Hudi's writer is far behind the table's. Move the files of its instant "
+            "out of the timeline's folder and its log files out of the table, and write its rows again. "
+            f"instant={instant.completion.requested} archived_until={watermark}"
+        )
 
 
 def _same_time_error(completion: Completion) -> UnsupportedFeatureError:

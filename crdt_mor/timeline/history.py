@@ -22,6 +22,14 @@ def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
     One whose commit may have been dropped counts as given up as well: nobody needs its files, whichever it was.
     """
     tail = yield from find_tail(known)
+    return (yield from is_given_up_in(instant, tail))
+
+
+def is_given_up_in(instant: InstantTime, tail: Timeline) -> Steps[bool]:
+    """Whether an instant that was pending once is rolled back or cancelled, as the newest value says.
+
+    So is one that the value does not know any more: of a commit that it has forgotten nobody needs any file.
+    """
     if tail.find_pending(instant) is not None or tail.find_plan(instant) is not None:
         return False
     if tail.find_rolled_back(instant) is not None:

@@ -20,7 +20,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName, TimelineState, data_file_name, join_path
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import (
     WRITE,
@@ -31,6 +31,7 @@ from crdt_mor.timeline.actions import (
     action_named,
     planned_action,
 )
+from crdt_mor.timeline.hudi_history import HudiHistory, when_removed
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.records import PENDING_WRITE
@@ -60,6 +61,11 @@ class Projector:
     def archive(self) -> str:
         """Where Hudi archives what leaves that directory."""
         return join_path(self.folder, self.config.history_path)
+
+    @property
+    def history(self) -> HudiHistory:
+        """What moves from the one to the other."""
+        return HudiHistory(self.folder, self.archive)
 
     def path(self, name: TimelineFileName) -> str:
         return f"{self.folder}/{name}"
@@ -103,6 +109,17 @@ class Projector:
         for cancelled in value.rolled_back:
             if cancelled.is_plan and cancelled.version == value.version:
                 yield from self._withdraw(cancelled.requested, cancelled.action)
+
+    def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed` whose instants have left Hudi's active timeline, in the order of an archiving."""
+        names = ((path, TimelineFileName.parse(path.rpartition("/")[2])) for path in placed)
+        stale = [(path, name) for path, name in names if name and name.requested <= tail.archive.watermark]
+        for path, _ in sorted(stale, key=lambda item: when_removed(item[1])):
+            yield Delete(path)
+
+    def move_archived(self, value: Timeline) -> Steps[None]:
+        """Move the instants to Hudi's history that this very version archived."""
+        yield from self.history.project(value)
 
     def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
@@ -171,8 +188,3 @@ class TablePublisher(Publisher):
     """Publishes the events of one table, and tells Hudi's readers of them."""
 
     projector: Projector
-
-
-def completed_name(completion: Completion) -> TimelineFileName:
-    """The name of the completed file of a commit."""
-    return TimelineFileName(completion.requested, completion.action, "completed", completion.completed)

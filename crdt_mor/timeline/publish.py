@@ -38,7 +38,7 @@ from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.observing import RaceLostEvent, Tell, tell_nobody
-from crdt_mor.timeline.history import is_given_up, newer_value
+from crdt_mor.timeline.history import is_given_up_in, newer_value
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.segments import Contents, SegmentGoneError, discard, seal
 from crdt_mor.timeline.steps import (
@@ -56,7 +56,7 @@ from crdt_mor.timeline.steps import (
 )
 from crdt_mor.timeline.tail import expire_versions, find_tail, still_stands
 
-EXPIRE_EVERY = 64
+EXPIRE_EVERY = 32
 """A publisher whose version is a multiple of this deletes the versions that are too old. Readers delete nothing."""
 
 CLOCK_AHEAD_MAX_MS = 60_000
@@ -87,6 +87,14 @@ class EventProjector(Protocol):
 
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
         """Remove what the plans have left that this very version cancelled."""
+        ...
+
+    def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed` that were put after their instants had been archived, as `tail` says."""
+        ...
+
+    def move_archived(self, value: Timeline) -> Steps[None]:
+        """Move to the archive what this very version archived."""
         ...
 
 
@@ -187,9 +195,30 @@ class Publisher:
             elif put.durable:
                 # Its maker may have died before it was durable, and what follows it must not outlast it.
                 yield MakeDurable(put.path)
-        if placed and (yield from _is_obsolete(value)):
-            yield from self.projector.withdraw_obsolete(value, placed)
+        if placed:
+            yield from self._withdraw_late(value, placed)
         yield from self.projector.withdraw_cancelled(value)
+        yield from self.projector.move_archived(value)
+
+    def _withdraw_late(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove of the files that were just put those that do not belong there any more.
+
+        Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up or archived in
+        the meantime, its files have been removed by somebody who will not come again. If the table was, they were put
+        into another one. Nothing is archived while the version stands that published it, so that suffices for events
+        that nobody can give up.
+        """
+        instant = value.newly_pending
+        try:
+            if instant is None and (yield from still_stands(value)):
+                return
+            tail = yield from find_tail(value)
+        except (TableReplacedError, TableNotFoundError):
+            yield from self.projector.withdraw_obsolete(value, placed)
+            return
+        yield from self.projector.withdraw_archived(tail, placed)
+        if instant is not None and (yield from is_given_up_in(instant, tail)):
+            yield from self.projector.withdraw_obsolete(value, placed)
 
 
 def _has_lost(value: Timeline) -> Steps[bool]:
@@ -202,23 +231,6 @@ def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | N
     """The outcome of a derivation of either kind."""
     outcome = derive(tail, wall_ms)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
-
-
-def _is_obsolete(value: Timeline) -> Steps[bool]:
-    """Whether the files of a value's events do not belong where they were just put.
-
-    Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up in the meantime, its
-    files have been removed by somebody who will not come again. If the table was, they were put into another one.
-    """
-    instant = value.newly_pending
-    try:
-        if instant is not None:
-            return (yield from is_given_up(instant, value))
-        if not (yield from still_stands(value)):
-            yield from find_tail(value)
-    except (TableReplacedError, TableNotFoundError):
-        return True
-    return False
 
 
 def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:

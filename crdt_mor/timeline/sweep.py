@@ -32,6 +32,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
 from crdt_mor.timeline.history import all_completions
+from crdt_mor.timeline.hudi_history import when_removed
 from crdt_mor.timeline.leftovers import sweep_leftovers
 from crdt_mor.timeline.partitions import sweep_partitions
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
@@ -141,6 +142,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     # Files of commits that the value has dropped, as no view needs them, may be those of a savepoint of Hudi's.
     saved = any(name.action == _SAVEPOINT for names in named.values() for name in names)
     kept_until = known.retention.dropped if saved else EPOCH
+    yield from _sweep_archived(publisher, known, named, completions)
     garbage: set[InstantTime] = set()
     for instant, names in named.items():
         if (
@@ -166,6 +168,32 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
         for name in sorted(named[instant], key=when_put, reverse=True):
             yield Delete(publisher.projector.path(name))
     return garbage
+
+
+def _sweep_archived(
+    publisher: TablePublisher,
+    known: Timeline,
+    named: dict[InstantTime, list[TimelineFileName]],
+    completions: Sequence[Completion],
+) -> Steps[None]:
+    """Delete what stands in Hudi's active timeline of archived instants: stalled helpers put it, or it was not deleted.
+
+    Hudi's readers would take all that is older than it for uncommitted. What is not known as ours stays: a commit of
+    Hudi's, which adoption refuses.
+    """
+    committed = {c.requested for c in completions if c.requested <= known.archive.watermark}
+    stale = []
+    for instant in sorted(named):
+        if instant > known.archive.watermark:
+            break
+        for name in named[instant]:
+            path = publisher.projector.path(name)
+            data = b"" if instant in committed else (yield Read(path))
+            if instant in committed or (data and bears_our_key(name, data, path)):
+                stale.append(name)
+    for name in sorted(stale, key=when_removed):
+        if not (yield Delete(publisher.projector.path(name))):
+            return
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:

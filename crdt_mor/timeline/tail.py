@@ -16,7 +16,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.steps import Delete, GetStat, List, Read, Steps
 
-KEPT_VERSIONS = 512
+KEPT_VERSIONS = 128
 """Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
 
 

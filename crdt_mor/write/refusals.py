@@ -6,6 +6,7 @@ from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.laws.merging import require_payloads
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.timeline.adoption import is_archived_by_others
 from crdt_mor.timeline.session import Session
 
 
@@ -37,7 +38,10 @@ def require_bucketed(config: TableConfig) -> None:
 
 def require_no_archive(session: Session) -> None:
     """Raise for a table that Hudi made and whose timeline it has archived in part: what ended there, Hudi knows."""
-    if not session.config.ours and session.store.list(session.publisher.projector.archive):
+    projector = session.publisher.projector
+    if session.config.ours or not session.store.list(projector.archive):
+        return
+    if session.run(is_archived_by_others(projector, session.tail())):
         raise UnsupportedFeatureError(
             "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
             "it, or copy it, Table.create(...).append(Table.open(...).scan()). "

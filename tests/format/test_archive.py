@@ -9,8 +9,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
-from crdt_mor.format.archive import decode_instants, decode_manifest, newest_manifest
+from crdt_mor.format.archive import (
+    ArchivedInstant,
+    decode_instants,
+    decode_manifest,
+    encode_instants,
+    encode_manifest,
+    manifest_name,
+    manifest_number,
+    merge_data_files,
+    newest_manifest,
+)
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import TimelineFileName
 from tests.interop.hudi_archive import SCHEMA, data_file
 
 ROW = {
@@ -98,3 +110,24 @@ def test_commits_of_old_hudis_are_json() -> None:
     [read] = found.stats["p"]
     assert isinstance(read, WriteStat)
     assert (read.path, read.num_writes, read.file_size_in_bytes, read.log_files) == (stat["path"], 3, 9, None)
+
+
+def test_what_is_written_is_read_again_and_has_the_columns_of_hudis_files() -> None:
+    commit = TimelineFileName(InstantTime("20260101000000000"), "commit", "completed", InstantTime("20260101000000004"))
+    clean = TimelineFileName(InstantTime("20260101000000002"), "clean", "completed", InstantTime("20260101000000008"))
+    first = encode_instants([ArchivedInstant(commit, b"m", b"p")])
+    second = encode_instants([ArchivedInstant(clean, b"n")])
+    assert pq.read_schema(pa.BufferReader(first)).equals(SCHEMA)
+    merged = merge_data_files([(second, "b"), (first, "a")])
+    assert decode_instants(merged, "x") == [ArchivedInstant(commit, b"m"), ArchivedInstant(clean, b"n")]
+    assert pq.read_table(pa.BufferReader(merged))["plan"].to_pylist() == [b"p", None]
+    with pytest.raises(FormatError, match="file=a"):
+        merge_data_files([(first[:-9], "a")])
+
+
+def test_a_manifest_lists_files_with_their_lengths() -> None:
+    data = encode_manifest([("a.parquet", 7), ("b.parquet", 8)])
+    assert decode_manifest(data, "m") == ("a.parquet", "b.parquet")
+    assert [entry["fileLen"] for entry in json.loads(data)["files"]] == [7, 8]
+    assert manifest_number(manifest_name(12)) == 12
+    assert manifest_number("manifest_x") is manifest_number("12") is manifest_number("_version_") is None

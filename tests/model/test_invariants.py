@@ -21,7 +21,17 @@ from crdt_mor.model.invariants import (
 )
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, OpenPlan, Pending, Retention, RolledBack, Segment, Token
+from crdt_mor.model.timeline_parts import (
+    Archive,
+    Completion,
+    DataFile,
+    OpenPlan,
+    Pending,
+    Retention,
+    RolledBack,
+    Segment,
+    Token,
+)
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import VERSIONS
 from tests.model.scene import PUBLISHER, Scene
@@ -51,6 +61,8 @@ BEFORE = Timeline(
     table_id="t",
     added=("n",),
     retention=Retention(at(8), at(6), ((("", "g"), at(9)),)),
+    archive=Archive(at(1), at(0), 7, 2, 3, ("a",)),
+    tokens_since=at(5),
 )
 """A value with something of everything."""
 
@@ -101,6 +113,9 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
     invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
     invariants.history_is_only_given_up: replace(AFTER, retention=Retention(at(8), at(6))),
+    invariants.the_watermark_moves_only_forward: replace(AFTER, archive=replace(BEFORE.archive, watermark=at(0))),
+    invariants.nothing_unfinished_is_archived: replace(AFTER, archive=Archive(at(10), at(1), 10, 3, 4, ("a", "b"))),
+    invariants.only_what_is_in_segments_is_archived: replace(AFTER, archive=replace(BEFORE.archive, count=9)),
 }
 """For each invariant a value that must not follow `BEFORE`."""
 
@@ -132,7 +147,16 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.history_is_only_given_up, replace(AFTER, retention=replace(BEFORE.retention, dropped_count=1))),
     (invariants.tokens_grow, replace(AFTER, tokens=())),
     (invariants.tokens_grow, replace(AFTER, tokens=(Token("app", 8, at(20), at(100), 9),))),
+    (invariants.tokens_grow, replace(AFTER, tokens_since=at(4))),
+    (invariants.tokens_grow, replace(AFTER, tokens_since=at(101))),
+    (invariants.tokens_grow, replace(AFTER, tokens=(), tokens_since=at(80))),
+    (invariants.tokens_grow, replace(AFTER, tokens=BEFORE.tokens, tokens_since=at(82))),
     (invariants.the_schema_loses_no_column, replace(AFTER, added=())),
+    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=replace(BEFORE.archive, manifest=4))),
+    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 9, 3, 4, ("a", "b")))),
+    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(0), 10, 3, 4, ("a", "b")))),
+    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 10, 3, 3, ("a", "b")))),
+    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 10, 2, 4, ("a", "b")))),
 ]
 
 

@@ -33,6 +33,7 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_segment, encode_segment
 from crdt_mor.model.timeline_parts import (
+    Archive,
     Completion,
     DataFile,
     FileGroup,
@@ -181,6 +182,8 @@ EVERYTHING = Timeline(
     retention=Retention(
         from_ms(1_700_000_000_010), from_ms(1_700_000_000_008), ((("eu", "g"), from_ms(1_700_000_000_012)),)
     ),
+    archive=Archive(from_ms(5), from_ms(3), 11, 3, 2, ("a_0.parquet", "b_0.parquet")),
+    tokens_since=from_ms(2),
 )
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
@@ -200,7 +203,9 @@ EVERYTHING_JSON = (
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
     rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
     rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]],'
-    rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]}}'
+    rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]},'
+    rb'"archive":{"watermark":"19700101000000005","since":"19700101000000003","version":11,"count":3,"manifest":2,'
+    rb'"files":["a_0.parquet","b_0.parquet"]},"tokens_since":"19700101000000002"}'
 )
 
 
@@ -292,7 +297,9 @@ FORMAT_2 = (
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
     rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
     rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]],'
-    rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]}}'
+    rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]},'
+    rb'"archive":{"watermark":"19700101000000005","since":"19700101000000003","version":11,"count":3,"manifest":2,'
+    rb'"files":["a_0.parquet","b_0.parquet"]},"tokens_since":"19700101000000002"}'
 )
 """What the release wrote that did not note who made what."""
 

@@ -48,7 +48,7 @@ from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_f
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_segment
-from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import (
     ACTIONS,
@@ -60,7 +60,7 @@ from crdt_mor.timeline.actions import (
     planned_action,
 )
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
-from crdt_mor.timeline.projection import Projector, completed_name
+from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import (
     Delete,
     GetStat,

@@ -169,7 +169,7 @@ def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.Monk
         return False
         yield
 
-    patch.setattr(publish, "is_given_up", careless)
+    patch.setattr(publish, "is_given_up_in", careless)
 
 
 def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> None:

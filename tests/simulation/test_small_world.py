@@ -252,7 +252,7 @@ def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.Mo
         return False
         yield
 
-    patch.setattr(publish, "is_given_up", careless)
+    patch.setattr(publish, "is_given_up_in", careless)
 
 
 def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,58 @@
+"""Archiving a table: upkeep first, then one event after the other, until nothing more may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.timeline import adoption, sweep
+from crdt_mor.timeline.archive import archive_once, prefix_of
+from crdt_mor.timeline.segments import SegmentGoneError
+from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.steps import Steps
+from crdt_mor.write.refusals import require_no_archive
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedSoFar:
+    """How many instants were archived, what holds the next one, and the newest value."""
+
+    instants: int
+    held_by: str
+    value: Timeline
+
+
+def archive(session: Session, keep: int) -> ArchivedSoFar:
+    """Archive whatever may go, but for the newest `keep` instants."""
+    require_no_archive(session)
+    session.start()
+    done = session.run(_archive(session, keep))
+    session.remember(done.value)
+    return done
+
+
+def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
+    """A sweep comes first, where something may go: Hudi's readers would show what a dead writer left as committed.
+
+    A rolled-back write that still waits for its sweep holds everything after it, so for that there is one as well.
+    """
+    publisher = session.publisher
+    tail = yield from sweep.upkeep(publisher, session.known(), session.expiry_ms)
+    tail = yield from adoption.adopt(publisher, tail)
+    if tail.rolled_back or (yield from _may_archive(session, tail, keep)):
+        tail = yield from sweep.sweep(publisher, tail)
+    instants = 0
+    while True:
+        done = yield from archive_once(publisher, tail, keep)
+        tail = done.value
+        if not done.prefix.completions:
+            return ArchivedSoFar(instants, done.prefix.held_by, tail)
+        instants += len(done.prefix.completions)
+
+
+def _may_archive(session: Session, tail: Timeline, keep: int) -> Steps[bool]:
+    """Whether something may go; also where `tail` is so old meanwhile that its segments were swept."""
+    try:
+        return bool((yield from prefix_of(session.publisher.projector, tail, keep)).completions)
+    except SegmentGoneError:
+        return True
