@@ -10,15 +10,17 @@ What comes to light when older writes end, and is older than the erasure, is del
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.data import Data, read_data
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpiredError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
@@ -47,6 +49,9 @@ OPEN_READERS: Final = (
     "view that was opened earlier and reads one of the removed files from now on gets SnapshotExpiredError. Copies "
     "outside of the table (exports, backups, tables that follow this one) are not touched."
 )
+
+_T = TypeVar("_T")
+_TRIES: Final = 8
 
 Sought = Callable[[Timeline], pl.DataFrame]
 """What is to be erased by a value of the timeline: record key, partition path (null: any), bucket."""
@@ -93,12 +98,10 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
     versions: list[int] = []
     began: InstantTime | None = None
     for _ in range(2):  # what older writes have brought by the time when they have ended is erased as well
-        value = session.tail()
-        requested = value.clock
-        if _missing(session, sought, value, began).groups:
-            requested, version, live = _delete(session, sought, began)
-            rows += live
-            versions.append(version)
+        requested, commit = _in_spite_of_others(partial(_delete, session, sought, began))
+        if commit is not None:
+            rows += commit.live
+            versions.append(commit.version)
         if began is None:
             began = requested
             if not [p for p in session.tail().pending if p.requested <= began]:
@@ -114,9 +117,32 @@ def _milliseconds(wait: object) -> int:
     raise InvalidInputError(f"wait is a time of 0 or more: timedelta(minutes=10). wait={wait!r}")
 
 
-def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, int, int]:
-    """Delete the rows that are live, and note the erasure; its requested time, its version, how many rows were live."""
-    steps.refuse_saved(session, _missing(session, sought, session.tail(), began).groups)
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """The delete of an erasure. live: how many of its rows readers saw."""
+
+    version: int
+    live: int
+
+
+def _in_spite_of_others(delete: Callable[[], _T]) -> _T:
+    """`delete`, once more where a clean or another erasure removed what it was looking at, or gave its write up."""
+    for _ in range(_TRIES):
+        with suppress(SnapshotExpiredError, WriterExpiredError):
+            return delete()
+    return delete()
+
+
+def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, _Deleted | None]:
+    """Delete the rows that are live, and note the erasure; the time from which on rows are new ones.
+
+    Nothing is done, and the delete is None, where no file holds anything of which no other erasure takes care.
+    """
+    tail = session.tail()
+    seen = _missing(session, sought, tail, began)
+    if not seen.groups:
+        return tail.clock, None
+    steps.refuse_saved(session, seen.groups)
     write = OpenWrite.begin(session, None, ERASURE_INFO)
     requested = write.begun.requested
     try:
@@ -128,7 +154,7 @@ def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tupl
         write.abandon()
         raise
     committed = write.commit(operation="DELETE")
-    return requested, committed.completion.version, missing.live
+    return requested, _Deleted(committed.completion.version, missing.live)
 
 
 @dataclass(frozen=True, slots=True)

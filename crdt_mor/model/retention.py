@@ -288,6 +288,8 @@ def plan_cleaning(
     retention = moved(value, policy.mark(value, completions, now_ms), groups)
     before = policy.mark(value, completions, now_ms, policy.readers_ms)
     marks = dict(retention.groups)  # of erasures, which spare no reader
+    for group, mark in (groups or {}).items():  # also where the mark of the whole table has moved beyond them
+        marks[group] = max(mark, marks.get(group, EPOCH))
     going = [file for file in needless_files(value, completions, before, marks, saved) if file.path in there]
     unneeded = needless_files(
         replace(value, pending=(), plans=()), completions, retention.since, dict(retention.groups)

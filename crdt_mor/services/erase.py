@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
-from crdt_mor.model.erasure import Erasure, copied_bases, history_begins, is_folded
+from crdt_mor.model.erasure import Erasure, history_begins
 from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
 from crdt_mor.model.names import data_file_name, join_path
 from crdt_mor.model.retention import RetentionPolicy
@@ -202,12 +202,12 @@ def _fold(
     while True:
         _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
         value = session.tail()
-        shown = session.snapshot_completions(value)
-        slices, copies = {s.group: s for s in fold_slices(shown)}, copied_bases(shown)
-        unfolded = {g: since for g, since in stable_at.items() if not is_folded(slices.get(g), since, copies)}
+        slices = fold_slices(session.snapshot_completions(value))
+        begins = history_begins(session.completions(value), slices, stable_at)
+        unfolded = stable_at.keys() - begins.keys()
         if not unfolded:
-            return history_begins(session.completions(value), slices.values(), stable_at)
-        plan = service.schedule(session, compaction_of(unfolded.keys()))
+            return {group: since for group, since in begins.items() if since > EPOCH}
+        plan = service.schedule(session, compaction_of(unfolded))
         if plan is not None:
             _execute(session, plan.barrier)
         elif not session.tail().plans and not patience.another_look():

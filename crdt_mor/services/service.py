@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Generic
 
 from crdt_mor.errors import SnapshotExpiredError
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.retention import needless_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.observing import PartEvent, PlanEvent
@@ -105,6 +106,7 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
     kept = session.run(plans.keep_outputs(session.known(), part.barrier, [file.path for file in files]))
     if not kept:
         return []
+    _remove_erased(session, part.barrier, files)
     session.publisher.tell(
         PartEvent(
             barrier=part.barrier, action=service.action.name, parts=parts, rows=sum(file.rows for file in files),
@@ -112,6 +114,22 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         )
     )  # fmt: skip
     return files
+
+
+def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> None:
+    """Delete outputs that were put so late that an erasure had removed them already.
+
+    An executor that was asleep does not know that others have completed the plan, and that rows which it read before
+    were erased since. Nobody would look at its files, and they would keep these rows.
+    """
+    value = session.tail()
+    marks = dict(value.retention.groups)
+    if value.find_plan(barrier) is not None or marks.keys().isdisjoint(file.group for file in files):
+        return
+    needless = {file.path for file in needless_files(value, session.completions(value), EPOCH, marks)}
+    for file in files:
+        if file.path in needless:
+            session.store.delete(file.path)
 
 
 def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:

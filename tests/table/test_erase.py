@@ -484,6 +484,62 @@ def test_an_erasure_that_died_at_any_moment_is_finished_by_the_next(merge: str, 
         assert this.place.store.list(".hoodie/.crdt_mor/erasures") == []
 
 
+MEANWHILE: dict[str, Callable[[World, Table], object]] = {
+    "another process erases the same": lambda _, other: other.maintenance.erase(keys=KEY, wait=timedelta(hours=1)),
+    "a compaction": lambda _, other: other.maintenance.compact(),
+    "a log compaction": lambda _, other: other.maintenance.compact(logs_only=True),
+    "a plan": lambda _, other: other.maintenance.plan_compaction(),
+    "a clean": lambda _, other: other.maintenance.clean(keep=timedelta(0)),
+    "a write": lambda world, other: other.upsert(world.rows(*OTHERS[:2])),
+}
+
+
+@pytest.mark.parametrize("meanwhile", [slow(name) for name in MEANWHILE])
+@pytest.mark.parametrize("merge", ["latest", "ordering"])
+def test_whatever_others_do_at_any_moment_no_byte_is_left(merge: str, meanwhile: str) -> None:
+    for at in range(1, 400):
+        world = World(**MERGES[merge], buckets=1)
+        world.table.upsert(world.rows(KEY, *OTHERS[:2]))
+        world.table.maintenance.compact()
+        world.table.upsert(world.rows(KEY, OTHERS[1]))
+        store, other = InterruptedStore(world.place.store), world.opened(world.place.store)
+        erasing = world.opened(store)
+        happened: list[bool] = []
+
+        def interrupt(world: World = world, other: Table = other, happened: list[bool] = happened) -> None:
+            happened.append(True)
+            MEANWHILE[meanwhile](world, other)
+
+        store.arm(at, interrupt)
+        with suppress(ErasureUnfinishedError):
+            erasing.maintenance.erase(keys=KEY, wait=timedelta(minutes=2))
+        if not happened:
+            assert at > 10
+            return
+        store.arm(0, None)
+        erasing.maintenance.erase(keys=KEY, wait=timedelta(minutes=2))
+        assert world.where(*SECRETS) == [], at
+        assert [row["id"] for row in world.shown()] == OTHERS[:2]
+
+
+def test_an_executor_that_slept_brings_no_byte_back() -> None:
+    world = World(buckets=1)
+    history(world)
+    plan = world.table.maintenance.plan_compaction()
+    store = InterruptedStore(world.place.store)
+    sleeper = world.opened(store)
+
+    def meanwhile() -> None:
+        world.table.maintenance.compact()
+        world.table.upsert(world.rows(KEY))
+        world.table.maintenance.erase(keys=KEY)
+
+    store.arm(1, meanwhile)
+    sleeper.maintenance.execute(plan)
+    assert store.count > 1
+    assert world.where(*SECRETS) == []
+
+
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
