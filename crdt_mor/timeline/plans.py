@@ -20,7 +20,7 @@ from typing import cast
 
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.packing import droppable_until
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
@@ -177,7 +177,7 @@ def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | No
     if deletion is None:
         return None
     barriers = (plan.barrier for plan in tail.plans)
-    return min([droppable_until(tail, deletion, EPOCH), *barriers])
+    return min([droppable_until(tail, deletion, tail.archive.watermark), *barriers])
 
 
 def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:
