@@ -23,6 +23,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
 from crdt_mor.model.names import data_file_name, join_path
 from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
 from crdt_mor.services import service
 from crdt_mor.services.clean import clean, saved_files
@@ -31,7 +32,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
 from crdt_mor.timeline import sweep
 from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import ERASURES, STAGED, TICKET, erasure_path, stable_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Put, put_surely
@@ -96,12 +97,19 @@ def open_erasures(session: Session) -> list[Erasure]:
             continue
         erasure = Erasure.decode(data, stat.path)
         if erasure.table_id != tail.table_id:
-            continue
-        if tail.find_pending(erasure.requested) or session.run(find_completion(erasure.requested, tail)):
+            continue  # an earlier table's that was here
+        if _may_be_committed(session, erasure.requested, tail):
             found.append(erasure)
-        elif session.tail().find_pending(erasure.requested) is None:
-            _forget(session, erasure)  # its delete was rolled back
+        else:
+            _forget(session, erasure)
     return found
+
+
+def _may_be_committed(session: Session, requested: InstantTime, tail: Timeline) -> bool:
+    """Whether the delete of an erasure was not rolled back."""
+    if tail.find_pending(requested) is not None or may_be_dropped(requested, tail):
+        return True
+    return session.run(find_completion(requested, tail)) is not None
 
 
 def _forget(session: Session, erasure: Erasure) -> None:

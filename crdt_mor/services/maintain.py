@@ -1,6 +1,6 @@
 """`maintain`: everything that is due of a table's upkeep, one service after another.
 
-    plans that are open ──► compaction ──► log compaction ──► cleaning ──► sweep ──► archiving
+    plans that are open ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving
 
 The order is one in which each service finds what the one before has made possible. An open plan holds its file groups
 until somebody completes it, so these go first. A compaction makes files superfluous, which cleaning then deletes. The
@@ -19,6 +19,7 @@ from typing import Literal
 
 from crdt_mor.errors import (
     CrdtMorError,
+    ErasureUnfinishedError,
     ForkedProcessError,
     InvalidInputError,
     TableNotFoundError,
@@ -34,7 +35,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.observing import UpkeepEvent
-from crdt_mor.services import service
+from crdt_mor.services import erase, service
 from crdt_mor.services.clean import clean, would_clean
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.upkeep import Maintained, State, Upkeep
@@ -48,6 +49,7 @@ PLAN_BYTES = 4 << 30
 PLAN_GROUPS = 1000
 """File groups of one compaction, at most."""
 
+
 def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Maintained:
     """Do whatever is due by the policies, or only say what is.
 
@@ -60,6 +62,7 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
         ("compaction", _compactions),
         ("log_compaction", _log_compactions),
         ("clean", _clean),
+        ("erasure", _erasures),
         ("sweep", _sweep),
     ]
     for name, work in services:
@@ -269,6 +272,27 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
 def _kept(policies: Policies) -> str:
     kept = [] if policies.keep_ms is None else [words_of_ms(policies.keep_ms)]
     return " and ".join([*kept, *([] if policies.keep_commits is None else [plural(policies.keep_commits, "commit")])])
+
+
+# --- erasures ---------------------------------------------------------------------------------------------------------
+
+
+def _erasures(run: _Run) -> Iterator[Upkeep]:
+    """Finish the erasures that somebody has begun; one that has to wait for writers stays due."""
+    for erasure in erase.open_erasures(run.session):
+        age = words_of_age(max(0, run.now_ms - to_ms(erasure.requested)))
+        due = Upkeep("erasure", "due", f"an erasure of {age} ago is not finished")
+        if run.dry_run:
+            yield due
+            continue
+        try:
+            removed = erase.finish(run.session, [erasure], erase.Patience(run.session, 0))
+        except ErasureUnfinishedError as waiting:
+            yield replace(due, error=str(waiting))
+            continue
+        yield replace(
+            due, state="done", file_groups=len(removed.groups), files_removed=removed.files, bytes_removed=removed.bytes
+        )
 
 
 # --- the sweep --------------------------------------------------------------------------------------------------------

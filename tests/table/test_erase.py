@@ -258,6 +258,25 @@ def commits(world: World) -> list[dict[str, Any]]:
     return [c for c in world.table.inspect.timeline().to_pylist() if c["action"] == "deltacommit"]
 
 
+def test_maintain_finishes_what_had_to_wait() -> None:
+    world = World()
+    history(world)
+    with world.opened(world.place.store).transaction() as late:
+        late.upsert(world.rows(KEY))
+        with pytest.raises(ErasureUnfinishedError):
+            world.table.maintenance.erase(keys=KEY)
+        (waiting,) = (a for a in world.table.maintenance.maintain().actions if a.service == "erasure")
+        assert waiting.state == "due"
+        assert "erase again" in waiting.error
+    world.table.maintenance.clean(keep=timedelta(0), readers=timedelta(0))
+    (due,) = (a for a in world.table.maintenance.maintain(dry_run=True).actions if a.service == "erasure")
+    assert (due.state, due.error) == ("due", "")
+    (done,) = (a for a in world.table.maintenance.maintain().actions if a.service == "erasure")
+    assert (done.state, done.file_groups) == ("done", 1)
+    assert world.where(*SECRETS) == []
+    assert world.table.maintenance.erase(keys=KEY).groups == ()
+
+
 @pytest.mark.parametrize("how", ["keys", "filter"])
 def test_it_waits_for_such_a_write_and_erases_what_it_brings_elsewhere(how: str) -> None:
     world = World(partition_by="day")
