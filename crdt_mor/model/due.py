@@ -20,7 +20,7 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup
 
 @dataclass(frozen=True, slots=True)
 class DueGroup:
-    """A file group that is to be compacted. bytes: of all its files, about what a compaction of it reads."""
+    """A file group that is to be compacted. bytes: of the files that it reads, about."""
 
     group: FileGroup
     why: str
@@ -69,7 +69,7 @@ def due_log_compactions(
             slice_.group,
             f"file group {group_name(slice_.group)} has {plural(len(slice_.fresh_logs), 'log')}; the policy for a log "
             f"compaction is {most}",
-            sum(file.size for file in slice_.files),
+            sum(log.size for log in slice_.logs),
         )
         for slice_ in slices
         if slice_.base is not None and len(slice_.fresh_logs) >= max(2, most) and slice_.group not in taken
