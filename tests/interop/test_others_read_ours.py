@@ -14,6 +14,7 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from tests.interop.histories import write_history
+from tests.interop.hudi_archive import make_hudis
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import SHAPES, Maker, Shape, Verdict, convergence, keys, rows
 from tests.tiers import seeds
@@ -93,6 +94,33 @@ def test_the_later_writer_stands_although_it_was_compacted_before_the_earlier_on
 def test_the_later_writer_stands_in_spark(make: Maker, spark: HudiSpark) -> None:
     convergence(make)
     assert numbers(spark.read(make.root)) == CONVERGED
+
+
+# --- a table of Hudi's, whose logs we compact alone -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordering", [None, "n"])
+def test_the_logs_of_a_table_of_hudis_are_compacted_alone(make: Maker, ordering: str | None) -> None:
+    table = make.create(buckets=1, ordering=ordering)
+    table.append(rows(range(8), 1))
+    table.maintenance.compact()
+    table.upsert(rows([1, 2], 2))
+    by_time = {
+        "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.record.merge.strategy.id": "",
+        "hoodie.table.ordering.fields": "",
+    }  # fmt: skip
+    make_hudis(make.root, {} if ordering else by_time)
+    table = type(table).open(make.root)
+    table.upsert(rows([2, 3, 20], 3))
+    table.delete(keys=keys(4, 5), plain=True)
+    table.upsert(rows([5], 4))
+    before = ours(table)
+    table.maintenance.compact(logs_only=True)
+    assert table.inspect.files()["kind"].to_pylist() == ["base", "carry"]
+    assert ours(table) == before == hudi_rs(make.root)
+    table.upsert(rows([6, 30], 5))
+    table.delete(keys=keys(7), plain=True)
+    assert hudi_rs(make.root) == ours(table)
 
 
 # --- what is refused at the door, because others could not read it ----------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 import pyarrow as pa
@@ -204,3 +205,30 @@ def test_the_key_column_that_a_block_of_hudis_leaves_out_is_the_record_key() -> 
     composite = TableConfig("t", KeySpec(("id", "n")), buckets=1)
     for untouched, settings in ((block, composite), (keyed, config), (full("2", row("x", 1, "a", "b")), config)):
         assert with_key(untouched, settings) is untouched
+
+
+def test_a_log_compaction_folds_no_partial_updates_of_hudis(make: Maker) -> None:
+    """They stand on rows of the base: such a file group is compacted fully, by every executor."""
+    files = Slice(BASE, "1", (full("2", row("z", 1, "a", "b")), part("4", {"id": "x", "n": 20, "a": "A"})))
+    for rule in (BY_TIME, BY_N):
+        assert kernel.compact_logs(files, rule, COLUMNS, []) is None
+        assert kernel.compact_logs(replace(files, blocks=files.blocks[:1]), rule, COLUMNS, []) is not None
+    table = make.create(merge="partial_update/1", buckets=1)
+    table.append(rows(range(3), 1))
+    table.maintenance.compact()
+    for n in (2, 3):
+        table.upsert(pa.table({"id": keys(1), "v": [f"other{n}"]}))
+    make_hudis(make.root, {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.record.merge.strategy.id": ""})
+    table = type(table).open(make.root)
+    expected = ours(table)
+    table.maintenance.compact(logs_only=True)
+    assert table.inspect.files()["kind"].to_pylist() == ["base"]
+    assert ours(table) == expected
+
+
+def test_under_an_ordering_column_logs_that_are_older_than_the_base_are_not_folded_alone() -> None:
+    """A compaction of Hudi's folds what is not stable, and a delete of such a log stands between rows of the base."""
+    late = (full("2", row("z", 1, "a", "b")), delete("4", "x"))
+    assert kernel.compact_logs(Slice(BASE, "3", late), BY_N, COLUMNS, []) is None
+    assert kernel.compact_logs(Slice(BASE, "1", late), BY_N, COLUMNS, []) is not None
+    assert kernel.compact_logs(Slice(BASE, "3", late), BY_TIME, COLUMNS, []) is not None
