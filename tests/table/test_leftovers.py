@@ -15,6 +15,7 @@ from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import publish, segments, sweep, tail
+from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
 from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
@@ -88,6 +89,31 @@ def test_a_snapshot_that_is_older_than_all_versions_reads_the_newest_segments(fa
     assert len(found) == 9
     assert [stat.path.rpartition("/")[2][:17] for stat in table._session.store.list(PLANS)] == [plan and plan.barrier]
     assert table.maintenance.compact(), "the open plan is there, and that of the compaction before is swept"
+
+
+@pytest.mark.usefixtures("short_memory")
+def test_upkeep_drops_from_the_value_what_it_has_archived_and_cleaned(fast_path: Path) -> None:
+    schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
+    table = Table.create(str(fast_path / "t"), schema, key="k", buckets=1)
+    table.set_properties({"crdt_mor.retention": "0s", "crdt_mor.readers": "0s"})
+    names, known = [], []
+    for number in range(60):
+        table.upsert(pa.table({"k": [f"k{number % 7}"], "n": [number]}, schema))
+        if number % 12 == 11:
+            table.maintenance.maintain()
+            table.maintenance.archive(keep_commits=4)
+            value = table._session.tail()
+            names.append(len(value.segments))
+            known.append(len(value.completions) + sum(segment.count for segment in value.segments))
+    value = table._session.tail()
+    assert value.retention.dropped_count > 20
+    assert max(known) < 50
+    assert max(names) < 12
+    fresh = Table(str(fast_path / "t"))
+    assert not fresh._session.run(foreign_completions(fresh._session.publisher.projector, value)).completions
+    assert {row["k"]: row["n"] for row in fresh.to_arrow().to_pylist()} == {f"k{n % 7}": n for n in range(60)}
+    assert fresh.maintenance.compact() is not None
+    assert fresh.count() == 7
 
 
 # --- partitions -------------------------------------------------------------------------------------------------------
