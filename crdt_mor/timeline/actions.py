@@ -3,7 +3,7 @@
     action       when it begins                        when it is completed                    what begins it
     write        T.deltacommit.inflight, .requested    T_C.deltacommit                         a writer
     compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
-    clean        b.clean.requested                     b.clean.inflight, b_C.clean             a frozen plan
+    clean        b.clean.requested, with the rest      b.clean.inflight, b_C.clean             a frozen plan
     rollback     T.rollback.requested, with the rest   T.rollback.inflight, T_C.rollback       a sweep
 
 A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
@@ -16,6 +16,10 @@ only one left. (Hudi leaves `deltacommit.requested` empty, and none of its reade
 the record of a plan, `compaction.requested`, wherever they see another file of its instant, and fail if there is none.
 So the record is the only file until the plan is completed: a helper that puts a file of a plan after its cancel, and
 dies before it looks again, cannot make the table unreadable.
+
+Hudi's readers need to know of an open compaction, as its barrier opens file slices. No reader of Hudi's asks for open
+cleans, but its writers execute each that they find, and fail at paths that do not begin with the table's own. So Hudi
+is told of a clean when it is completed: one whose process died is in nobody's way until somebody finishes it.
 
 To add a service: a row here, with the type of its plan and the records that Hudi is told; a `Service` that plans and
 executes; and the next `FORMAT` of the timeline value, since releases that read this one take every plan for a
@@ -98,6 +102,7 @@ class PlannedAction(Action, Generic[P]):
     retention: the marks of the history that is kept which the plan moves; None where it moves none.
     deletion: once the plan is executed, no view before this time is kept any more, so that commits that only such views
         need may be dropped from the value; None where it removes none.
+    told_open: whether Hudi is told of a plan that is open; else all of its files are put when it is completed.
     """
 
     operation: str
@@ -107,9 +112,11 @@ class PlannedAction(Action, Generic[P]):
     retention: Callable[[P], Retention | None] = lambda _: None
     operation_of: Callable[[P], str | None] = lambda _: None
     deletion: Callable[[P], InstantTime | None] = lambda _: None
+    told_open: bool = True
 
     def __post_init__(self) -> None:
         assert len(self.begun) == 1, "until a plan is completed its record is the only file of it"
+        assert self.told_open or self.encode_outcome is not None, "its plan is read again when it is completed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +178,7 @@ CLEAN = PlannedAction(
     decode=CleanPlan.decode,
     encode_record=encode_clean_record,
     encode_outcome=encode_completed_clean,
+    told_open=False,
     retention=lambda plan: plan.retention,
     deletion=lambda plan: plan.deletion,
 )

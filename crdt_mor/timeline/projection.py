@@ -84,10 +84,10 @@ class Projector:
         for pending in value.pending:
             if pending.version == value.version:
                 files += self._begun(pending.requested, WRITE, PENDING_WRITE)
-        for plan in value.plans:
-            data = (yield Read(plan.path)) if plan.version == value.version else None
+        for plan in (plan for plan in value.plans if plan.version == value.version):
+            action = planned_action(plan.action)
+            data = (yield Read(plan.path)) if action.told_open else None
             if data is not None:
-                action = planned_action(plan.action)
                 files += self._begun(plan.barrier, action, action.encode_record(action.decode(data, plan.path)))
         for completion in (*value.completions, *(yield from _in_segment(value))):
             if completion.version == value.version and not completion.adopted:
@@ -163,7 +163,9 @@ class Projector:
         data = yield Read(plan)
         if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
             return []
-        return [*files, Put(path, action.encode_outcome(completion, action.decode(data, plan)))]
+        frozen = action.decode(data, plan)
+        begun = [] if action.told_open else self._begun(completion.requested, action, action.encode_record(frozen))
+        return [*begun, *files, Put(path, action.encode_outcome(completion, frozen))]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from unittest.mock import Mock
 
 import fastavro
 import pytest
@@ -117,6 +118,24 @@ def test_hudi_cleans_and_writes_after_a_clean_and_a_rollback_of_ours(
     again.maintenance.clean(commits=1, readers=NO_TIME)
     assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
     assert ours(again)[("", "k1")]["n"] == 100
+
+
+def test_hudi_writes_while_a_clean_of_ours_is_open_and_nobody_finishes_it(
+    make: Maker, table: Table, spark: HudiSpark, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("crdt_mor.services.clean.finish", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            table.maintenance.clean(commits=2, readers=NO_TIME)
+    assert [plan.action for plan in table._session.tail().plans] == ["clean"]
+    spark.sql("set hoodie.metadata.enable=false")
+    spark.sql(f"update {name} set n = 100 where id = 'k1'")
+    again = Table.open(make.root)
+    assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
+    assert again.maintenance.clean(commits=2, readers=NO_TIME).files
+    assert again._session.tail().plans == ()
+    assert called(spark, f"show_cleans(table => '{name}')")
+    assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
 
 
 def test_the_files_of_a_clean_of_hudis_come_back_as_hudi_wrote_them(table: Table, spark: HudiSpark, name: str) -> None:

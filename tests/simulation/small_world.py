@@ -774,7 +774,8 @@ def check_store(objects: dict[str, Any]) -> None:
                 raise Violation(f"a file of a committed instant was removed: {file.path}")
         action = action_ending_as(completion.action)
         paths = PROJECTOR.pending_paths(completion.requested, action.name)
-        begun = paths[: 0 if isinstance(action, MomentaryAction) else len(action.begun)]
+        told_late = isinstance(action, MomentaryAction) or (isinstance(action, PlannedAction) and not action.told_open)
+        begun = paths[: 0 if told_late else len(action.begun)]
         for path in paths if completed_path(completion) in objects else begun:
             if path not in objects:
                 raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
