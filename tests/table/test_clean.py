@@ -352,3 +352,19 @@ def test_later_marks_of_single_file_groups_leave_the_others_alone(simulated: Sim
         table.changes(since=checkpoint).to_arrow()
     assert sorted(table.scan().to_polars()["n"]) == [1, 1]
     assert pl.DataFrame(table.changes().to_arrow()).height == 2
+
+
+def test_an_executor_that_comes_when_a_clean_has_removed_what_its_plan_replaced(table: Table) -> None:
+    write(table, 0)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    table.maintenance.compact(plan)
+    write(table, 1)
+    table.maintenance.compact()
+    assert table.maintenance.clean(NONE, readers=NONE).files > 0
+    assert table.maintenance.execute(plan) == []
+    done = table.maintenance.complete(plan, [])
+    assert done is not None
+    assert done.barrier == plan.barrier
+    assert files(table) == named(table)
+    assert shown(table) == {1}
