@@ -55,10 +55,15 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
     """The commits of a table, the newest first; at most `limit`. See `Table.history`."""
     _require_number(limit)
     # In the order of versions, so that a commit of Hudi's that comes to light late does not renumber later ones.
-    commits = sorted(session.completions(session.sealed()), key=lambda c: (c.version, c.completed))
+    value = session.sealed()
+    commits = sorted(session.completions(value), key=lambda c: (c.version, c.completed))
+    gone = value.retention.dropped_count  # those that the table has dropped are counted, so that the others keep theirs
     first = 0 if limit is None else max(0, len(commits) - limit)
     overlaps = _overlaps(commits, first)
-    rows = [_row(commits[i], i + 1, overlaps[i]) for i in reversed(range(first, len(commits)))]
+    rows = [
+        _row(commits[i], gone + i + 1, [gone + number for number in overlaps[i]])
+        for i in reversed(range(first, len(commits)))
+    ]
     return pa.Table.from_pylist(rows, _HISTORY)
 
 
