@@ -224,6 +224,7 @@ def test_no_test_imports_from_another_test(file: Path) -> None:
 LETS_TIME_PASS = {
     "tests.waiting",  # the one place
     "tests.crash.scene",  # asks stuck processes where they are, and gives them a second to answer
+    "tests.crash.services",  # processes are killed at moments drawn by lot
     "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
     "tests.spark.chaos",  # a long run, drawn by lot
     "tests.spark.test_cluster",  # attempts of a task that are slow, so that Spark starts another

@@ -37,7 +37,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from crdt_mor.format.commit import CommitMetadata, decode_compaction_plan, encode_commit
@@ -175,6 +175,8 @@ def freeze(value: object) -> Hashable:
         return ("dict", *(freeze(item) for item in value.items()))
     if isinstance(value, types.FunctionType):
         return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
+    if isinstance(value, partial):
+        return ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))
     if isinstance(value, FakeProjector):
         return "projector"
     if isinstance(value, Action):
