@@ -11,7 +11,7 @@ import polars as pl
 from crdt_mor.data import Data
 from crdt_mor.erasure import Erased, erase
 from crdt_mor.errors import InvalidInputError, PayloadError
-from crdt_mor.model.archiving import KEPT_INSTANTS
+from crdt_mor.model.archiving import KEPT_COMMITS
 from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies
@@ -136,7 +136,7 @@ class Maintenance:
             )
         return would_clean(self._session, policy) if dry_run else clean(self._session, policy)
 
-    def archive(self, *, keep_commits: int = KEPT_INSTANTS) -> Archived:
+    def archive(self, *, keep_commits: int = KEPT_COMMITS) -> Archived:
         """Move what has ended for good from Hudi's timeline directory to its history: the directory stays small.
 
         Nothing that anybody reads changes. keep_commits: at least so many of the newest commits and compactions stay,

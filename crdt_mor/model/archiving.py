@@ -16,8 +16,8 @@ of their requested times, and an instant T only if
      or below the watermark.
 
 Nor is an instant passed over that Hudi has saved, or that replaced file groups, or that only the directory knows, as a
-write of Hudi's does that has not ended. The newest instants stay, for Hudi's readers of increments; so there is always
-one whose schema they find.
+write of Hudi's does that has not ended. The newest commits stay, for Hudi's readers of increments; so there is always
+one whose schema they find: a table whose directory has no commit looks empty to them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.names import DELTA_COMMIT, TimelineFileName
+from crdt_mor.model.names import COMMIT, DELTA_COMMIT, TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup, completed_name
 
-KEPT_INSTANTS = 20
-"""The newest completed instants that stay in the active timeline, where nobody asks for more. As Hudi does."""
+KEPT_COMMITS = 20
+"""The newest commits, compactions among them, that stay in the active timeline, where nobody asks for more."""
 
 INSTANTS_MAX = 500
 """How many instants one event archives, which is how many files a helper may have to read and to delete."""
@@ -43,6 +43,7 @@ LEVEL_MAX = 2
 """Data files of this level stay as they are, so that no helper has to merge more than it can hold in memory."""
 
 _SAVEPOINT = "savepoint"
+_COMMITS = {DELTA_COMMIT, COMMIT, "replacecommit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def archivable(
     completions: Iterable[Completion],
     named: Iterable[TimelineFileName],
     oldest_version: int,
-    keep: int = KEPT_INSTANTS,
+    keep: int = KEPT_COMMITS,
 ) -> Prefix:
     """The longest prefix that may go, but at most `INSTANTS_MAX`.
 
@@ -70,12 +71,15 @@ def archivable(
     active = sorted((c for c in completions if c.requested > watermark), key=lambda c: c.requested)
     limits = _Limits.of(value, active, named, oldest_version)
     prefix: list[Completion] = []
-    for completion in active[: max(0, len(active) - keep)]:
+    commits = [c.requested for c in active if c.action in _COMMITS]
+    for completion in active:
+        if len(commits) <= keep or completion.requested >= commits[-keep]:
+            break
         held_by = limits.holds(completion)
         if held_by or len(prefix) == INSTANTS_MAX:
             return Prefix(tuple(prefix), held_by or f"one event archives at most {INSTANTS_MAX}")
         prefix.append(completion)
-    return Prefix(tuple(prefix), f"the newest {keep} instants stay in the active timeline")
+    return Prefix(tuple(prefix), f"the newest {keep} commits stay in the active timeline")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class ArchivedSoFar:
 
 
 def archive(session: Session, keep: int) -> ArchivedSoFar:
-    """Archive whatever may go, but for the newest `keep` instants."""
+    """Archive whatever may go, but for the newest `keep` commits."""
     require_no_archive(session)
     session.start()
     done = session.run(_archive(session, keep))

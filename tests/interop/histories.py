@@ -1,11 +1,13 @@
 """Random histories of a few keys: overlapping writes, stragglers, compactions done and planned, some of logs alone.
 
-Cleans give up history, writes are given up by hand, and sweeps tell Hudi of them.
+Cleans give up history, writes are given up by hand, and sweeps tell Hudi of them. Where they are asked to, they archive
+at any moment, columns are added, and keys lie in partitions of which some are idle for long.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 
 import pyarrow as pa
@@ -17,8 +19,13 @@ from tests.interop.shapes import SCHEMA, Maker, keys, swept
 KEYS = 6
 
 
-def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
-    """A table whose history is a function of the seed. No two ordering values in it are equal."""
+def write_history(
+    make: Maker, seed: int, ordering: str | None, archive: Callable[[Table], object] | None = None
+) -> Table:
+    """A table whose history is a function of the seed. No two ordering values in it are equal.
+
+    archive: archives the table; such histories are longer.
+    """
     chance = random.Random(seed)
     table = make.create(buckets=1, ordering=ordering)
     pending: list[Transaction] = []
@@ -42,7 +49,9 @@ def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
     write(tx := make.begin(table))
     make.end(tx)
     steps = {"commit": 7, "begin": 4, "end": 4, "compact": 3, "plan": 1, "clean": 2, "give up": 1, "sweep": 1}
-    for _ in range(chance.randint(5, 16)):
+    if archive is not None:
+        steps |= {"archive": 4, "compact": 6}
+    for _ in range(chance.randint(5, 16) * (1 if archive is None else 3)):
         match chance.choices([*steps], [*steps.values()])[0]:
             case "commit":
                 write(tx := make.begin(table))
@@ -64,4 +73,6 @@ def write_history(make: Maker, seed: int, ordering: str | None) -> Table:
                 pending.pop(place)
             case "sweep":
                 swept(table)
+            case "archive" if archive is not None:
+                archive(table)
     return table

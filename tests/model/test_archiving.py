@@ -46,11 +46,12 @@ def allowed(
     completions: Iterable[Completion] = HISTORY,
     others: Iterable[TimelineFileName] = (),
     oldest: int = 400,
-    keep: int = 0,
+    keep: int | None = None,
 ) -> tuple[list[int], str]:
     """The requested times of what may go, in ms, and what holds the next one."""
     completions = list(completions)
-    found = archivable(value, completions, [*map(completed_name, completions), *others], oldest, keep)
+    newest = [write(900, 902)] if keep is None else []
+    found = archivable(value, [*completions, *newest], [*map(completed_name, completions), *others], oldest, keep or 1)
     return [c.requested for c in found.completions], found.held_by  # type: ignore[misc]
 
 
@@ -65,9 +66,16 @@ def test_a_prefix_goes_whose_logs_are_compacted() -> None:
 
 
 def test_the_newest_instants_stay_and_what_is_archived_is_not_looked_at() -> None:
-    assert allowed(keep=3) == (times(0), "the newest 3 instants stay in the active timeline")
+    assert allowed(keep=3) == (times(0), "the newest 3 commits stay in the active timeline")
     assert allowed(keep=9)[0] == []
     assert allowed(replace(VALUE, archive=Archive(at(4), at(0), 3, 2, 1)))[0] == times(7)
+
+
+def test_what_is_no_commit_does_not_count_as_the_newest() -> None:
+    """Hudi's readers look for the schema of the newest commit, and see no rows where there is none."""
+    rollback = Completion(at(30), at(32), 1, "", "rollback", "ROLLBACK")
+    assert allowed(completions=(compaction(7, 10), rollback), keep=1)[0] == []
+    assert allowed(completions=(compaction(7, 10), rollback, compaction(41, 44)), keep=1)[0] == times(7, 30)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ def test_a_savepoint_holds_no_instant_before_it() -> None:
 def test_replaced_file_groups_hold_and_so_does_a_missing_completed_file() -> None:
     replaced = replace(HISTORY[1], replaced=(("eu", GROUP),))
     assert allowed(completions=(HISTORY[0], replaced, *HISTORY[2:]))[0] == times(0)
-    assert archivable(VALUE, HISTORY, [], 400, 0).completions == ()
+    assert archivable(VALUE, HISTORY, [], 400, 1).completions == ()
 
 
 def test_one_event_takes_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
