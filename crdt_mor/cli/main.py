@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, writes
+from crdt_mor.cli.archive import archive
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.clean import clean
 from crdt_mor.cli.demo.command import demo
@@ -141,6 +142,7 @@ for _command in (
     commands.files,
     commands.compact,
     clean,
+    archive,
     maintain,
     rollback,
     erase,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline import adoption, sweep
 from crdt_mor.timeline.archive import archive_once, prefix_of
@@ -29,6 +30,14 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
     done = session.run(_archive(session, keep))
     session.remember(done.value)
     return done
+
+
+def archivable_now(session: Session, keep: int) -> int:
+    """How many instants may go in the next event; 0 where Hudi's own writers archive."""
+    try:
+        return len(session.run(prefix_of(session.publisher.projector, session.tail(), keep)).completions)
+    except (SegmentGoneError, UnsupportedFeatureError):
+        return 0
 
 
 def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:

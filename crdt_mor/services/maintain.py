@@ -1,11 +1,12 @@
 """`maintain`: everything that is due of a table's upkeep, one service after another.
 
     plans that are open ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving
+    plans that are open ──► compaction ──► log compaction ──► cleaning ──► sweep ──► archiving ──► tokens
 
 The order is one in which each service finds what the one before has made possible. An open plan holds its file groups
 until somebody completes it, so these go first. A compaction makes files superfluous, which cleaning then deletes. The
 sweep confirms that given-up writes have left nothing, without which archiving stops at them, and archiving comes last,
-as it takes what all others have ended.
+as it takes what all others have ended. Last of all applications are forgotten that have not written for long.
 
 Nothing is decided here that another process could contradict: each service is safe beside any number of others, of its
 own kind as well. So this may be run from cron on any number of machines, killed at any moment and run again.
@@ -26,8 +27,9 @@ from crdt_mor.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
+from crdt_mor.model.archiving import KEPT_COMMITS
 from crdt_mor.model.due import DueGroup, due_compactions, due_log_compactions, plural
-from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
 from crdt_mor.model.retention import RetentionPolicy, is_commit
@@ -36,10 +38,11 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.observing import UpkeepEvent
 from crdt_mor.services import erase, service
+from crdt_mor.services.archive import archivable_now, archive
 from crdt_mor.services.clean import clean, would_clean
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.upkeep import Maintained, State, Upkeep
-from crdt_mor.timeline import plans, sweep
+from crdt_mor.timeline import events, plans, sweep
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.session import Session
 
@@ -64,6 +67,8 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
         ("clean", _clean),
         ("erasure", _erasures),
         ("sweep", _sweep),
+        ("archive", _archive),
+        ("tokens", _tokens),
     ]
     for name, work in services:
         run.guarded(name, work)
@@ -293,6 +298,39 @@ def _erasures(run: _Run) -> Iterator[Upkeep]:
         yield replace(
             due, state="done", file_groups=len(removed.groups), files_removed=removed.files, bytes_removed=removed.bytes
         )
+# --- what has ended long ago ------------------------------------------------------------------------------------------
+
+
+def _archive(run: _Run) -> Iterator[Upkeep]:
+    """Archive what may be, once it is much; where Hudi's own writers archive, they go on to do so."""
+    session, least = run.session, run.policies.archive
+    if least is None or session.tail().standing < least + KEPT_COMMITS:
+        return
+    ready = archivable_now(session, KEPT_COMMITS)
+    if ready < least:
+        return
+    why = f"{plural(ready, 'instant')} have ended for good; the policy is {least}"
+    if run.dry_run:
+        yield Upkeep("archive", "due", why)
+    else:
+        archive(session, KEPT_COMMITS)
+        yield Upkeep("archive", "done", why)
+
+
+def _tokens(run: _Run) -> Iterator[Upkeep]:
+    """Forget the applications that have committed nothing for long."""
+    session, age_ms = run.session, run.policies.tokens_ms
+    value = session.tail()
+    if age_ms is None or age_ms >= run.now_ms:
+        return
+    since = min(from_ms(run.now_ms - age_ms), value.clock)
+    old = sum(token.completed < since for token in value.tokens)
+    if not old:
+        return
+    why = f"{plural(old, 'application')} wrote nothing with a token for {words_of_ms(age_ms)}"
+    if not run.dry_run:
+        session.remember(session.run(events.forget_tokens(session.publisher, session.known(), since)))
+    yield Upkeep("tokens", "due" if run.dry_run else "done", why)
 
 
 # --- the sweep --------------------------------------------------------------------------------------------------------

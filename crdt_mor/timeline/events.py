@@ -162,6 +162,20 @@ def retain(
     return (yield from publisher.publish(derive, known))
 
 
+def forget_tokens(publisher: TablePublisher, known: Timeline, since: InstantTime) -> Steps[Timeline]:
+    """Applications whose last commit completed before `since` are forgotten, if there are any.
+
+    A write that repeats a token of theirs later would be taken for a new one.
+    """
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        old = any(token.completed < since for token in tail.tokens)
+        return tail.forget_tokens(nonce, wall_ms, since) if old and tail.tokens_since <= since <= tail.clock else None
+
+    return (yield from publisher.publish(derive, known))
+
+
 def expired_error(requested: InstantTime | None) -> WriterExpiredError:
     """The error of a writer whose write was given up: the newest value has it neither pending nor completed."""
     return WriterExpiredError(

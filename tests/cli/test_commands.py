@@ -25,7 +25,7 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "history",
-    "timeline", "files", "compact", "clean", "maintain", "rollback", "erase", "laws", "demo",
+    "timeline", "files", "compact", "clean", "archive", "maintain", "rollback", "erase", "laws", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"
@@ -365,6 +365,12 @@ def test_clean_says_what_goes_and_what_history_is_left(table: Path) -> None:
     done = json.loads(crdt_mor("clean", table, "--keep", "0s", "--readers", "0s", "--output", "json").stdout)
     assert (done["files"], done["spared"], done["dry_run"]) == (int(said.split()[2]), 0, False)
     assert "removed 0 files" in crdt_mor("clean", table, "--commits", "100").stderr
+
+
+def test_archive_says_what_went_and_what_holds_the_rest(table: Path) -> None:
+    found = json.loads(crdt_mor("archive", table, "--output", "json").stdout)
+    assert (found["instants"], found["until"]) == (0, None)
+    assert f"archived 0 instants; then: {found['held_by']}" in crdt_mor("archive", table).stderr
 
 
 def test_compact_spares_groups_with_few_logs(table: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from crdt_mor.format.archive import decode_instants, decode_manifest
 from crdt_mor.model import archiving
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.timeline import publish
+from crdt_mor.timeline.adoption import foreign_completions
+from crdt_mor.timeline.steps import List, perform
+from tests.simulated import Simulated
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 TIMELINE = ".hoodie/timeline"
@@ -156,3 +161,46 @@ def test_nothing_to_archive_is_said(table: mor.Table) -> None:
 def test_what_is_no_number_of_commits_is_refused(table: mor.Table, keep: Any) -> None:
     with pytest.raises(mor.InvalidInputError, match="keep_commits"):
         table.maintenance.archive(keep_commits=keep)
+
+
+def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
+    table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 40, 8):
+        write(table, range(start, start + 8))
+        table.maintenance.compact()
+    table.maintenance.archive(keep_commits=2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    table.maintenance.clean(timedelta(0), readers=timedelta(0))
+    write(table, range(40, 44))
+    value = table._session.tail()
+    assert value.retention.dropped_count > 20
+    stands = {name.requested for name in active(fast_path) if name.state == "completed"}
+    assert value.standing == len(stands - {c.requested for c in value.completions})
+    assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
+    table.maintenance.archive(keep_commits=2)
+    assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
+
+    steps = foreign_completions(table._session.publisher.projector, table._session.tail())
+    asked = []
+    with suppress(StopIteration):
+        asked.append(next(steps))
+        while True:
+            asked.append(steps.send(perform(asked[-1], table._session.store, table._session.environment)))
+    assert asked == [List(TIMELINE)]
+
+
+def test_applications_that_wrote_long_ago_are_forgotten_when_it_is_due(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id")
+    data = pa.table({"id": ["a"], "n": [1]})
+    table.upsert(data, token=("old", 7))
+    simulated.environment.sleep(timedelta(days=300).total_seconds())
+    table.upsert(data, token=("young", 1))
+    simulated.environment.sleep(timedelta(days=100).total_seconds())
+    table.upsert(data)
+    (done,) = [action for action in table.maintenance.maintain().actions if action.service == "tokens"]
+    assert "1 application wrote nothing" in done.why
+    assert [token.application for token in table._session.tail().tokens] == ["young"]
+    assert table.upsert(data, token=("young", 1)).repeated
+    assert not table.upsert(data, token=("old", 7)).repeated
+    assert not [action for action in table.maintenance.maintain().actions if action.service == "tokens"]

@@ -1,0 +1,35 @@
+"""`archive`: what has ended for good leaves Hudi's timeline directory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.render import Output
+
+Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
+
+
+def archive(
+    uri: Uri,
+    keep_commits: Annotated[
+        int, typer.Option(metavar="N", min=1, help="At least so many of the newest commits stay in the directory.")
+    ] = 20,
+    output: Annotated[
+        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs.")
+    ] = Output.text,
+) -> None:
+    """Move what has ended for good from Hudi's timeline directory to its history; no reader sees a difference.
+
+    Example: crdt-mor archive events
+    """
+    done = mor.Table.open(uri).maintenance.archive(keep_commits=keep_commits)
+    if output is Output.json:
+        render.document(asdict(done))
+    else:
+        until = f", up to {done.until}" if done.until else ""
+        render.note(f"archived {done.instants:,} instants{until}; then: {done.held_by}")

@@ -1,0 +1,191 @@
+"""Each condition of archiving is needed: without it Hudi's readers lose rows, or show some that nobody committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.model import archiving
+from crdt_mor.model.archiving import Prefix
+from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.timeline import archive as steps
+from crdt_mor.timeline import publish, sweep
+from crdt_mor.timeline.steps import Steps, run
+from tests.table.test_archive import SCHEMA, active, hudis, rows
+
+ARCHIVABLE = archiving.archivable
+
+
+@pytest.fixture(autouse=True)
+def everything_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+
+
+@pytest.fixture
+def table(fast_path: Path) -> mor.Table:
+    return mor.Table.create(str(fast_path), schema=SCHEMA, key="id", buckets=1)
+
+
+def put(writer: mor.Table | mor.Transaction, key: str, n: int = 1) -> None:
+    writer.upsert(pa.table({"id": [key], "n": [n]}))
+
+
+def leave_out(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
+    """Archive as if one of the conditions were not there."""
+
+    def careless(
+        value: Timeline, completions: Iterable[Completion], named: Iterable[TimelineFileName], oldest: int, keep: int
+    ) -> Prefix:
+        names = list(named)
+        if condition == "a":
+            open_ = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
+            value = replace(value, pending=(), plans=())
+            names = [name for name in names if name.requested not in open_]
+        if condition == "c":
+            value = replace(value, rolled_back=())
+        return ARCHIVABLE(value, completions, names, 1 << 40 if condition == "d" else oldest, keep)
+
+    monkeypatch.setattr(steps, "archivable", careless)
+    monkeypatch.setattr(publish, "require_invariants", lambda previous, following: None)
+    if condition == "b":
+        monkeypatch.setattr(archiving, "_groups_of_logs", lambda completion: set())
+
+
+@pytest.mark.parametrize("condition", ["", "a"])
+def test_a_write_pending_since_before_what_is_archived(
+    table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    leave_out(monkeypatch, condition)
+    put(table, "first")
+    with table.transaction() as straggler:
+        put(table, "second")
+        table.maintenance.compact()
+        put(table, "third")
+        table.maintenance.compact()
+        put(table, "fourth")
+        table.maintenance.archive(keep_commits=1)
+        put(straggler, "late")
+    assert (hudis(fast_path) == rows(table)) is (condition == "")
+
+
+@pytest.mark.parametrize("condition", ["", "b"])
+def test_a_log_that_no_later_compaction_has_consumed(
+    table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    leave_out(monkeypatch, condition)
+    put(table, "first")
+    with table.transaction() as straggler:
+        put(table, "second")
+        table.maintenance.compact()
+        put(straggler, "late")
+    for _ in range(3):
+        table.upsert(pa.table({"id": ["next"], "n": [2]}))
+    table.maintenance.archive(keep_commits=1)
+    assert (hudis(fast_path) == rows(table)) is (condition == "")
+
+
+@pytest.mark.parametrize("condition", ["", "c"])
+def test_a_file_of_a_write_that_was_given_up(
+    table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    leave_out(monkeypatch, condition)
+    put(table, "first")
+    table.maintenance.compact()
+    monkeypatch.setattr(sweep, "sweep", _no_sweep)
+    with suppress(ZeroDivisionError), table.transaction() as given_up:
+        put(given_up, "never")
+        (pending,) = table._session.tail().pending
+        raise ZeroDivisionError
+    (log,) = fast_path.glob("*.log.*")
+    instant = log.name.split("_")[1][:17]
+    late = fast_path / log.name.replace(instant, pending.requested)
+    late.write_bytes(log.read_bytes())
+    for n in range(3):
+        put(table, "second", n)
+        table.maintenance.compact()
+    table.maintenance.archive(keep_commits=1)
+    assert late.exists()
+    assert (table._session.tail().archive.watermark < pending.requested) is (condition == "")
+
+
+def _no_sweep(publisher: object, known: Timeline) -> Steps[Timeline]:
+    return known
+    yield
+
+
+@pytest.mark.parametrize("condition", ["", "d"])
+def test_a_helper_that_stalled_while_its_version_stood(
+    table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
+) -> None:
+    leave_out(monkeypatch, condition)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 100)
+    put(table, "first")
+    session = table._session
+    stalled = session.tail()
+    for n in range(6):
+        put(table, f"k{n}")
+        if n % 2:
+            table.maintenance.compact()
+    table.maintenance.archive(keep_commits=1)
+    run(session.publisher.project(stalled), session.store, session.environment)
+    watermark = session.tail().archive.watermark
+    assert all(name.requested > watermark for name in active(fast_path)) is (condition == "")
+
+
+def test_a_helper_whose_version_is_gone_takes_back_what_it_put(table: mor.Table, fast_path: Path) -> None:
+    put(table, "first")
+    session = table._session
+    stalled = session.tail()
+    for n in range(6):
+        put(table, f"k{n}")
+        if n % 2:
+            table.maintenance.compact()
+    done = table.maintenance.archive(keep_commits=1)
+    assert done.instants
+    stood = active(fast_path)
+    run(session.publisher.project(stalled), session.store, session.environment)
+    assert active(fast_path) == stood
+    assert hudis(fast_path) == rows(table)
+
+
+def test_the_sweep_removes_what_stands_below_the_watermark(table: mor.Table, fast_path: Path) -> None:
+    put(table, "first")
+    (late, *_) = [name for name in active(fast_path) if name.state == "requested"]
+    data = (fast_path / ".hoodie/timeline" / str(late)).read_bytes()
+    for n in range(6):
+        put(table, f"k{n}")
+        table.maintenance.compact()
+    table.maintenance.archive(keep_commits=1)
+    (fast_path / ".hoodie/timeline" / str(late)).write_bytes(data)
+    session = table._session
+    session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+    assert late not in active(fast_path)
+    assert hudis(fast_path) == rows(table)
+
+
+def test_a_commit_of_hudis_below_the_watermark_is_refused_by_name(table: mor.Table, fast_path: Path) -> None:
+    put(table, "first")
+    (first, *_) = [name for name in active(fast_path) if name.state == "completed"]
+    data = (fast_path / ".hoodie/timeline" / str(first)).read_bytes()
+    for n in range(6):
+        put(table, f"k{n}")
+        table.maintenance.compact()
+    table.maintenance.archive(keep_commits=1)
+    theirs = replace(first, requested=str(int(first.requested) - 9))
+    (fast_path / ".hoodie/timeline" / str(theirs)).write_bytes(data.replace(b"crdt_mor", b"crdt_xxx"))
+    with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
+        mor.Table.open(str(fast_path)).scan().to_arrow()
+    session = table._session
+    with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
+        session.run(sweep.upkeep(session.publisher, replace(session.tail(), swept="19700101000000000"), 60_000))
+    assert theirs in active(fast_path)
