@@ -1,7 +1,6 @@
 """`maintain`: everything that is due of a table's upkeep, one service after another.
 
-    plans that are open ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving
-    plans that are open ──► compaction ──► log compaction ──► cleaning ──► sweep ──► archiving ──► tokens
+    plans that are open ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving ──► tokens
 
 The order is one in which each service finds what the one before has made possible. An open plan holds its file groups
 until somebody completes it, so these go first. A compaction makes files superfluous, which cleaning then deletes. The
@@ -298,6 +297,8 @@ def _erasures(run: _Run) -> Iterator[Upkeep]:
         yield replace(
             due, state="done", file_groups=len(removed.groups), files_removed=removed.files, bytes_removed=removed.bytes
         )
+
+
 # --- what has ended long ago ------------------------------------------------------------------------------------------
 
 

@@ -17,11 +17,9 @@ State = Literal["done", "due", "refused", "failed"]
 class Upkeep:
     """One thing that `maintain` has done, or would do, or could not do.
 
-    service: `compaction`, `log_compaction`, `clean`, `erasure`, `sweep` or `archive`.
+    service: `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive` or `tokens`.
     state: `due` in a dry run, and of an erasure that waits for writers; `refused` where the table or this release
         forbids it; `failed`: `error` says why.
-    service: `compaction`, `log_compaction`, `clean`, `sweep`, `archive` or `tokens`.
-    state: `due` in a dry run; `refused` where the table or this release forbids it; `failed`: `error` says why.
     why: what made it due, in words; `details`: the same of each file group.
     file_groups, rows: what was compacted. files_written, bytes_written: new files. files_removed, bytes_removed: what
     was deleted.

@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import hudi
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,14 +15,12 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.format.archive import decode_instants, decode_manifest
 from crdt_mor.model import archiving
-from crdt_mor.model.names import TimelineFileName
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.steps import List, perform
 from tests.simulated import Simulated
+from tests.table.archived import SCHEMA, TIMELINE, active, hudis, rows
 
-SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
-TIMELINE = ".hoodie/timeline"
 HISTORY = f"{TIMELINE}/history"
 
 
@@ -31,20 +28,6 @@ HISTORY = f"{TIMELINE}/history"
 def few_versions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 6)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 2)
-
-
-def rows(table: mor.Table, **options: Any) -> list[tuple[str, int]]:
-    return sorted(table.scan(**options).to_polars().select("id", "n").rows())
-
-
-def hudis(path: Path) -> list[tuple[str, int]]:
-    batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
-    return sorted((row["id"], row["n"]) for batch in batches for row in batch.to_pylist())
-
-
-def active(path: Path) -> list[TimelineFileName]:
-    names = (TimelineFileName.parse(file.name) for file in (path / TIMELINE).iterdir())
-    return sorted((name for name in names if name), key=str)
 
 
 def history(path: Path) -> list[str]:

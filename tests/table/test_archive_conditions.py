@@ -19,7 +19,7 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline import archive as steps
 from crdt_mor.timeline import publish, sweep
 from crdt_mor.timeline.steps import Steps, run
-from tests.table.test_archive import SCHEMA, active, hudis, rows
+from tests.table.archived import SCHEMA, active, hudis, rows
 
 ARCHIVABLE = archiving.archivable
 
