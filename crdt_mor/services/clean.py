@@ -30,7 +30,7 @@ from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events
 from crdt_mor.timeline.actions import CLEAN
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
+from crdt_mor.write.refusals import require_no_archive, require_written_format
 
 _SAVEPOINT = "savepoint"
 
@@ -120,7 +120,7 @@ def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
 
 
 def _require(session: Session) -> None:
-    require_no_metadata_table(session.settings())
+    require_written_format(session.settings())
     require_no_archive(session)
 
 

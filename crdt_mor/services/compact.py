@@ -51,7 +51,7 @@ from crdt_mor.write.log_files import (
     put_log,
     stored_table,
 )
-from crdt_mor.write.refusals import require_no_archive, require_no_metadata_table
+from crdt_mor.write.refusals import require_no_archive, require_written_format
 
 Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
 """Chooses the file groups of a plan from (a value, its latest slices, the groups in open plans); a pure function."""
@@ -79,7 +79,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 
 
 def _require(session: Session) -> None:
-    require_no_metadata_table(session.settings())
+    require_written_format(session.settings())
     require_no_archive(session)
     require_payloads(session.config)
 

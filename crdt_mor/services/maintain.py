@@ -44,6 +44,7 @@ from crdt_mor.services.upkeep import Maintained, State, Upkeep
 from crdt_mor.timeline import events, plans, sweep
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
 """Bytes that one compaction reads, about: what is more is left to the next plan, whose result is seen by itself."""
@@ -69,6 +70,11 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
         ("archive", _archive),
         ("tokens", _tokens),
     ]
+    try:
+        require_written_format(session.settings())
+    except InvalidInputError as error:
+        run.note(Upkeep("maintain", "refused", "", error=str(error)))
+        services = []
     for name, work in services:
         run.guarded(name, work)
     return Maintained(tuple(run.actions), dry_run)
@@ -95,7 +101,7 @@ class _Run:
         except (TableNotFoundError, TableReplacedError, ForkedProcessError):
             raise
         except CrdtMorError as error:
-            self.note(Upkeep(name, state_of(error), "it was looked at", error=str(error)))
+            self.note(Upkeep(name, state_of(error), "", error=str(error)))
 
     def note(self, action: Upkeep) -> None:
         self.actions.append(action)

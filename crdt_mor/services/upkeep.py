@@ -17,10 +17,11 @@ State = Literal["done", "due", "refused", "failed"]
 class Upkeep:
     """One thing that `maintain` has done, or would do, or could not do.
 
-    service: `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive` or `tokens`.
+    service: `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive` or `tokens`; `maintain`, where the
+        table forbids all of them.
     state: `due` in a dry run, and of an erasure that waits for writers; `refused` where the table or this release
         forbids it; `failed`: `error` says why.
-    why: what made it due, in words; `details`: the same of each file group.
+    why: what made it due, in words, "" where that was not found out; `details`: the same of each file group.
     file_groups, rows: what was compacted. files_written, bytes_written: new files. files_removed, bytes_removed: what
     was deleted.
     """
@@ -42,7 +43,7 @@ class Upkeep:
         more = f", and {len(self.details) - len(shown):,} more" if len(self.details) > len(shown) else ""
         reasons = f" ({'; '.join(shown)}{more})" if shown else ""
         outcome = "; ".join(filter(None, (self._results(), self.error)))
-        said = f"{self.service.replace('_', ' ')} {self.state}, since {self.why}{reasons}"
+        said = f"{self.service.replace('_', ' ')} {self.state}" + (f", since {self.why}{reasons}" if self.why else "")
         return f"{said}: {outcome}" if outcome else said
 
     def _results(self) -> str:

@@ -19,6 +19,18 @@ def require_writable(session: Session) -> None:
 
 def require_bucketed(config: TableConfig) -> None:
     """Raise for tables that cannot be written, or whose keys cannot be mapped to file groups."""
+    require_written_format(config)
+    if config.buckets is None:
+        raise InvalidInputError(
+            "this table does not say how many buckets its index has, so a new key could be put where no other writer "
+            "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
+            "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+        )
+    config.key.refuse_foreign_generator()
+
+
+def require_written_format(config: TableConfig) -> None:
+    """Raise for tables in which nothing is written, be it rows or the outputs of a service."""
     if config.version != WRITTEN_VERSION:
         raise InvalidInputError(
             f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
@@ -27,13 +39,6 @@ def require_bucketed(config: TableConfig) -> None:
     require_no_metadata_table(config)
     if config.table_type != "MERGE_ON_READ":
         raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
-    if config.buckets is None:
-        raise InvalidInputError(
-            "this table does not say how many buckets its index has, so a new key could be put where no other writer "
-            "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
-            "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
-        )
-    config.key.refuse_foreign_generator()
 
 
 def require_no_archive(session: Session) -> None:

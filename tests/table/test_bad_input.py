@@ -27,6 +27,7 @@ from crdt_mor import (
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.timeline import adoption
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
@@ -311,7 +312,7 @@ def test_a_timeline_of_a_newer_release_or_of_rubbish_is_named(make: Make, path: 
     make().upsert(GOOD)
     newest = max((Path(path) / ".hoodie/.crdt_mor/timeline").iterdir())
     data = newest.read_bytes()
-    for bad in (data.replace(b'"format":3', b'"format":4'), data[:50], b""):
+    for bad in (data.replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1)), data[:50], b""):
         newest.write_bytes(bad)
         with pytest.raises(FormatError, match=re.escape(newest.name)):
             Table.open(path)

@@ -28,6 +28,7 @@ from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.base import Stat
@@ -65,7 +66,7 @@ def of_the_first_release(path: str) -> None:
     file.write_bytes(encode_table(props | {"crdt_mor.version": "1"}))
     first = Path(path) / version_path(0)
     value = Timeline.genesis(Timeline.decode(first.read_bytes(), "").schema)
-    data = value.encode().replace(b'"format":3', b'"format":1').replace(b'"table_id":null,', b"")
+    data = value.encode().replace(b'"format":%d' % FORMAT, b'"format":1').replace(b'"table_id":null,', b"")
     first.write_bytes(data)
 
 

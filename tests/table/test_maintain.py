@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -291,6 +293,35 @@ def test_the_logs_of_a_group_become_one_where_that_is_asked_for_and_a_compaction
     found = table.maintenance.maintain()
     assert [action.service for action in found.actions] == ["compaction"], "a carry at rest counts as a log"
     assert kinds(table) == ["base"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (r"^hoodie\.table\.version=9$", "hoodie.table.version=8", "tables of version 8 can be read, but not written"),
+        ("=MERGE_ON_READ$", "=COPY_ON_WRITE", "only merge-on-read tables can be written"),
+        (r"^hoodie\.table\.type", "hoodie.table.metadata.partitions=files\nhoodie.table.type", "a metadata table"),
+    ],
+)
+def test_a_table_that_forbids_upkeep_says_so_and_nothing_is_changed(
+    make: Make, path: str, before: str, after: str, message: str
+) -> None:
+    table = make(buckets=1)
+    table.set_properties(EAGER)
+    write(table, 3)
+    properties = Path(path) / ".hoodie/hoodie.properties"
+    properties.write_text(re.sub(before, after, properties.read_text(), flags=re.MULTILINE))
+    was = files(path)
+    for dry_run in (True, False):
+        found = Table.open(path).maintenance.maintain(dry_run=dry_run)
+        assert [(action.service, action.state) for action in found.actions] == [("maintain", "refused")]
+        assert found.ok, "a refusal is no failure"
+        assert message in str(found)
+    assert {name: data for name, data in files(path).items() if "properties" not in name} == {
+        name: data for name, data in was.items() if "properties" not in name
+    }
+    with pytest.raises(InvalidInputError, match=message):
+        Table.open(path).maintenance.compact()
 
 
 # --- by writers -------------------------------------------------------------------------------------------------------
