@@ -32,7 +32,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import events, plans, publish, rollback, session, sweep
+from crdt_mor.timeline import events, plans, rollback, session, sweep
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import PLANS, VERSIONS, version_path
 from crdt_mor.timeline.publish import Publisher
@@ -361,11 +361,11 @@ def what_is_lost_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_projected_stays(patch: pytest.MonkeyPatch) -> None:
-    def careless(value: Timeline) -> Steps[bool]:
-        return False
+    def careless(self: Publisher, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        return
         yield
 
-    patch.setattr(publish, "_is_obsolete", careless)
+    patch.setattr(Publisher, "_withdraw_late", careless)
 
 
 def what_a_refused_event_is_for_stays(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ A failure prints the whole history; the test's name holds its seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import publish, session
+from crdt_mor.timeline import session
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
@@ -71,11 +71,11 @@ def a_put_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_projected_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
-    def careless(value: Timeline) -> Steps[bool]:
-        return False
+    def careless(self: Publisher, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        return
         yield
 
-    patch.setattr(publish, "_is_obsolete", careless)
+    patch.setattr(Publisher, "_withdraw_late", careless)
 
 
 def run_all(seeds: range, path: Path) -> None:

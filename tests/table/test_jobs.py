@@ -88,8 +88,9 @@ class World:
 
     @property
     def commits(self) -> list[Completion]:
+        """What was committed; that Hudi was told of a write that was given up is no commit."""
         session = self.table._session
-        return session.completions(session.tail())
+        return [c for c in session.completions(session.tail()) if c.undone is None]
 
     def forget(self) -> None:
         """As if the pending writes had been silent past the expiry, and had been swept since."""
@@ -307,6 +308,7 @@ def test_what_an_overtaken_driver_places_late_is_swept(world: World, monkeypatch
         data = (world.path / source).read_bytes()
         if not others:
             others.append(world.complete(staged(world.job, TWO)))
+        (world.path / target).parent.mkdir(exist_ok=True)
         (world.path / target).write_bytes(data)
         store.die()
         return True
