@@ -1,4 +1,4 @@
-"""Each condition of archiving is needed: without it Hudi's readers lose rows, or show some that nobody committed."""
+"""Each condition of archiving is needed: else hudi-rs loses rows, or a stale file stands where Hudi's readers look."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes the tables of one release, and notes what that release read in them.
 
-    python tests/tables/make.py release-2            writes release-2.tar.xz and release-2.json beside this script
-    python tests/tables/make.py release-2 FOLDER     writes them there
+    python tests/tables/make.py release-3            writes release-3.tar.xz and release-3.json beside this script
+    python tests/tables/make.py release-3 FOLDER     writes them there
 
 Run it once with the code of a release, never again for one that is kept: `test_old_tables.py` holds every later release
 to the answers. To make the tables of an earlier release, put a checkout of it before everything else on PYTHONPATH.
@@ -19,7 +19,8 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -196,7 +197,74 @@ def partial(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     table.maintenance.compact()
 
 
+def upkeep(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """All that services leave: a rollback, cleans, logs compacted alone, an archive, dropped commits, an erasure."""
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+    table = mor.Table.create(uri, schema, key="id", buckets=1, name="upkeep", environment=clock)
+
+    def rows(n: int) -> pl.DataFrame:
+        return pl.DataFrame({"id": [1, 2, 10 + n % 3], "n": [n, -n, n]})
+
+    def cleaned() -> None:
+        table.maintenance.compact()
+        clock.sleep(3600)
+        table.maintenance.clean(timedelta(0), readers=timedelta(0))
+
+    with _modules(KEPT_VERSIONS=4, EXPIRE_EVERY=2):
+        begun(table)
+        for n in range(12):
+            table.upsert(rows(n), token=(f"writer{n % 2}", n))
+        table.maintenance.roll_back(pending(table))
+        clock.sleep(120)
+        cleaned()
+        table.maintenance.maintain(keep=timedelta(0))
+        table.maintenance.archive(keep_commits=2)
+        for n in range(12, 20):
+            table.upsert(rows(n))
+        cleaned()
+        table.maintenance.archive(keep_commits=2)
+        table.upsert(rows(20))
+        cleaned()
+    yield table.upsert(rows(21))
+    yield table.upsert(rows(22))
+    table.maintenance.compact(logs_only=True)
+    late = begun(table)
+    yield table.upsert(rows(23))
+    with suppress(mor.ErasureUnfinishedError):
+        table.maintenance.erase(keys=[2])
+    late.upsert(rows(24))
+    late.__exit__(None, None, None)
+    assert late.commit is not None
+    yield late.commit
+
+
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
+if hasattr(mor, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
+    TABLES = (*TABLES, upkeep)
+
+
+@contextmanager
+def _modules(**constants: int) -> Iterator[None]:
+    """Constants of the engine are others for a while, wherever they stand."""
+    found = [
+        (module, name, getattr(module, name), value)
+        for key, module in list(sys.modules.items())
+        for name, value in constants.items()
+        if key.startswith("crdt_mor") and hasattr(module, name)
+    ]
+    for module, name, _, value in found:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, before, _ in found:
+            setattr(module, name, before)
+
+
+def pending(table: mor.Table) -> str:
+    """The requested time of the only write that is pending."""
+    (found,) = [e["requested_at"] for e in table.inspect.timeline().to_pylist() if e["state"] == "pending"]
+    return str(found)
 
 
 def said(**info: str) -> dict[str, Any]:
