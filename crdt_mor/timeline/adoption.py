@@ -51,6 +51,7 @@ from crdt_mor.timeline.plans import read_plan
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
+from crdt_mor.timeline.tail import find_tail
 
 _DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
 _OWN_SERVICES = {action.completed: action for action in ACTIONS.values() if action.completed not in _DATA_ACTIONS}
@@ -142,11 +143,26 @@ def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count
 
 
 def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
-    """Whether Hudi's writers have archived instants: the newest manifest is not one of those that we have written."""
+    """Whether Hudi's writers have archived instants: the newest manifest is not one of those that we have written.
+
+    Without a manifest, files there are those of our first archiving, if the value has one: it is being projected, or
+    who did so died. A value that is older than the newest one may take what others of ours have archived for Hudi's.
+    """
     listed: list[Stat] = yield List(projector.archive)
     numbers = [manifest_number(stat.path.rpartition("/")[2]) for stat in listed]
     newest = max((number for number in numbers if number is not None), default=None)
-    return bool(listed) if newest is None else newest > value.archive.manifest
+    if newest is None:
+        return bool(listed) and value.archive.manifest == 0
+    return newest > value.archive.manifest
+
+
+def require_own_history(projector: Projector, value: Timeline, refusal: str) -> Steps[None]:
+    """Raise with `refusal` where Hudi's writers have archived instants. The newest value is asked before."""
+    while (yield from is_archived_by_others(projector, value)):
+        newest = yield from find_tail(value)
+        if newest.version == value.version:
+            raise UnsupportedFeatureError(f"{refusal} folder={projector.archive}")
+        value = newest
 
 
 def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:

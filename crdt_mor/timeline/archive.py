@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.archiving import Prefix, archivable, data_file_name, files_with
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.adoption import is_archived_by_others
+from crdt_mor.timeline.adoption import require_own_history
 from crdt_mor.timeline.paths import VERSIONS
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import List, Nonce, Steps
+
+_REFUSAL = (  # two who write one history would lose each other's
+    "Hudi's own writers have archived instants of this table, so we do not: leave it to them, or tell them "
+    "hoodie.archive.automatic=false and copy the table, Table.create(...).append(Table.open(...).scan())."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps
 
 def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
     """The prefix of a table's instants that may be archived now."""
-    yield from _require_own_history(projector, tail)
+    yield from require_own_history(projector, tail, _REFUSAL)
     listed: list[Stat] = yield List(projector.folder)
     names = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in listed]
     versions: list[Stat] = yield List(VERSIONS)  # deleted oldest first, so what is missing below the least is gone
@@ -69,16 +73,6 @@ def completions_after(tail: Timeline) -> Steps[list[Completion]]:
         if segment.last > tail.archive.watermark:
             completions += yield from read_segment(segment)
     return completions
-
-
-def _require_own_history(projector: Projector, tail: Timeline) -> Steps[None]:
-    """Raise where Hudi's writers have archived instants: two who write one history would lose each other's."""
-    if (yield from is_archived_by_others(projector, tail)):
-        raise UnsupportedFeatureError(
-            "Hudi's own writers have archived instants of this table, so we do not: leave it to them, or tell them "
-            "hoodie.archive.automatic=false and copy the table, Table.create(...).append(Table.open(...).scan()). "
-            f"folder={projector.archive}"
-        )
 
 
 def _stem(stat: Stat) -> str:

@@ -24,7 +24,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.packing import droppable_until
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, RolledBack
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.observing import PlanEvent
 from crdt_mor.timeline.actions import P, PlannedAction, planned_action
 from crdt_mor.timeline.history import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
@@ -49,19 +49,20 @@ def schedule(
     """
     nonce = yield Nonce()
     written: list[str] = []
+    named = ""  # the object of the plan that this event has opened, unless it was cancelled
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        outcomes: tuple[OpenPlan | RolledBack, ...] = (*tail.plans, *tail.rolled_back)
-        if any(outcome.nonce == nonce for outcome in outcomes) or (
-            (yield from find_completion_by_nonce(nonce, known.clock, tail)) is not None
-        ):
+        nonlocal named
+        landed = yield from _barrier_of_attempt(nonce, known.clock, tail)
+        if landed is not None:
+            named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
             return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
         taken = yield from _taken(tail)
         plan = plan_from(tail, taken)
         if plan is None:
             return None
         assert taken.isdisjoint(plan.file_groups), "one open plan a file group"
-        path = plan_path(plan.barrier, nonce)
+        path = named = plan_path(plan.barrier, nonce)
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)
         return tail.schedule(nonce, wall_ms, action.name, path, action.retention(plan))
@@ -73,8 +74,8 @@ def schedule(
         raise
     scheduled = next((plan for plan in value.plans if plan.nonce == nonce), None)
     for path in written:
-        if scheduled is None or path != scheduled.path:
-            yield Delete(path)  # of an attempt that lost its race
+        if path != named:
+            yield Delete(path)  # of an attempt that lost its race; that of a completed plan is swept
     if scheduled is None:
         return value, None
     plan = cast("P | None", (yield from read_plan(value, scheduled)))
@@ -83,6 +84,18 @@ def schedule(
         PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups)
     )
     return value, plan
+
+
+def _barrier_of_attempt(nonce: str, since: InstantTime, tail: Timeline) -> Steps[InstantTime | None]:
+    """The barrier of the plan that was opened with this nonce, open or ended; None if no version has opened it."""
+    for plan in tail.plans:
+        if plan.nonce == nonce:
+            return plan.barrier
+    for cancelled in tail.rolled_back:
+        if cancelled.nonce == nonce:
+            return cancelled.requested
+    completion = yield from find_completion_by_nonce(nonce, since, tail)
+    return None if completion is None else completion.requested
 
 
 def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
@@ -97,8 +110,9 @@ def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
 def read_plan(tail: Timeline, plan: OpenPlan) -> Steps[FrozenPlan | None]:
     """A plan that is open in `tail`; None if it has been completed or cancelled since.
 
-    Its object may be gone then: a process that learns late that its plan was scheduled, and has ended, deletes the
-    object. An event that is derived from `tail` cannot be published any more in that case, so it may ignore the plan.
+    Its object may be gone then: a process that learns late that its plan was scheduled, and cancelled, deletes the
+    object, and so does a sweep. An event that is derived from `tail` cannot be published any more in that case, so it
+    may ignore the plan.
     """
     data = yield Read(plan.path)
     if data is not None:

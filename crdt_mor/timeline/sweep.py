@@ -180,7 +180,12 @@ def _sweep_archived(
 
     Hudi's readers would take all that is older than it for uncommitted. What is not known as ours stays: a commit of
     Hudi's, which adoption refuses.
+
+    Who archived these instants last may have died before it wrote the history, which is made of these very files. So
+    that is done first.
     """
+    if known.archive.version == known.version:
+        yield from publisher.help_project(known)
     committed = {c.requested for c in completions if c.requested <= known.archive.watermark}
     stale = []
     for instant in sorted(named):

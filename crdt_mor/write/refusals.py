@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import require_payloads
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline.adoption import is_archived_by_others
+from crdt_mor.timeline.adoption import require_own_history
 from crdt_mor.timeline.session import Session
 
 
@@ -46,12 +46,11 @@ def require_no_archive(session: Session) -> None:
     projector = session.publisher.projector
     if session.config.ours or not session.store.list(projector.archive):
         return
-    if session.run(is_archived_by_others(projector, session.tail())):
-        raise UnsupportedFeatureError(
-            "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
-            "it, or copy it, Table.create(...).append(Table.open(...).scan()). "
-            f"folder={session.publisher.projector.archive}"
-        )
+    refusal = (
+        "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
+        "it, or copy it, Table.create(...).append(Table.open(...).scan())."
+    )
+    session.run(require_own_history(projector, session.tail(), refusal))
 
 
 def require_no_metadata_table(config: TableConfig) -> None:

@@ -152,7 +152,7 @@ def check_orphans(table: Table, path: Path) -> None:
     session = table._session
     completions = session.completions(session.tail())
     known = {file.path for c in completions for file in c.files}
-    there = {str(file.relative_to(path)) for file in path.rglob("*") if data_file_name(str(file)) is not None}
+    there = {str(file.relative_to(path)) for file in data_files(path)}
     assert there <= known, f"files of no commit: {sorted(there - known)}"
     live = {file.path for s in fold_slices(completions) for file in (*s.logs, *([s.base] if s.base else []))}
     assert live <= there, f"files that the latest rows need are gone: {sorted(live - there)}"
@@ -163,12 +163,17 @@ def check_orphans(table: Table, path: Path) -> None:
     assert not list((path / ".hoodie/.heartbeat").glob("*"))
 
 
+def data_files(path: Path) -> list[Path]:
+    """The data files of a table. Those of Hudi's history have names that look alike."""
+    return [p for p in path.rglob("*") if ".hoodie" not in p.parts and data_file_name(str(p)) is not None]
+
+
 def measured(scene: Scene, commits: int, kills: int, did: dict[str, int]) -> Ended:
     session = scene.table._session
     slices = fold_slices(session.completions(session.tail()))
     live = sum(file.size for s in slices for file in (*s.logs, *([s.base] if s.base else [])))
     files = [p for p in scene.path.rglob("*") if p.is_file()]
-    data = [p for p in files if data_file_name(str(p)) is not None]
+    data = data_files(scene.path)
     size = sum(p.stat().st_size for p in data)
     assert size <= FOLDED_WITHIN * live, f"{size} bytes on disk for {live} bytes of rows"
     hoodie = sum(p.stat().st_size for p in files if ".hoodie" in p.parts)

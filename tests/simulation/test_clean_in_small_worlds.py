@@ -22,19 +22,18 @@ import pytest
 from crdt_mor.model import retention
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.retention import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, Completion, DataFile, FileGroup, Retention
+from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, Completion, FileGroup, Retention
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import plans, publish
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.paths import plan_path, version_path
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, canceller, complete, data_path, output_path, writer
+from tests.simulation.actors import GENESIS, PUBLISHER, Run, canceller, complete, data_path, writer
+from tests.simulation.holding_bases import compactor
 from tests.simulation.small_world import (
     LOG,
     Actor,
@@ -49,7 +48,6 @@ from tests.simulation.small_world import (
     stood,
 )
 
-MERGE = MergeSpec.parse("latest")
 LAST_COMMIT = RetentionPolicy(commits=1)
 
 
@@ -84,34 +82,6 @@ def finish(tail: Timeline, plan: CleanPlan) -> Run:
 def clean_from(there: Collection[str], tail: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:
     found = plan_cleaning(tail, tail.completions, LAST_COMMIT, 1, there)
     return plan_clean(tail, tail.completions, found, "commits") if found.files else None
-
-
-def compactor(value: Timeline) -> Run:
-    """Plans, executes and completes a compaction."""
-    tail, plan = yield from plans.schedule(PUBLISHER, value, COMPACT, compaction_from)
-    return (yield from execute(tail, plan)) if plan is not None else None
-
-
-def compaction_from(tail: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
-    return plan_compaction(tail, fold_slices(tail.completions), MERGE, taken)
-
-
-def execute(tail: Timeline, plan: CompactionPlan) -> Run:
-    path = output_path(plan.barrier)
-    held: list[str] = []
-    (group,) = plan.groups
-    for file in (*group.logs, *([group.base] if group.base else [])):
-        data = yield Read(file.path)
-        if data is None:  # as the plan is over
-            return ("late", plan.barrier)
-        held += data.decode().split("\n") if file.is_base else [file.path]
-    if not (yield from plans.keep_outputs(tail, plan.barrier, [])):
-        return ("cancelled", plan.barrier)
-    yield Put(path, "\n".join(sorted(held)).encode())
-    if not (yield from plans.keep_outputs(tail, plan.barrier, [path])):
-        return ("cancelled", plan.barrier)
-    _, done = yield from plans.complete(PUBLISHER, tail, plan.barrier, [DataFile(path, 1, 1)])
-    return ("compacted" if done else "cancelled", plan.barrier)
 
 
 def reader(value: Timeline) -> Run:
@@ -214,6 +184,7 @@ def test_a_reader_across_a_clean_and_a_write_that_began_before_it() -> None:
     ("history", "who", "options"),
     [
         ("ckck", ["cleaner", "cleaner"], {"deletions": False}),
+        ("ckck", ["cleaner", "cleaner"], {"deletions": False, "faults": 1}),
         ("ckck", ["cleaner", "canceller"], {"open_clean": True}),
         ("ckc", ["cleaner", "compactor"], {"deletions": False}),
         ("ckck", ["cleaner", "writer"], {"deletions": False}),

@@ -1,0 +1,493 @@
+"""Archiving keeps its promises in every interleaving, beside whoever stalls: archivers, helpers, sweepers, writers.
+
+The table has one file group, whose base files say what they hold. An archiver takes all but the newest commit; a helper
+has published an event, stalls, and projects it when its instant may have been archived; a version may go as soon as
+there is a newer one. In each store that can be reached, so whoever dies and wherever, the promises are:
+
+    - Hudi's readers see the rows of what they are told of, whatever has left their active timeline, by the rules that
+      they have: an instant older than all names there is committed, and was completed when it was requested
+    - each archived instant stands in the history exactly once, or else in the active timeline still
+    - nothing of ours is taken for a commit of Hudi's
+    - whoever comes next projects and sweeps, and then nothing stands in the active timeline up to the watermark
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, encode_instants, manifest_number
+from crdt_mor.model import archiving
+from crdt_mor.model.instant import LAST, InstantTime
+from crdt_mor.model.names import LogFileName, TimelineFileName, data_file_name
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
+from crdt_mor.timeline import adoption, archive, hudi_history, publish, rollback, sweep
+from crdt_mor.timeline.hudi_history import HudiHistory
+from crdt_mor.timeline.paths import VERSIONS
+from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.steps import Delete, Steps
+from crdt_mor.timeline.tail import find_tail
+from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, writer
+from tests.simulation.holding_bases import compactor, logs_shown
+from tests.simulation.small_world import (
+    HUDI,
+    LATE,
+    LOG,
+    PROJECTOR,
+    Actor,
+    Violation,
+    World,
+    alone,
+    completed_path,
+    completions_of,
+    decoded,
+    is_version,
+    land,
+    looked,
+    settled,
+    stood,
+    version_path,
+)
+
+HISTORY = PROJECTOR.archive
+KEPT = 1
+"""An archiver leaves so many of the newest commits."""
+
+
+@lru_cache(maxsize=1_000)
+def _encoded(instants: tuple[ArchivedInstant, ...]) -> bytes:
+    return encode_instants(instants)
+
+
+@lru_cache(maxsize=1_000)
+def _instants(data: bytes) -> list[ArchivedInstant]:
+    return decode_instants(data, "")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here a version may go as soon as there is a newer one, and each event seals what the value carries."""
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr(hudi_history, "encode_instants", lambda instants: _encoded(tuple(instants)))
+
+
+# --- who is there -----------------------------------------------------------------------------------------------------
+
+
+def archiver(value: Timeline) -> Run:
+    """Archives what may go, in one event."""
+    done = yield from archive.archive_once(PUBLISHER, value, KEPT)
+    return ("archived", done.value.archive.watermark)
+
+
+def helper(value: Timeline, paths: tuple[str, ...]) -> Run:
+    """Who has published this version, stalls, and projects it then: puts files at these paths."""
+    yield from PUBLISHER.project(value)
+    return ("helped", paths)
+
+
+def looker(value: Timeline) -> Run:
+    """Looks for what Hudi's own writers have done."""
+    tail = yield from find_tail(value)
+    found = yield from adoption.foreign_completions(PROJECTOR, tail)
+    return ("foreign", tuple(c.requested for c in found.completions))
+
+
+def expirer(value: Timeline) -> Run:
+    """Deletes the versions before this one, the oldest first."""
+    for version in range(value.version):
+        yield Delete(version_path(version))
+
+
+# --- the world --------------------------------------------------------------------------------------------------------
+
+
+class Archived(World):
+    """A table with a history: commits `c`, compactions `k`, writes that begin `b` and the oldest of which ends `f` or
+    is given up `g` with its file left, something that only moves completions to segments `d`, and archiving `a`.
+
+    standing: so many of the versions stand; helped: the positions in the history of events that a helper projects late.
+    """
+
+    def __init__(
+        self,
+        history: str,
+        who: Sequence[str] = ("archiver",),
+        *,
+        standing: int = 1,
+        helped: Sequence[int] = (),
+        **options: Any,
+    ) -> None:
+        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
+        values = []
+        for n, event in enumerate(history):
+            objects = happened(event, n, objects)
+            values.append(decoded(objects[LOG][-1]))
+        tail = values[-1]
+        gone = sorted(path for path in objects if path.startswith(VERSIONS))[:-standing]
+        objects = {path: data for path, data in objects.items() if path[0] != "!" and path not in gone}
+        for own in tail.pending:
+            objects[data_path(own.requested)] = b"rows"
+        named: dict[str, Callable[[], Run]] = {
+            "archiver": partial(archiver, tail),
+            "expirer": partial(expirer, tail),
+            "looker": partial(looker, tail),
+            "sweeper": partial(sweeper, tail),
+            "writer": writer,
+        }
+        actors = [Actor(f"p{n}", partial(complete, tail, own)) for n, own in enumerate(tail.pending)]
+        for n, value in enumerate(values[at] for at in helped):
+            paths = tuple(put.path for put in looked(PROJECTOR.files(value), objects))
+            actors.append(Actor(f"h{n}", partial(helper, value, paths)))
+        actors += [Actor(f"{role[:2]}{n}", named[role], store_now=10 + n) for n, role in enumerate(who)]
+        self._recovered: set[frozenset[tuple[str, bytes]]] = set()
+        super().__init__(objects, actors, faulty=is_version, **options)
+
+    def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
+        """The store after a put; what is put of an archived instant is late."""
+        after = land(objects, path, data)
+        if after is not None and is_archived(path, decoded(objects[LOG][-1]).archive.watermark):
+            after[LATE] = tuple(sorted({*after[LATE], path}))
+        return after
+
+    def check(self, objects: dict[str, Any]) -> None:
+        super().check(unarchived(objects))
+        check_history(objects)
+        check_adoption(objects)
+        if not any(is_archived(path, decoded(objects[LOG][-1]).archive.watermark) for path in objects[LATE]):
+            check_hudi(objects)
+        plain = settled(objects)
+        key = frozenset(plain.items())
+        if key not in self._recovered:
+            self._recovered.add(key)
+            check_recovered(recovered(plain))
+
+    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+        tail = decoded(objects[LOG][-1])
+        match result:
+            case ("archived", watermark):
+                if watermark > tail.archive.watermark:
+                    raise Violation(f"an acknowledged archiving was lost: {watermark}")
+            case ("helped", paths):
+                stale = [path for path in objects[LATE] if path in paths and is_archived(path, tail.archive.watermark)]
+                if stale:
+                    raise Violation(f"a helper has left files of an archived instant: {stale}")
+            case ("foreign", (_, *_)):
+                raise Violation(f"commits of ours were taken for Hudi's: {result}")
+            case _:
+                super().check_result(result, unarchived(objects))
+
+
+def happened(event: str, n: int, objects: dict[str, Any]) -> dict[str, Any]:
+    """The store after an event of a history."""
+    value = decoded(objects[LOG][-1])
+    if event in "fg":
+        path = data_path(value.pending[0].requested)
+        objects = {**objects, path: b"rows"}
+    if event == "a":
+        objects = stood(settled(objects))
+    steps: dict[str, Callable[[], Steps[Any]]] = {
+        "c": writer,
+        "k": partial(compactor, value),
+        "b": lambda: PUBLISHER.publish(lambda tail, wall_ms: tail.begin(f"begun{n}", wall_ms)),
+        "f": lambda: complete(value, value.pending[0]),
+        "g": lambda: PUBLISHER.publish(
+            lambda tail, wall_ms: tail.roll_back(f"given-up{n}", wall_ms, tail.pending[0].requested)
+        ),
+        "d": lambda: PUBLISHER.publish(lambda tail, _: tail.decide(f"decided{n}", 0)),
+        "a": partial(archiver, value),
+    }
+    _, objects = alone(steps[event](), objects, f"h{n}.")
+    return objects
+
+
+def named_in(path: str) -> TimelineFileName | None:
+    """The name of a file in Hudi's active timeline."""
+    folder, _, name = path.rpartition("/")
+    return TimelineFileName.parse(name) if folder == HUDI else None
+
+
+def is_archived(path: str, watermark: InstantTime) -> bool:
+    """Whether a path is in Hudi's active timeline, of an instant up to the watermark."""
+    name = named_in(path)
+    return name is not None and name.requested <= watermark
+
+
+def paths_of(completion: Completion) -> list[str]:
+    """All files of a completion in Hudi's active timeline."""
+    action = "compaction" if completion.action == "commit" else completion.action
+    return [*PROJECTOR.pending_paths(completion.requested, action), completed_path(completion)]
+
+
+def unarchived(objects: dict[str, Any]) -> dict[str, Any]:
+    """The store as it were if nothing had left Hudi's active timeline: what is asked of other worlds holds of it."""
+    tail = decoded(objects[LOG][-1])
+    found = {path: data for path, data in objects.items() if not path.startswith(HISTORY)}
+    for completion in completions_of(tail, objects):
+        if completion.requested <= tail.archive.watermark:
+            found = dict.fromkeys(paths_of(completion), b"") | found
+    return found
+
+
+def check_history(objects: dict[str, Any]) -> None:
+    """Each archived instant stands in the history once, in the files of the newest manifest; or it has not left yet."""
+    tail = decoded(objects[LOG][-1])
+    archived = {completed_name(c) for c in completions_of(tail, objects) if c.requested <= tail.archive.watermark}
+    numbers = [number for path in objects if (number := manifest_number(path.rpartition("/")[2])) is not None]
+    newest = max(numbers, default=0)
+    listed = decode_manifest(objects[f"{HISTORY}/manifest_{newest}"], "") if numbers else ()
+    if missing := [name for name in listed if f"{HISTORY}/{name}" not in objects]:
+        raise Violation(f"the newest manifest names files that are not there: {missing}")
+    told = [instant.name for name in listed for instant in _instants(objects[f"{HISTORY}/{name}"])]
+    if len(told) != len(set(told)) or not set(told) <= archived:
+        raise Violation(f"the history has what is not archived, or has it twice: {told}")
+    if newest > tail.archive.manifest or (newest == tail.archive.manifest and set(told) != archived):
+        raise Violation(f"the history is not that of the value: {told} {archived}")
+    for name in archived:
+        if name not in told and PROJECTOR.path(name) not in objects:
+            raise Violation(f"an instant is in neither of Hudi's timelines: {name}")
+
+
+def check_hudi(objects: dict[str, Any]) -> None:
+    """Hudi's readers see the rows of all commits that they are told of, and no others."""
+    names = [name for path in objects if (name := named_in(path)) is not None]
+    completed = {name.requested: name.completed for name in names if name.state == "completed"}
+    for name in names:
+        if name.state == "requested" and name.requested not in completed:
+            watermark = decoded(objects[LOG][-1]).archive.watermark
+            if name.requested <= watermark:
+                raise Violation(f"to Hudi's readers an archived instant is pending: {name}")
+    start = min((name.requested for name in names), default=LAST)
+    seen = []
+    for path in objects:
+        file = data_file_name(path) if not path.startswith(".hoodie") else None
+        if file is not None and (file.instant in completed or file.instant < start):
+            ended = completed.get(file.instant) or file.instant
+            action = "deltacommit" if isinstance(file, LogFileName) else "commit"
+            seen.append(Completion(file.instant, ended, 0, "", action, "", (DataFile(path, 1, 1),)))
+    tail = decoded(objects[LOG][-1])
+    told = {c.requested for c in completions_of(tail, objects) if c.requested <= tail.archive.watermark}
+    due = [c for c in completions_of(tail, objects) if c.requested in told or c.requested in completed]
+    expected = sorted(file.path for c in due for file in c.files if not file.is_base)
+    if logs_shown(seen, objects) != expected:
+        raise Violation(f"Hudi's readers see {logs_shown(seen, objects)}, but {expected} is committed, {start=}")
+
+
+def check_adoption(objects: dict[str, Any]) -> None:
+    """Nobody who looks now takes something of ours for Hudi's."""
+    found = looked(adoption.foreign_completions(PROJECTOR, decoded(objects[LOG][-1])), objects)
+    if found.completions:
+        raise Violation(f"commits of ours would be taken for Hudi's: {found.completions}")
+
+
+def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
+    """The store once whoever comes next has given up all writers, and has swept twice."""
+    after = stood(objects)
+    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
+        tail = decoded(after[LOG][-1])
+        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
+    for n in range(2):
+        who = f"again{len(after[LOG])}.{n}."
+        _, after = alone(sweeper(decoded(after[LOG][-1])), after, who, store_now=20 + n)
+    return after
+
+
+def check_recovered(objects: dict[str, Any]) -> None:
+    """Nothing is left in Hudi's active timeline of what was archived, and its history is whole."""
+    tail = decoded(objects[LOG][-1])
+    if stale := [path for path in objects if is_archived(path, tail.archive.watermark)]:
+        raise Violation(f"no sweep removes it: {stale}")
+    if tail.archive.manifest and f"{HISTORY}/manifest_{tail.archive.manifest}" not in objects:
+        raise Violation("nobody has written the history")
+    check_history(objects)
+    check_hudi(objects)
+
+
+LATE_HELP = {"standing": 9, "deletions": False}
+"""Nearly all versions stand at first, and an expirer deletes them."""
+
+
+@pytest.mark.parametrize(
+    ("history", "who", "options", "archived"),
+    [
+        ("ckcd", ["archiver", "looker"], {}, 2),
+        ("ckcd", ["archiver"], {"faults": 1}, 2),
+        ("bckfkcd", ["archiver"], {}, 4),
+        ("bckcd", ["archiver"], {}, 0),
+        ("bcgkcd", ["archiver", "sweeper"], {"deletions": False}, 0),
+        ("ckcd", ["archiver", "expirer"], {"helped": [0], **LATE_HELP}, 2),
+        ("bfkcd", ["archiver", "expirer"], {"helped": [0], **LATE_HELP}, 2),
+        ("ckcdakcd", ["archiver"], {}, 4),
+        ("ckcdad", ["sweeper"], {"helped": [0]}, 2),
+        ("ckcd", ["archiver", "sweeper"], {"deletions": False}, 2),
+    ],
+    ids=str,
+)
+def test_an_archiver_beside_whoever_stalls(
+    history: str, who: Sequence[str], options: dict[str, Any], archived: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "FILES_OF_A_LEVEL", 2)
+    world = Archived(history, who, **options)
+    world.search()
+    assert max(decoded(dict(store)[LOG][-1]).archive.count for store in world.stores) == archived
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("history", "who", "options"),
+    [
+        ("ckcd", ["archiver", "archiver"], {"deletions": False}),
+        ("ckcd", ["archiver", "writer"], {"deletions": False}),
+        ("ckcdakcd", ["archiver", "archiver"], {"deletions": False}),
+        ("ckcd", ["archiver", "archiver", "looker"], {"deletions": False}),
+        ("ckcd", ["archiver", "sweeper", "expirer"], {"helped": [0], **LATE_HELP}),
+        ("ckcd", ["archiver", "sweeper"], {"deletions": False, "faults": 1}),
+    ],
+    ids=str,
+)
+def test_everything(
+    history: str, who: Sequence[str], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "FILES_OF_A_LEVEL", 2)
+    assert Archived(history, who, **options).search() > 500
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def limits_are(patch: pytest.MonkeyPatch, **limits: Any) -> None:
+    """Some of the conditions hold nothing, and no invariant of the timeline is asked."""
+    of = archiving._Limits.of
+    patch.setattr(archiving._Limits, "of", lambda *about: replace(of(*about), **limits))
+    patch.setattr(publish, "require_invariants", lambda previous, following: None)
+
+
+def what_has_not_ended_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    limits_are(patch, unfinished=LAST, unknown=LAST)
+
+
+def a_log_is_archived_that_no_base_file_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(archiving, "_groups_of_logs", lambda completion: set())
+
+
+def what_was_given_up_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    limits_are(patch, given_up=LAST, unknown=LAST)
+
+
+def versions_that_stand_do_not_matter(patch: pytest.MonkeyPatch) -> None:
+    limits_are(patch, oldest_version=1 << 60)
+
+
+def a_helper_that_comes_late_does_not_look_again(patch: pytest.MonkeyPatch) -> None:
+    def careless(self: Projector, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
+        return
+        yield
+
+    patch.setattr(Projector, "withdraw_archived", careless)
+
+
+def the_files_go_before_the_event(patch: pytest.MonkeyPatch) -> None:
+    prefix_of = archive.prefix_of
+
+    def hasty(projector: Projector, tail: Timeline, keep: int) -> Steps[archiving.Prefix]:
+        found = yield from prefix_of(projector, tail, keep)
+        yield from projector.history.remove({c.requested for c in found.completions})
+        return found
+
+    patch.setattr(archive, "prefix_of", hasty)
+
+
+def the_files_go_before_the_history_is_written(patch: pytest.MonkeyPatch) -> None:
+    write = HudiHistory._write
+
+    def hasty(self: HudiHistory, value: Timeline, moved: Sequence[Completion]) -> Steps[None]:
+        yield from self.remove({moved[0].requested})
+        yield from write(self, value, moved)
+
+    patch.setattr(HudiHistory, "_write", hasty)
+
+
+def a_sweep_does_not_help_who_archived(patch: pytest.MonkeyPatch) -> None:
+    archived = sweep._sweep_archived
+
+    def hasty(publisher: Any, known: Timeline, named: Any, completions: Sequence[Completion]) -> Steps[None]:
+        alone = replace(known, archive=replace(known.archive, version=0))
+        yield from archived(publisher, alone, named, completions)
+
+    patch.setattr(sweep, "_sweep_archived", hasty)
+
+
+def a_sweep_leaves_what_was_archived(patch: pytest.MonkeyPatch) -> None:
+    def careless(*about: Any) -> Steps[None]:
+        return
+        yield
+
+    patch.setattr(sweep, "_sweep_archived", careless)
+
+
+def completed_files_go_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(hudi_history, "when_removed", lambda name: (name.state != "completed", name.requested))
+
+
+def what_is_merged_goes_before_a_manifest_says_so(patch: pytest.MonkeyPatch) -> None:
+    merge = HudiHistory._merge
+
+    def hasty(self: HudiHistory, merged: str, inputs: Iterable[str]) -> Steps[None]:
+        names = list(inputs)
+        yield from merge(self, merged, names)
+        for name in names:
+            yield Delete(f"{self.folder}/{name}")
+
+    patch.setattr(HudiHistory, "_merge", hasty)
+
+
+@pytest.mark.parametrize(
+    ("plant", "history", "who", "options", "found"),
+    [
+        (what_has_not_ended_is_passed_over, "bckcd", ["archiver"], {}, "is pending"),
+        (a_log_is_archived_that_no_base_file_has, "bckfcd", ["archiver"], {}, "Hudi's readers see"),
+        (what_was_given_up_is_passed_over, "bcgkcd", ["archiver"], {}, "is pending"),
+        (
+            versions_that_stand_do_not_matter,
+            "ckcd",
+            ["archiver", "expirer"],
+            {"helped": [0], **LATE_HELP},
+            "a helper has left",
+        ),
+        (
+            a_helper_that_comes_late_does_not_look_again,
+            "ckcd",
+            ["archiver", "expirer"],
+            {"helped": [0], **LATE_HELP},
+            "a helper has left",
+        ),
+        (the_files_go_before_the_event, "ckcd", ["archiver"], {}, "Hudi never saw|a hole"),
+        (the_files_go_before_the_history_is_written, "ckcd", ["archiver"], {}, "neither of Hudi's|not that of"),
+        (a_sweep_does_not_help_who_archived, "ckcd", ["archiver"], {}, "neither of Hudi's timelines|not that of"),
+        (a_sweep_leaves_what_was_archived, "ckcdad", [], {"helped": [0]}, "no sweep removes it"),
+        (completed_files_go_first, "ckcd", ["archiver"], {}, "is pending"),
+        (what_is_merged_goes_before_a_manifest_says_so, "ckcdakcd", ["archiver"], {}, "names files that are not there"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(
+    plant: Plant,
+    history: str,
+    who: Sequence[str],
+    options: dict[str, Any],
+    found: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archiving, "FILES_OF_A_LEVEL", 2)
+    world = Archived(history, who, **options)
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world.search(depth_first=True)
