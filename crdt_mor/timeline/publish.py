@@ -149,7 +149,7 @@ class Publisher:
                         yield from expire_versions(owned)
                     return owned
                 self.tell(RaceLostEvent(version=value.version, attempt=attempt))
-                if own and (yield from _has_lost(value)):
+                if own and (yield from _has_lost(tail, value)):
                     yield from discard(own)
                 yield Pause(attempt - 1)
                 tail = yield from self._next_tail(tail, value)
@@ -221,10 +221,14 @@ class Publisher:
             yield from self.projector.withdraw_obsolete(value, placed)
 
 
-def _has_lost(value: Timeline) -> Steps[bool]:
-    """Whether another version stands where `value` was put, so that `value` will never be part of the table."""
+def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
+    """Whether another version followed `tail`, so that `value` is not part of the table and will never be.
+
+    What stands in the place of `value` tells only as long as `tail` stands, too. Else it may be a ghost: `value` was
+    there, others followed it, and it was deleted.
+    """
     data = yield Read(version_path(value.version))
-    return data is not None and not value.is_in(data)
+    return data is not None and not value.is_in(data) and (yield from still_stands(tail))
 
 
 def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:

@@ -1,0 +1,303 @@
+"""Wide commits keep their promises in every interleaving: each is in a segment in the very event that publishes it.
+
+Here every commit is wide, so that no version carries one: who publishes it puts its segment before the version, who
+loses the race discards it, whoever helps finds what to tell Hudi in the segment, and a sweep removes what a crash left.
+A value names two segments of a level. In each store that can be reached, so whoever dies and wherever, the promises are
+those of every world, and:
+
+    - each version that stands names segments that stand
+    - no version carries a wide commit
+    - whoever comes next gives up what is pending and sweeps, and then no segment stands that the tail does not name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.model.instant import to_ms
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.timeline import history, leftovers, projection, publish, rollback, segments
+from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
+from crdt_mor.timeline.steps import Delete, Put, Read, Steps
+from crdt_mor.timeline.tail import find_tail
+from tests.simulation.actors import (
+    GENESIS,
+    PUBLISHER,
+    Run,
+    cleaner,
+    complete,
+    data_path,
+    finish,
+    sweeper,
+    writer,
+)
+from tests.simulation.small_world import LOG, Actor, Saw, Violation, World, alone, decoded, settled, stood
+from tests.tiers import slow
+
+MOMENT_MS = 1_000
+
+
+@pytest.fixture(autouse=True)
+def everything_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+
+
+def seals(put: Put) -> bool:
+    """Puts of segments and of versions may be hit by a fault here."""
+    return put.path.startswith((SEGMENTS, VERSIONS))
+
+
+def latecomer(value: Timeline, begun: Pending) -> Run:
+    """A write that has put the segment of its commit, stalls before it puts the version, and dies after that."""
+    event = value.complete("late", 0, begun.requested, "UPSERT", [DataFile(data_path(begun.requested), 1, 1)])
+    late = yield from segments.seal(value, event, {}, [])
+    yield Put(version_path(late.version), late.encode())
+
+
+def reader(known: Timeline) -> Run:
+    """Goes from one value to another, once, and reads every segment that the other names."""
+    tail = yield from find_tail(known)
+    yield Saw(known, tail, tuple((yield from history.all_completions(tail))))
+
+
+def decider(value: Timeline) -> Run:
+    """Publishes an event in which nothing is completed: the clock reaches a moment."""
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        return None if to_ms(tail.clock) >= MOMENT_MS else tail.decide("decided", MOMENT_MS)
+
+    yield from PUBLISHER.publish(derive, value)
+
+
+class Wide(World):
+    """A table with some commits, and writes that were begun, have staged, or have stalled after putting their segment.
+
+    standing: so many versions stand at first.
+    """
+
+    def __init__(
+        self,
+        *,
+        commits: int = 1,
+        staged: int = 0,
+        begun: int = 0,
+        late: int = 0,
+        others: Sequence[str] = (),
+        standing: int = 1,
+        **options: Any,
+    ) -> None:
+        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
+        for n in range(staged + begun + late):
+            begin = partial(_begin, f"begun{n}")
+            _, objects = alone(PUBLISHER.publish(begin), objects, f"b{n}.")
+        pending = decoded(objects[LOG][-1]).pending
+        for n in range(commits):
+            _, objects = alone(writer(), objects, f"c{n}.")
+        value = decoded(objects[LOG][-1])
+        gone = sorted(path for path in objects if path.startswith(VERSIONS))[:-standing]
+        objects = {path: data for path, data in objects.items() if path[0] != "!" and path not in gone}
+        actors = []
+        roles = [complete] * staged + [latecomer] * late + [finish] * begun
+        for n, (role, own) in enumerate(zip(roles, pending, strict=True)):
+            if role is not finish:
+                objects[data_path(own.requested)] = b"rows"
+            actors.append(Actor(f"w{n}", partial(role, value, own)))
+        named: dict[str, Callable[[], Run]] = {
+            "cleaner": cleaner,
+            "decider": partial(decider, value),
+            "reader": partial(reader, value),
+            "sweeper": partial(sweeper, value),
+        }
+        actors += [Actor(f"{role[0]}{n}", named[role], store_now=10 + n) for n, role in enumerate(others)]
+        self._recovered: set[frozenset[tuple[str, bytes]]] = set()
+        super().__init__(objects, actors, faulty=seals, **options)
+
+    def check(self, objects: dict[str, Any]) -> None:
+        super().check(objects)
+        for data in objects[LOG]:
+            value = decoded(data)
+            if any(c.files for c in value.completions):
+                raise Violation(f"a version carries a wide commit: {value.version}")
+            if objects.get(version_path(value.version)) == data:
+                for segment in value.segments:
+                    if segment_path(segment.name) not in objects:
+                        raise Violation(f"version {value.version} names a segment that is not there: {segment.name}")
+        plain = settled(objects)
+        key = frozenset(plain.items())
+        if key not in self._recovered:
+            self._recovered.add(key)
+            check_recovered(recovered(plain))
+
+
+def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
+    return tail.begin(nonce, wall_ms)
+
+
+def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
+    """The store once whoever comes next has given up all writers, and has swept while old versions went."""
+    after = stood(objects)
+    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
+        tail = decoded(after[LOG][-1])
+        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
+    for n in range(4):
+        if n % 2:  # of two versions the older one is the oldest that stands
+            after = stood(settled(after))
+        _, after = alone(sweeper(decoded(after[LOG][-1])), after, f"again{n}.", store_now=20 + n)
+    return after
+
+
+def check_recovered(objects: dict[str, Any]) -> None:
+    """Nothing is left of attempts that died."""
+    tail = decoded(objects[LOG][-1])
+    named = {segment_path(segment.name) for segment in tail.segments}
+    if left := [path for path in objects if path.startswith(SEGMENTS) and path not in named]:
+        raise Violation(f"no sweep removes it: {left}")
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        ({"staged": 2}, 500),
+        slow({"staged": 1, "late": 1, "others": ["decider"]}, 1_000),
+        ({"commits": 2, "staged": 1, "others": ["reader"], "faults": 1}, 100),
+        ({"begun": 1, "others": ["cleaner"]}, 50),
+        ({"commits": 3, "late": 1, "others": ["sweeper", "reader"], "standing": 3}, 500),
+    ],
+    ids=str,
+)
+def test_who_publishes_and_who_sweeps(options: dict[str, Any], states: int) -> None:
+    assert Wide(**options).search() > states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"staged": 2, "others": ["sweeper"]},
+        {"staged": 2, "faults": 1},
+        {"staged": 1, "late": 1, "others": ["sweeper"]},
+        {"begun": 1, "others": ["cleaner", "sweeper"]},
+        {"staged": 1, "others": ["sweeper"], "faults": 1},
+    ],
+    ids=str,
+)
+def test_everything(options: dict[str, Any]) -> None:
+    assert Wide(**options).search() > 1_000
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def who_helps_does_not_look_into_segments(patch: pytest.MonkeyPatch) -> None:
+    def careless(value: Timeline) -> Steps[tuple[Completion, ...]]:
+        return ()
+        yield
+
+    patch.setattr(projection, "_in_segment", careless)
+
+
+def a_lost_reply_is_taken_for_a_segment(patch: pytest.MonkeyPatch) -> None:
+    def careless(put: Put) -> Steps[None]:
+        yield put
+
+    patch.setattr(segments, "put_surely", careless)
+
+
+def who_is_unsure_takes_it_for_lost(patch: pytest.MonkeyPatch) -> None:
+    def careless(tail: Timeline, value: Timeline) -> Steps[bool]:
+        return True
+        yield
+
+    patch.setattr(publish, "_has_lost", careless)
+
+
+def a_ghost_is_taken_for_the_version_that_won(patch: pytest.MonkeyPatch) -> None:
+    """Who has put a version that others followed, and that is deleted by now, finds a late put in its place."""
+
+    def careless(tail: Timeline, value: Timeline) -> Steps[bool]:
+        data = yield Read(version_path(value.version))
+        return data is not None and not value.is_in(data)
+
+    patch.setattr(publish, "_has_lost", careless)
+
+
+def all_attempts_share_a_name(patch: pytest.MonkeyPatch) -> None:
+    name = segments._Name
+
+    def shared(version: int, nonce: str, level: int, kind: str, own: list[str] | None = None) -> segments._Name:
+        return name(version, "shared" if kind == "wide" else nonce, level, kind, own)
+
+    patch.setattr(segments, "_Name", shared)
+
+
+def what_no_version_names_yet_is_swept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leftovers, "_made_from", lambda path: -1)
+
+
+def older_versions_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    oldest = leftovers._oldest_version
+
+    def careless() -> Steps[Timeline | None]:
+        found = yield from oldest()
+        return replace(found, segments=()) if found is not None else None
+
+    patch.setattr(leftovers, "_oldest_version", careless)
+
+
+def nobody_sweeps_segments(patch: pytest.MonkeyPatch) -> None:
+    def careless(known: Timeline) -> Steps[None]:
+        return
+        yield
+
+    patch.setattr("crdt_mor.timeline.sweep.sweep_leftovers", careless)
+
+
+def the_segment_of_a_version_that_won_is_discarded(patch: pytest.MonkeyPatch) -> None:
+    project = publish.Publisher.project
+
+    def careless(self: publish.Publisher, value: Timeline) -> Steps[None]:
+        yield from project(self, value)
+        for segment in value.segments[:1]:
+            yield Delete(segment_path(segment.name))
+
+    patch.setattr(publish.Publisher, "project", careless)
+
+
+@pytest.mark.parametrize(
+    ("plant", "options", "found"),
+    [
+        (who_helps_does_not_look_into_segments, {"staged": 1}, "Hudi's directory"),
+        (a_lost_reply_is_taken_for_a_segment, {"staged": 1, "faults": 1}, "segment that is not there"),
+        (who_is_unsure_takes_it_for_lost, {"staged": 1, "faults": 1}, "segment that is not there"),
+        slow(
+            a_ghost_is_taken_for_the_version_that_won,
+            {"staged": 1, "late": 1, "others": ["decider"]},
+            "segment that is not there",
+        ),
+        (all_attempts_share_a_name, {"staged": 2}, "."),
+        (
+            what_no_version_names_yet_is_swept,
+            {"commits": 3, "late": 1, "others": ["sweeper"], "standing": 2},
+            "segment that is not there",
+        ),
+        (older_versions_are_not_looked_at, {"commits": 3, "others": ["sweeper"], "standing": 2}, "not there"),
+        (nobody_sweeps_segments, {"staged": 2}, "no sweep removes it"),
+        (the_segment_of_a_version_that_won_is_discarded, {"staged": 1}, "not there"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Wide(**options)
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world.search(depth_first=True)
