@@ -48,8 +48,7 @@ from crdt_mor.timeline.actions import ACTIONS
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.plans import read_plan
-from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.segments import fresh_completions
+from crdt_mor.timeline.projection import Projector, TablePublisher, wide_completions
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 from crdt_mor.timeline.tail import find_tail
 
@@ -96,7 +95,7 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
     cache = {} if cache is None else cache
     names: list[Stat] = yield List(projector.folder)
     parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
-    fresh = yield from fresh_completions(value)  # which may not be projected yet, though they are in a segment
+    fresh = yield from wide_completions(value)  # which may not be projected yet, though they are in a segment
     carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
     candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]
     if value.version > 0 and _are_those_of(value, candidates, value.standing - len(fresh)):

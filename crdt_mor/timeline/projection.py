@@ -89,7 +89,7 @@ class Projector:
             data = (yield Read(plan.path)) if action.told_open else None
             if data is not None:
                 files += self._begun(plan.barrier, action, action.encode_record(action.decode(data, plan.path)))
-        for completion in (*value.completions, *(yield from _in_segment(value))):
+        for completion in (*value.completions, *(yield from wide_completions(value))):
             if completion.version == value.version and not completion.adopted:
                 files += yield from self._ended(completion, value.schema)
         return files
@@ -172,7 +172,7 @@ class Projector:
         return encode(completion, avro_schema(schema, self.config.name))
 
 
-def _in_segment(value: Timeline) -> Steps[tuple[Completion, ...]]:
+def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
     """The completions of this very version that stand in a segment, since they are wide.
 
     Once the version is no longer kept, its segment may have been swept. Then others have projected it long ago.

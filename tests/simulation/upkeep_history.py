@@ -1,13 +1,19 @@
 """A random history with every service between its commits, on a clock that is simulated, the store's as well.
 
-Compactions, cleans with any policy, upkeep by policy, roll-backs by name, and readers that hold what they once opened.
-What must hold, on top of what holds in every history:
+Compactions, of logs alone too, cleans with any policy, archiving, erasures, upkeep by policy, roll-backs by name, and
+readers that hold what they once opened. What must hold, on top of what holds in every history:
 
-    - a view as of a moment that is kept shows the plain fold, and the same before and after a service
+    - a view as of a moment that is kept shows the plain fold, and the same before and after a service, in the bytes of
+      an Arrow stream, too
     - one as of an earlier moment is refused, with `SnapshotExpiredError`; never are there fewer rows
+    - where an erasure has ended the history of single file groups, the rows of the others can still be had
     - a follower is refused only where its checkpoint lies before the mark, and goes on from a scan
     - a reader that opened its view before a clean reads all of it, or is refused; one of the latest view that is within
       its grace reads all of it
+    - a write that was given up never shows, however late its writer ends, and what became of its instant since then
+
+`run_upkeep` makes versions, completions and large commits few and small, so that archiving moves its watermark, commits
+are dropped from the value, and wide commits have segments of their own within a few steps.
 """
 
 from __future__ import annotations
@@ -16,19 +22,34 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CheckpointExpiredError, Scan, SnapshotExpiredError, Table, WriterExpiredError
+from crdt_mor import (
+    CheckpointExpiredError,
+    Commit,
+    CommitUnknownError,
+    ErasureUnfinishedError,
+    Scan,
+    SnapshotExpiredError,
+    Table,
+    WriterExpiredError,
+)
 from crdt_mor.clock import Process
+from crdt_mor.merge.precombine import DeleteWrite
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.timeline_parts import Completion, Retention
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.testing.oracle import Row
+from crdt_mor.testing.oracle import Contribution, Row
+from crdt_mor.timeline.paths import ERASURES
+from crdt_mor.write.open_write import OpenWrite
 from tests.simulated import Simulated
 from tests.simulation.followers import Follower
-from tests.simulation.random_history import Done, History, show
+from tests.simulation.random_history import KEYS, PARTS, Done, History, Open, run, show
 
 HELD_MAX = 3
 PAUSES_S = [0.002, 1, 70, 600, 3 * 3600]
@@ -77,6 +98,10 @@ class UpkeepHistory(History):
     """A history with services."""
 
     held: list[Held] = field(default_factory=list)
+    stalled: list[Open] = field(default_factory=list)
+    """Transactions that were given up by hand, and do not know it yet."""
+    partly: int = 0
+    """How many rows were read, one by one, of views of which an erasure has ended a part."""
     place: Simulated = field(default_factory=Simulated)
     spared: timedelta = GRACE
     """The least grace that any clean so far has given to readers."""
@@ -89,26 +114,40 @@ class UpkeepHistory(History):
         return Table.open("simulated", store=self.place.store, environment=environment)
 
     @property
+    def retention(self) -> Retention:
+        return self.handles[0]._session.tail().retention
+
+    @property
     def mark(self) -> str:
         """From which completion time on views are kept."""
-        return self.handles[0]._session.tail().retention.since
+        return self.retention.since
+
+    def is_whole(self, time: str) -> bool:
+        """Whether no erasure has ended the history of a file group after this time."""
+        return all(since <= time for _, since in self.retention.groups)
 
     # --- what can happen ------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         self.place.environment.sleep(self.random.choice(PAUSES_S))
         x = self.random.random()
-        if x < 0.12:
+        if x < 0.10:
             self.service("clean", self.clean)
-        elif x < 0.17:
-            self.service("maintain", self.maintain)
+        elif x < 0.18:
+            self.service("archive", self.archive)
         elif x < 0.22:
+            self.service("erase", self.erase, erases=True)
+        elif x < 0.26:
+            self.service("maintain", self.maintain)
+        elif x < 0.32:
             self.service("compact", self.compact_all)
-        elif x < 0.25 and self.open:
+        elif x < 0.35 and self.open:
             self.roll_back_by_name()
-        elif x < 0.30 and len(self.held) < HELD_MAX:
+        elif x < 0.37 and self.stalled:
+            self.end_stalled(self.stalled.pop(self.random.randrange(len(self.stalled))))
+        elif x < 0.41 and len(self.held) < HELD_MAX:
             self.hold()
-        elif x < 0.36 and self.held:
+        elif x < 0.46 and self.held:
             self.read(self.held.pop(self.random.randrange(len(self.held))))
         else:
             super().step()
@@ -123,15 +162,70 @@ class UpkeepHistory(History):
         self.note("clean", keep, commits, grace, done)
 
     def maintain(self) -> None:
-        self.note("maintain", self.table.maintenance.maintain(keep=timedelta(hours=2)))
-        self.plans = [plan for plan in self.plans if plan in self.table.maintenance.open_plans()]
+        """Also finishes erasures that somebody has begun, which gives readers no grace."""
+        if self.place.store.list(ERASURES):
+            self.spared = timedelta(0)
+        done = self.table.maintenance.maintain(keep=timedelta(hours=2))
+        assert done.ok, f"{done}\n{self.story()}"
+        self.note("maintain", done)
+        self.look_at_plans()
+
+    def look_at_plans(self) -> None:
+        still = {plan.barrier for plan in self.table.maintenance.open_plans()}
+        self.plans = [plan for plan in self.plans if plan.barrier in still]
 
     def compact_all(self) -> None:
-        self.note("compact", self.table.maintenance.compact(log_files_min=self.random.choice([1, 2])))
+        least, logs_only = self.random.choice([1, 2]), self.random.random() < 0.4
+        self.note("compact", self.table.maintenance.compact(log_files_min=least, logs_only=logs_only), logs_only)
         self.plans.clear()
 
+    def archive(self) -> None:
+        done = self.table.maintenance.archive(keep_commits=self.random.choice([1, 2, 5]))
+        self.note("archive", done)
+
+    def erase(self) -> None:
+        """By key, or by a condition. What its commits delete is theirs to say, so it is noted as they are made."""
+        keys = self.random.sample(KEYS, self.random.choice([1, 1, 2]))
+        how: dict[str, Any] = {"keys": keys} if self.random.random() < 0.7 else {"filter": pl.col("v") > 1}
+        deletes: list[tuple[Completion, pl.DataFrame]] = []
+        commit = OpenWrite.commit
+
+        def noted(write: OpenWrite, *args: Any, **options: Any) -> Any:
+            done = commit(write, *args, **options)
+            said = write.statements.collected
+            assert isinstance(done.completion, Completion)
+            assert all(isinstance(one, DeleteWrite) for one in said)
+            deletes.extend((done.completion, one.keys) for one in said if isinstance(one, DeleteWrite))
+            return done
+
+        self.spared, finished = timedelta(0), True
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(OpenWrite, "commit", noted)
+            try:
+                done: Any = self.table.maintenance.erase(**how)
+            except ErasureUnfinishedError as error:
+                finished, done = False, error.pending
+        if not finished:
+            assert {*done} <= {*self.table.inspect.pending()["requested_at"].to_pylist()}
+        for completion, rows in deletes:
+            self.done.append(self.erased(completion, rows))
+        self.look_at_plans()
+        self.note("erase", how, done, *(done.commit for done in self.done[-len(deletes) :] if deletes))
+        if finished and "keys" in how:
+            assert not {key.rpartition("/")[2] for key in self.expected(self.done)} & {*keys}, self.story()
+
+    def erased(self, completion: Completion, rows: pl.DataFrame) -> Done:
+        """The delete of an erasure, as the oracle sees it."""
+        times = completion.requested, completion.completed
+        places = [place.removeprefix("p=") for place in rows["_hoodie_partition_path"]]
+        keys = [
+            f"{place}/{key}" if place else key for place, key in zip(places, rows["_hoodie_record_key"], strict=True)
+        ]
+        writes = [Contribution(f"{times[0]}.{i:03d}", key, "delete", (), times[1]) for i, key in enumerate(keys)]
+        return Done(Commit(completion.version, *times, 0, len(keys)), writes)
+
     def roll_back_by_name(self) -> None:
-        """Somebody takes a writer that is alive for a dead one."""
+        """Somebody takes a writer that is alive for a dead one; it ends at once, or long after."""
         found = self.open.pop(self.random.randrange(len(self.open)))
         write = found.tx._write
         if write is None:  # it has not begun yet
@@ -139,8 +233,18 @@ class UpkeepHistory(History):
             return
         self.table.maintenance.roll_back(write.begun.requested)
         self.note("roll back by name", found)
-        with pytest.raises(WriterExpiredError):
+        if self.random.random() < 0.5:
+            self.stalled.append(found)
+        else:
+            self.end_stalled(found)
+
+    def end_stalled(self, found: Open) -> None:
+        self.note("end what was given up", found)
+        assert found.tx._write is not None
+        unknown = found.tx._write.begun.requested < self.retention.dropped  # it may have been a commit that is dropped
+        with pytest.raises((WriterExpiredError, CommitUnknownError) if unknown else WriterExpiredError):
             found.tx.__exit__(None, None, None)
+        self.check()
 
     def hold(self) -> None:
         seen, options = list(self.done), dict[str, Any]()
@@ -168,41 +272,72 @@ class UpkeepHistory(History):
         mark = self.mark
         return [done for done in self.done if done.commit.completed_at >= mark]
 
-    def service(self, name: str, run: Callable[[], None]) -> None:
-        """Run a service; what is kept looks the same before and after."""
+    def service(self, name: str, run: Callable[[], None], *, erases: bool = False) -> None:
+        """Run a service; what is kept looks the same before and after.
+
+        erases: it may delete rows, so that the latest view may change.
+        """
         before = {id(done): self.bytes_as_of(done) for done in self.kept()}
         latest, mark = self.bytes_of(self.table.scan(meta=True)), self.mark
         run()
         assert self.mark >= mark, f"history came back\n{self.story()}"
         now = self.bytes_of(self.table.scan(meta=True))
-        assert now == latest, f"{name} changed what the table shows\n{self.story()}"
+        assert erases or now == latest, f"{name} changed what the table shows\n{self.story()}"
         for done in self.kept():
-            same = self.bytes_as_of(done) == before[id(done)]
-            assert same, f"{name} changed the view as of {done.commit.completed_at}\n{self.story()}"
+            if id(done) in before and (bytes_ := self.bytes_as_of(done)) is not None:
+                same = bytes_ == before[id(done)]
+                assert same, f"{name} changed the view as of {done.commit.completed_at}\n{self.story()}"
         self.check()
 
-    def bytes_as_of(self, done: Done) -> bytes:
-        return self.bytes_of(self.table.scan(as_of=done.commit, meta=True))
+    def bytes_as_of(self, done: Done) -> bytes | None:
+        """What a view shows; None where an erasure has ended the history of a file group that it needs."""
+        try:
+            return self.bytes_of(self.table.scan(as_of=done.commit, meta=True))
+        except SnapshotExpiredError:
+            assert not self.is_whole(done.commit.completed_at), self.story()
+            return None
 
     def bytes_of(self, scan: Scan) -> bytes:
-        """The rows, by key, and their types, but for which file each is in.
+        """The rows, by key, and their types, but for which file each is in, as an Arrow stream.
 
-        As text: what Arrow's buffers hold where a value is null is nobody's, and differs from run to run.
+        Made of Python's values: what Arrow's buffers hold where a value is null is nobody's, and differs from run to
+        run.
         """
-        frame = scan.to_polars().drop("_hoodie_file_name")
-        rows = frame.sort(self.key_columns) if frame.height else frame
-        return repr((frame.schema, rows.rows())).encode()
+        found = scan.to_arrow().drop_columns(["_hoodie_file_name"])
+        found = found.sort_by([(name, "ascending") for name in self.key_columns]) if found.num_rows else found
+        again = pa.Table.from_pylist(found.to_pylist(), found.schema)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, again.schema) as stream:
+            stream.write_table(again)
+        return sink.getvalue().to_pybytes()
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
     def check_as_of(self, done: Done) -> None:
-        if done.commit.completed_at >= self.mark:
+        at = done.commit.completed_at
+        if at < self.mark:
+            hidden = self.hidden_after(done)
+            points = [done.commit, at, *([done.commit.version] if hidden else [])]
+            with pytest.raises(SnapshotExpiredError, match=f"oldest={self.mark}"):
+                self.table.scan(as_of=self.random.choice(points))
+        elif self.is_whole(at):
             super().check_as_of(done)
-            return
-        hidden = self.hidden_after(done)
-        points = [done.commit, done.commit.completed_at, *([done.commit.version] if hidden else [])]
-        with pytest.raises(SnapshotExpiredError, match=f"oldest={self.mark}"):
-            self.table.scan(as_of=self.random.choice(points))
+        else:
+            self.check_rows_as_of(done)
+
+    def check_rows_as_of(self, done: Done) -> None:
+        """A view of which an erasure may have ended a part: each row is right, or it is refused."""
+        expected = self.expected([d for d in self.done if d.commit.completed_at <= done.commit.completed_at])
+        for key in KEYS:
+            for part in PARTS if self.partitioned else [None]:
+                wanted = pl.col("k") == key if part is None else (pl.col("k") == key) & (pl.col("p") == part)
+                name = key if part is None else f"{part}/{key}"
+                scan = self.table.scan(as_of=done.commit, filter=wanted, meta=True)
+                try:
+                    show(scan, {name: expected[name]} if name in expected else {}, self)
+                    self.partly += 1
+                except SnapshotExpiredError:
+                    pass
 
     def hidden_after(self, done: Done) -> bool:
         """Whether something was committed after this, and before the mark, which its version would have to hide."""
@@ -210,21 +345,26 @@ class UpkeepHistory(History):
         return any(d.writes and at < d.commit.completed_at <= mark for d in self.done)
 
     def check_diff(self, a: Done, b: Done) -> None:
-        if min(a.commit.completed_at, b.commit.completed_at) >= self.mark:
-            super().check_diff(a, b)
+        first = min(a.commit.completed_at, b.commit.completed_at)
+        if first < self.mark:
+            with pytest.raises(SnapshotExpiredError):
+                self.table.diff(a.commit, b.commit).to_arrow()
             return
-        with pytest.raises(SnapshotExpiredError):
-            self.table.diff(a.commit, b.commit).to_arrow()
+        try:
+            super().check_diff(a, b)
+        except (SnapshotExpiredError, CheckpointExpiredError):
+            assert not self.is_whole(first), self.story()
 
     def follow(self, follower: Follower) -> None:
         """Go on, or where the checkpoint is too old, scan the table and go on from there."""
-        retention = self.handles[0]._session.tail().retention
+        retention = self.retention
         try:
             follower.go_on(self)
         except CheckpointExpiredError:
             mark = retention.since if follower.consistency == "latest" else retention.stable_since
+            mark = max([mark, *(since for _, since in retention.groups)])
             if follower.checkpoint is None:  # from the empty table on there is what the mark shows, without its images
-                assert follower.images
+                assert follower.images or not self.is_whole(EPOCH)
                 assert mark > EPOCH
             else:
                 assert follower.checkpoint.split(":")[1] < mark, f"{follower.checkpoint}\n{self.story()}"
@@ -238,3 +378,28 @@ class UpkeepHistory(History):
         super().finish()
         for held in self.held:
             self.read(held)
+        self.service("maintain", self.maintain)
+        assert not self.place.store.list(ERASURES), f"an erasure was not finished\n{self.story()}"
+        for _ in range(3):  # what archiving waits for comes about
+            self.begin()
+            self.commit(self.open.pop())
+            self.service("compact", lambda: self.note("compact", self.table.maintenance.compact()))
+        self.service("archive", lambda: self.note("archive", self.table.maintenance.archive(keep_commits=1)))
+        self.service("clean", lambda: self.note(self.table.maintenance.clean(commits=1, readers=timedelta(0))))
+        for found in self.stalled:
+            self.end_stalled(found)
+        self.service("sweep", self.sweep)
+        self.check_all()
+
+
+def run_upkeep(seed: int, rule: str, path: Path, steps: int) -> UpkeepHistory:
+    """A history with services from its seed; in it everything is soon over, and in every other one commits are wide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 2)
+        patch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
+        patch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
+        if seed % 2:
+            patch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
+        history = run(seed, rule, path, steps, UpkeepHistory)
+    assert isinstance(history, UpkeepHistory)
+    return history

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterExpiredError
@@ -23,6 +24,7 @@ from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import Delete, Put, Steps, perform
 from crdt_mor.timeline.tickets import job_name
 from tests.model.scene import NEVER, PUBLISHER, Scene
+from tests.simulated import Simulated
 
 SMALL = 5_000
 """Bytes of a version that are few, however many files were committed."""
@@ -215,3 +217,25 @@ def test_what_is_dropped_is_in_the_bytes_of_the_value() -> None:
     assert json.loads(value.encode())["retention"]["dropped"] == [value.retention.dropped, 3]
     assert issubclass(events.DroppedHistoryError, CommitUnknownError)
     assert not issubclass(events.DroppedHistoryError, StorageUnavailableError)
+
+
+def test_a_scan_that_was_held_says_where_it_stands_when_its_segment_is_long_gone(
+    monkeypatch: pytest.MonkeyPatch, simulated: Simulated
+) -> None:
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr(tail, "KEPT_VERSIONS", 2)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
+    table = simulated.create(pa.schema([("id", pa.string())]), key="id", buckets=1)
+    table.upsert(pa.table({"id": ["a"]}))
+    scan, checkpoint = table.scan(), table.scan().checkpoint
+    (segment,) = simulated.store.list(SEGMENTS)
+    for key in "bcdef":
+        table.upsert(pa.table({"id": [key]}))
+        table.maintenance.compact()
+    session = table._session
+    for _ in range(2):
+        session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+    assert segment.path not in {stat.path for stat in simulated.store.list(SEGMENTS)}
+    assert scan.checkpoint == checkpoint
+    assert scan.to_arrow().to_pylist() == [{"id": "a"}]
