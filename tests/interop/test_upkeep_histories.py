@@ -1,0 +1,61 @@
+"""Whatever upkeep runs between writes and beside them, Hudi's readers give our rows after each step, or refuse."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
+from tests.interop.shapes import Maker
+from tests.interop.upkeep_histories import CUSTOM, KINDS, UpkeepHistory, soon_over
+from tests.tiers import seeds
+
+
+def in_hudi_rs(history: UpkeepHistory) -> None:
+    path = history.make.root
+    if history.is_refused:
+        with pytest.raises(Refused, match="CUSTOM"):
+            hudi_rs(path)
+    else:
+        assert hudi_rs(path) == ours(history.table), history.story
+
+
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 6)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_hudi_rs_after_each_step(make: Maker, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon_over(monkeypatch, seed)
+    history = UpkeepHistory(make, seed, kind)
+    history.run(5 if seed < 1 else 40, in_hudi_rs)
+    assert history.archived
+    assert history.dropped
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("kind", KINDS)
+def test_spark_after_each_step(
+    make: Maker, spark: HudiSpark, seed: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is copied after each step, and Spark reads all copies in the end."""
+    soon_over(monkeypatch, seed)
+    seen: list[tuple[str, Path, Rows | None]] = []
+
+    def copied(history: UpkeepHistory) -> None:
+        path = tmp_path / f"step{len(seen)}"
+        # Hudi looks at nothing of ours, and heartbeats may come and go while the files are copied.
+        shutil.copytree(history.make.root, path, ignore=shutil.ignore_patterns(".crdt_mor", ".heartbeat"))
+        seen.append((history.story, path, None if history.is_refused else ours(history.table)))
+
+    history = UpkeepHistory(make, seed, kind)
+    history.run(12, copied)
+    assert history.archived
+    for story, path, rows in seen:
+        if rows is None:
+            with pytest.raises(Refused, match="No valid spark merger implementation"):
+                spark.read(path)
+        else:
+            assert spark.read(path) == rows, story
+    assert any(rows is not None for _, _, rows in seen)
+    assert any(rows is None for _, _, rows in seen) == (kind in CUSTOM)

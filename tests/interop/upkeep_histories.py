@@ -1,0 +1,187 @@
+"""Random histories with every service, seen by somebody after each step.
+
+Writes overlap, are given up by hand while their writers go on, and end in any order. Between them are compactions, done
+and planned, log compactions, cleans, erasures, archiving, upkeep by policy and sweeps. After each step every view that
+is kept must be what it was, and every other one refused; then `look` is called, for other readers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import ErasureUnfinishedError, SnapshotExpiredError, Table, WriterExpiredError
+from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.transaction import Transaction
+from tests.interop.readers import Rows, ours
+from tests.interop.shapes import NO_TIME, SCHEMA, Maker, keys, swept
+
+KINDS: dict[str, dict[str, object]] = {
+    "default": {},
+    "ordering column": {"ordering": "n"},
+    "partitions": {"key": ["id", "v"], "partition_by": "v", "hive_style": True},
+    "PartialUpdate": {"merge": PartialUpdate()},
+    "payloads": {"merge": {"n": Counter()}},
+}
+"""Kinds of tables, each with two file groups a partition; no two ordering values in a history are equal."""
+
+CUSTOM = ("PartialUpdate", "payloads")
+"""Those whose logs Hudi's readers refuse to merge."""
+
+STEPS = {
+    "commit": 7, "begin": 4, "end": 5, "give up": 1, "end what was given up": 1, "compact": 4, "compact logs": 2,
+    "plan": 1, "clean": 3, "erase": 2, "archive": 4, "maintain": 1, "sweep": 1,
+}  # fmt: skip
+KEYS = 6
+POLICIES = {
+    "crdt_mor.readers": "0s",
+    "crdt_mor.archive.commits": "2",
+    "crdt_mor.compaction.log_files": "3",
+    "crdt_mor.log_compaction.log_files": "2",
+}
+
+
+def soon_over(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Versions go as soon as there are newer ones, completions are sealed one by one, every other history is wide."""
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    if seed % 2:
+        monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
+        monkeypatch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
+
+
+class UpkeepHistory:
+    """A table whose history is a function of the seed, and what each of its commits showed."""
+
+    def __init__(self, make: Maker, seed: int, kind: str) -> None:
+        self.make, self.seed, self.kind = make, seed, kind
+        self.chance = random.Random(f"{seed} {kind}")
+        self.table = make.create(**{"buckets": 2, **KINDS[kind]})
+        self.table.set_properties(POLICIES)
+        self.pending: list[Transaction] = []
+        self.given_up: list[Transaction] = []
+        self.count = 0
+        self.views: dict[str, Rows] = {}
+        self.steps: list[str] = []
+        self.archived = 0
+
+    def run(self, steps: int, look: Callable[[UpkeepHistory], None]) -> None:
+        """So many steps, and then everything ends."""
+        self._step("commit", look)
+        for _ in range(steps):
+            self._step(self.chance.choices([*STEPS], [*STEPS.values()])[0], look)
+        while self.pending:
+            self._step("end", look)
+        for name in ("sweep", *(3 * ("commit", "compact")), "archive", "clean to the last commit"):
+            self._step(name, look)
+
+    @property
+    def story(self) -> str:
+        return f"seed={self.seed} kind={self.kind} {', '.join(self.steps)}"
+
+    @property
+    def dropped(self) -> int:
+        """How many commits the value has dropped."""
+        return self.table._session.tail().retention.dropped_count
+
+    def _step(self, name: str, look: Callable[[UpkeepHistory], None]) -> None:
+        before = ours(self.table)
+        if not self._do(name):
+            return
+        self.steps.append(name)
+        now = ours(self.table)
+        if name not in ("commit", "end", "erase"):
+            assert now == before, f"the rows are others\n{self.story}"
+        assert ours(Table.open(self.make.root)) == now, self.story
+        retention = self.table._session.tail().retention
+        for at, rows in self.views.items():
+            if at < retention.since:
+                with pytest.raises(SnapshotExpiredError):
+                    ours(self.table, as_of=at)
+                continue
+            try:
+                assert ours(self.table, as_of=at) == rows, f"the view as of {at} is another\n{self.story}"
+            except SnapshotExpiredError:
+                assert any(at < since for _, since in retention.groups), f"as_of={at}\n{self.story}"
+        if name in ("commit", "end"):
+            self.views[max(at for at in self.table.inspect.timeline()["completed_at"].to_pylist() if at)] = now
+        look(self)
+
+    def _do(self, name: str) -> bool:
+        """One step; False if there was nothing to do."""
+        table, chance = self.table, self.chance
+        match name:
+            case "commit":
+                self._write(tx := self.make.begin(table))
+                self.make.end(tx)
+            case "begin":
+                self.pending.append(self.make.begin(table))
+                self._write(self.pending[-1])
+            case "end" if self.pending:
+                self.make.end(self.pending.pop(chance.randrange(len(self.pending))))
+            case "give up" if self.pending:
+                place = chance.randrange(len(self.pending))  # they are pending in the order in which they began
+                table.maintenance.roll_back(table.inspect.pending()["requested_at"][place].as_py())
+                self.given_up.append(self.pending.pop(place))
+            case "end what was given up" if self.given_up:
+                with pytest.raises(WriterExpiredError):
+                    self.make.end(self.given_up.pop(0))
+            case "compact":
+                return bool(table.maintenance.compact())
+            case "compact logs":
+                return bool(table.maintenance.compact(logs_only=True))
+            case "plan":
+                return table.maintenance.plan_compaction(logs_only=chance.random() < 0.3) is not None
+            case "clean":
+                table.maintenance.clean(commits=chance.randint(1, 3), readers=NO_TIME)
+            case "clean to the last commit":
+                table.maintenance.clean(commits=1, readers=NO_TIME)
+            case "erase" if not (self.pending and self.kind == "ordering column"):
+                # Beside a pending write the plain delete of an erasure would stay in a log for a while, and Hudi's
+                # readers forget the place of a plain delete once a lower ordering value follows it.
+                with suppress(ErasureUnfinishedError):
+                    table.maintenance.erase(filter=f"id = 'k{chance.randrange(KEYS)}'")
+            case "archive":
+                done = table.maintenance.archive(keep_commits=chance.randint(1, 2))
+                self.archived += done.instants
+                return bool(done.instants)
+            case "maintain":
+                done = table.maintenance.maintain(keep=timedelta(0), keep_commits=chance.randint(1, 3))
+                assert done.ok, f"{done}\n{self.story}"
+            case "sweep":
+                swept(table)
+            case _:
+                return False
+        return True
+
+    def _write(self, tx: Transaction) -> None:
+        for _ in range(self.chance.randint(1, 2)):
+            data = self._batch()
+            if self.chance.random() < 0.4:
+                places = {"ordering column": ["id", "n"], "partitions": ["id", "v"]}.get(self.kind, ["id"])
+                tx.delete(data.select(places))
+            elif self.kind == "PartialUpdate":
+                tx.upsert(data.select(["id", *self.chance.choice([["n"], ["v"], ["n", "v"]])]))
+            else:
+                tx.upsert(data)
+
+    def _batch(self) -> pa.Table:
+        chance = self.chance
+        chosen = chance.sample(range(KEYS), chance.randint(1, 4))
+        self.count += 1
+        n = [chance.randint(0, 3000) * 1000 + self.count for _ in chosen]
+        texts = ["x", "y"] if self.kind == "partitions" else [f"{self.seed}-{self.count}"]
+        return pa.table({"id": keys(*chosen), "n": n, "v": [chance.choice(texts) for _ in chosen]}, SCHEMA)
+
+    # --- what Hudi's readers are to say ---------------------------------------------------------------------------
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Hudi's readers refuse the table now: the mode is `CUSTOM`, and there are logs."""
+        return self.kind in CUSTOM and {*self.table.inspect.files()["kind"].to_pylist()} != {"base"}
