@@ -1,0 +1,272 @@
+"""A clean that completes drops commits and packs segments anew, in every interleaving with those who seal.
+
+The table has one file group, whose base files say what they hold; a clean is open, and what it gave up is archived.
+Here a value carries one completion, so that every event seals, and a clean packs anew whenever there is more than one
+live segment. In each store that can be reached, so whoever dies and wherever, the promises are those of every world,
+and:
+
+    - only commits are dropped that no view needs which the marks allow, and that have left Hudi's active timeline
+    - all other commits are in the value or in its segments, each once, in order; and the value says how many are gone
+    - each version that stands names segments that stand
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.model import packing
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import LAST, InstantTime
+from crdt_mor.model.retention import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, FileGroup
+from crdt_mor.timeline import archive, plans, publish, segments
+from crdt_mor.timeline.actions import CLEAN
+from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
+from crdt_mor.timeline.steps import Delete, Put, Steps
+from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, writer
+from tests.simulation.holding_bases import compactor, completions_now
+from tests.simulation.small_world import (
+    LATE,
+    LOG,
+    PROJECTOR,
+    Actor,
+    Violation,
+    World,
+    alone,
+    barrier_of,
+    barriers_kept,
+    completed_path,
+    completions_of,
+    decoded,
+    looked,
+    settled,
+    stood,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr(segments, "COMPLETIONS_MAX", 1)
+    monkeypatch.setattr(segments, "SEGMENTS_MAX", 3)
+    monkeypatch.setattr(packing, "SMALL_LIVE_MAX", 1)
+
+
+def seals(put: Put) -> bool:
+    """Puts of segments and of versions may be hit by a fault here."""
+    return put.path.startswith((SEGMENTS, VERSIONS))
+
+
+def cleaner(value: Timeline, plan: CleanPlan) -> Run:
+    """Completes the open clean, whose files are deleted already."""
+    _, done = yield from plans.complete(PUBLISHER, value, plan.barrier, [])
+    return ("compacted" if done else "cancelled", plan.barrier)
+
+
+class Dropped(World):
+    """A table with commits `c`, compactions `k` and archiving `a`, an open clean, and writes that have staged."""
+
+    def __init__(self, history: str, who: Sequence[str], *, staged: int = 1, **options: Any) -> None:
+        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
+        for n, event in enumerate(history):
+            value = decoded(objects[LOG][-1])
+            objects = stood(settled(objects)) if event == "a" else objects
+            steps: dict[str, Callable[[], Steps[Any]]] = {
+                "c": writer,
+                "k": partial(compactor, value),
+                "a": partial(archive.archive_once, PUBLISHER, value, 1),
+            }
+            _, objects = alone(steps[event](), objects, f"h{n}.")
+        plan, objects = opened(objects)
+        for n in range(staged):
+            begin = partial(_begin, f"begun{n}")
+            _, objects = alone(PUBLISHER.publish(begin), objects, f"b{n}.")
+        tail = decoded(objects[LOG][-1])
+        for own in tail.pending:
+            objects[data_path(own.requested)] = b"rows"
+        actors = [Actor(f"p{n}", partial(complete, tail, own)) for n, own in enumerate(tail.pending)]
+        named: dict[str, Callable[[], Run]] = {
+            "cleaner": partial(cleaner, tail, plan),
+            "sweeper": partial(sweeper, tail),
+        }
+        actors += [Actor(f"{role[0]}{n}", named[role], store_now=10 + n) for n, role in enumerate(who)]
+        self.history = {c.requested: c for c in completions_of(tail, objects)}
+        self.cleaned = {file.path for file in plan.files}
+        super().__init__(settled(objects), actors, faulty=seals, **options)
+
+    def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
+        if path in objects:
+            return None
+        after = {**objects, path: data}
+        if path == version_path(decoded(objects[LOG][-1]).version + 1):
+            after[LOG] = (*objects[LOG], data)
+            check_event(decoded(objects[LOG][-1]), decoded(data), objects)
+        barrier = barrier_of(path)
+        if barrier is not None and barrier not in barriers_kept(decoded(objects[LOG][-1]), objects):
+            after[LATE] = tuple(sorted({*objects[LATE], path}))
+        return after
+
+    def check(self, objects: dict[str, Any]) -> None:
+        tail = decoded(objects[LOG][-1])
+        shown = {p: data for p, data in objects.items() if not p.startswith(PROJECTOR.archive)}
+        for completion in completions_of(tail, objects):
+            if completion.requested <= tail.archive.watermark:
+                action = "compaction" if completion.action == "commit" else completion.action
+                archived = [*PROJECTOR.pending_paths(completion.requested, action), completed_path(completion)]
+                shown = dict.fromkeys(archived, b"") | shown
+        known = {file.path for c in completions_of(tail, objects) for file in c.files}
+        super().check(dict.fromkeys(self.cleaned & known, b"") | shown)
+        for data in objects[LOG]:
+            value = decoded(data)
+            if objects.get(version_path(value.version)) == data:
+                completions_of(value, objects)
+
+
+def opened(objects: dict[str, Any]) -> tuple[CleanPlan, dict[str, Any]]:
+    """The store with a clean that keeps the last commit, whose files are gone."""
+    value = decoded(objects[LOG][-1])
+    known = looked(completions_now(value), objects)
+    there = {path for path in objects if (path[0] == "." and "hoodie" not in path) or path.endswith(".parquet")}
+
+    def clean_from(tail: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:
+        completions = list({c.requested: c for c in (*known, *tail.completions)}.values())
+        found = plan_cleaning(tail, completions, RetentionPolicy(commits=1), 1, there)
+        return plan_clean(tail, completions, found, "commits")
+
+    (_, plan), objects = alone(plans.schedule(PUBLISHER, value, CLEAN, clean_from), objects, "open.")
+    assert plan is not None
+    assert plan.files
+    for file in plan.files:
+        _, objects = alone(_delete(file.path), objects, "gone.")
+    return plan, objects
+
+
+def _delete(path: str) -> Steps[None]:
+    yield Delete(path)
+
+
+def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
+    return tail.begin(nonce, wall_ms)
+
+
+def check_event(before: Timeline, after: Timeline, objects: dict[str, Any]) -> None:
+    """A value keeps all completions of the one before, in order, but for those that no view needs."""
+    old, new = completions_of(before, objects), completions_of(after, objects)
+    kept = {c.requested for c in new}
+    lost = [c for c in old if c.requested not in kept]
+    if new[: len(old) - len(lost)] != [c for c in old if c.requested in kept]:
+        raise Violation("a commit was lost from the timeline, or is in another place")
+    if len(lost) != after.retention.dropped_count - before.retention.dropped_count:
+        raise Violation(f"the value does not say how many are gone: {lost}")
+    for completion in lost:
+        if completion.requested > before.archive.watermark:
+            raise Violation(f"a commit was dropped that stands in Hudi's active timeline: {completion.requested}")
+        if completion.completed > after.retention.dropped:
+            raise Violation(f"a commit was dropped that the value says to have: {completion.requested}")
+    since = after.retention.since
+    for time in {since, *(c.completed for c in old if c.completed >= since)}:
+        cut = Cut("completed", time)
+        if _slices(old, cut) != _slices(new, cut):
+            raise Violation(f"a commit was dropped that a view needs as of {time}: {[c.requested for c in lost]}")
+
+
+def _slices(completions: Sequence[Completion], cut: Cut) -> Any:
+    return fold_slices([c for c in completions if cut.shows(c)])
+
+
+@pytest.mark.parametrize(
+    ("history", "who", "options"),
+    [
+        ("ckcka", ["cleaner"], {"staged": 0}),
+        ("ckckca", ["cleaner"], {"staged": 0, "faults": 1}),
+        ("ckck", ["cleaner"], {"staged": 0}),
+    ],
+    ids=str,
+)
+def test_who_cleans_and_who_seals(history: str, who: Sequence[str], options: dict[str, Any]) -> None:
+    world = Dropped(history, who, **options)
+    assert world.search() > 10
+    dropped = max(decoded(dict(store)[LOG][-1]).retention.dropped_count for store in world.stores)
+    assert bool(dropped) == ("a" in history)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("history", "who", "options"),
+    [
+        ("ckcka", ["cleaner"], {}),
+        ("ckcka", ["cleaner", "cleaner"], {"staged": 0}),
+        ("ckcka", ["cleaner", "sweeper"], {"staged": 0}),
+        ("ckcka", ["cleaner"], {"faults": 1}),
+    ],
+    ids=str,
+)
+def test_everything(history: str, who: Sequence[str], options: dict[str, Any]) -> None:
+    assert Dropped(history, who, **options).search() > 100
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def what_is_not_archived_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    droppable = plans.droppable_until
+    patch.setattr(plans, "droppable_until", lambda value, deletion, archived: droppable(value, deletion, LAST))
+
+
+def whatever_is_superseded_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    repack = segments.repack
+
+    def careless(found: Any, contents: Any, carried: Any, until: InstantTime) -> packing.Repacking:
+        return repack(found, contents, carried, LAST)
+
+    patch.setattr(segments, "repack", careless)
+    patch.setattr(publish, "require_sealed", lambda event, sealed: None)
+
+
+def what_is_packed_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    repack = segments.repack
+
+    def careless(found: Any, contents: Any, carried: Any, until: InstantTime) -> packing.Repacking:
+        return replace(repack(found, contents, carried, until), live=())
+
+    patch.setattr(segments, "repack", careless)
+    patch.setattr(publish, "require_sealed", lambda event, sealed: None)
+
+
+def what_is_packed_goes_at_once(patch: pytest.MonkeyPatch) -> None:
+    seal = segments.seal
+
+    def hasty(tail: Timeline, value: Timeline, known: segments.Contents, own: list[str]) -> Steps[Timeline]:
+        found = yield from seal(tail, value, known, own)
+        for segment in tail.segments:
+            if segment not in found.segments:
+                yield Delete(segment_path(segment.name))
+        return found
+
+    patch.setattr(publish, "seal", hasty)
+
+
+@pytest.mark.parametrize(
+    ("plant", "history", "found"),
+    [
+        (what_is_not_archived_is_dropped, "ckck", "Hudi's active timeline|never was"),
+        (whatever_is_superseded_is_dropped, "ckcka", "dropped that"),
+        (what_is_packed_is_forgotten, "ckcka", "."),
+        (what_is_packed_goes_at_once, "ckcka", "segment that is not there"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(plant: Plant, history: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Dropped(history, ["cleaner"])
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world.search(depth_first=True)
