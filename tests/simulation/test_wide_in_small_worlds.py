@@ -203,7 +203,7 @@ def who_helps_does_not_look_into_segments(patch: pytest.MonkeyPatch) -> None:
         return ()
         yield
 
-    patch.setattr(projection, "_in_segment", careless)
+    patch.setattr(projection, "wide_completions", careless)
 
 
 def a_lost_reply_is_taken_for_a_segment(patch: pytest.MonkeyPatch) -> None:
