@@ -396,6 +396,7 @@ def run_upkeep(seed: int, rule: str, path: Path, steps: int) -> UpkeepHistory:
         patch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 2)
         patch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
         patch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
+        patch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
         if seed % 2:
             patch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
         history = run(seed, rule, path, steps, UpkeepHistory)
