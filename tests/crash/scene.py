@@ -134,7 +134,8 @@ class Scene:
         completed = [c.completed for c in done]
         assert len(set(requested) | set(completed)) == len(requested) + len(completed), "times are unique"
         assert completed == sorted(completed), "completed in the order of publication"
-        assert [c.version for c in done] == sorted({c.version for c in done})
+        versions = [c.version for c in done if c.undone is None]  # one sweep may tell of several rollbacks
+        assert versions == sorted(set(versions))
         assert all(c.requested < c.completed for c in done)
 
     def give_up_the_dead(self) -> None:

@@ -260,8 +260,9 @@ class Recreated(World):
             raise Violation(f"a version of the table before stays: {strays}")
         if not objects[LOG]:
             return  # whoever opens the table puts a first version
-        alive = instants(decoded(objects[LOG][-1]))
-        for path in self.swept(objects):
+        swept = self.swept(objects)
+        alive = instants(decoded(swept[LOG][-1]))  # the sweep itself tells Hudi of what was given up
+        for path in swept:
             instant = instant_of(path)
             if instant is not None and instant not in alive:
                 raise Violation(f"something of the table before stays: {path}")

@@ -95,7 +95,7 @@ def run(folder: Path, story: Story, progress: Progress, say: Callable[[str], Non
     say("the table's history has been checked: maintain may free it")
     before = table.scan().to_polars()
     tidied = tidy(table, folder)
-    claims = (*claims, check_after(table, before), tidied.claim)
+    claims = (*claims, check_after(table, before), tidied.claim(story.times_live))
     return Result(
         folder / "flights", drawn, numbers, aborts, table.scan().count(),
         (written - started) / 1000, (environment.now_ms() - started) / 1000, claims, whole, near, tidied,

@@ -67,6 +67,7 @@ class Story:
     backfill_commits: int
     compact_seconds: float
     log_files_min: int
+    times_live: int  # the bytes of the whole folder in the end, at most, for each byte of live rows
 
     @property
     def last_day(self) -> date:
@@ -75,13 +76,14 @@ class Story:
 
 FULL: Final = Story(
     days=365, encrypt_from=date(2013, 4, 1), encrypt_step=3, encrypt_commits=5, late_every=14, late_days=12,
-    old_after=16, backfill_step=14, backfill_commits=30, compact_seconds=2.0, log_files_min=6,
+    old_after=16, backfill_step=14, backfill_commits=30, compact_seconds=2.0, log_files_min=6, times_live=3,
 )  # fmt: skip
 SMALL: Final = Story(
     days=28, encrypt_from=date(2013, 1, 6), encrypt_step=2, encrypt_commits=3, late_every=7, late_days=5,
-    old_after=6, backfill_step=6, backfill_commits=8, compact_seconds=0.4, log_files_min=3,
+    old_after=6, backfill_step=6, backfill_commits=8, compact_seconds=0.4, log_files_min=3, times_live=5,
 )  # fmt: skip
 assert all(story.late_days < story.old_after for story in (FULL, SMALL)), "or a late delivery undoes a correction"
+# (The newest versions of the timeline, which every table keeps, weigh as much as the rows of a few weeks.)
 
 
 def flights(story: Story) -> pl.DataFrame:

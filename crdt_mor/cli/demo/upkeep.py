@@ -14,9 +14,6 @@ import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.demo.check import Claim
 
-TIMES_LIVE = 3
-"""How many times the bytes of the live rows the whole folder has at most, in the end."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
@@ -30,12 +27,12 @@ class Tidied:
     files_after: int
     bytes_after: int
 
-    @property
-    def claim(self) -> Claim:
+    def claim(self, times_live: int) -> Claim:
+        """That the whole folder has at most so many times the bytes of the live rows."""
         live, after = render.size(self.live_bytes), render.size(self.bytes_after)
         return Claim(
-            f"what is left is at most {TIMES_LIVE} times the live rows",
-            self.ok and self.bytes_after <= TIMES_LIVE * self.live_bytes,
+            f"what is left is at most {times_live} times the live rows",
+            self.ok and self.bytes_after <= times_live * self.live_bytes,
             f"{live} live, {after} in {self.files_after:,} files; before maintain "
             f"{render.size(self.bytes_before)} in {self.files_before:,} files",
         )
