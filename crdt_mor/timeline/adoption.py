@@ -156,9 +156,12 @@ def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
 
 
 def require_own_history(projector: Projector, value: Timeline, refusal: str) -> Steps[None]:
-    """Raise with `refusal` where Hudi's writers have archived instants. The newest value is asked before."""
+    """Raise with `refusal` where Hudi's writers have archived instants.
+
+    The newest value is asked before, if there is one: only Hudi may have written to the table so far.
+    """
     while (yield from is_archived_by_others(projector, value)):
-        newest = yield from find_tail(value)
+        newest = (yield from find_tail(value)) if (yield List(VERSIONS)) else value
         if newest.version == value.version:
             raise UnsupportedFeatureError(f"{refusal} folder={projector.archive}")
         value = newest
