@@ -201,10 +201,11 @@ class Scan(ArrowRows):
         """`columns` of the rows of which a condition on restored columns is true."""
         named = frame.select(list(dict.fromkeys(condition.meta.root_names())) or frame.columns[:1])
         try:
-            keep = self._restore_polars(named).with_columns(condition.alias("keep"))["keep"]
+            keep = self._restore_polars(named).select(condition.alias("keep"))["keep"]
         except pl.exceptions.PolarsError as error:
             raise failed_on_rows(error, self._snapshot.schema, condition) from error
-        return frame.select(columns).filter(keep)
+        # Of a literal and a column that has one value in all rows, polars may make a single value for all of them.
+        return frame.select(columns).filter(keep if len(keep) == frame.height else keep.new_from_index(0, frame.height))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema

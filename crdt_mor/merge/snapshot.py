@@ -19,12 +19,22 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
-from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, ROW, TIME, Contributions, gather, raw, row_groups
+from crdt_mor.merge.contributions import (
+    AT,
+    KIND,
+    LINE_KEY,
+    ORDER,
+    ROW,
+    TIME,
+    Contributions,
+    gather,
+    given_names,
+    raw,
+    row_groups,
+)
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
@@ -132,7 +142,8 @@ def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Seq
     others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[LINE_KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
-    given = block.given or tuple(c for c in pq.read_schema(pa.BufferReader(contents[0])).names if c in columns.stored)
+    # The frame has columns that the block lacks, and of this rule alone the merge asks which ones a block gives.
+    given = tuple(given_names(block)) if rule.kind == "columns" else block.given
     touched_rows = replace(block, rows=hit.collect(), given=given)
     return Slice(base, NEVER_COMPARED, (*before, touched_rows, *after))
 

@@ -238,3 +238,46 @@ def check_history(
             if i % 5 == 4:
                 history.check()
         history.check()
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of a few rows plays the base, and each of its row groups is a part of its own."""
+    monkeypatch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
+    monkeypatch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 1)
+
+
+def whole_rows(clock: int, late: int | None, *keys: int) -> pl.DataFrame:
+    """Rows with v = 1; without the column `late` where it is None."""
+    rows = pl.DataFrame({"k": keys, "v": [1] * len(keys)}, schema={"k": pl.Int64, "v": pl.Int64})
+    meta = {COMMIT_TIME: pl.lit(stamp(clock)), RECORD_KEY: pl.col("k").cast(pl.String)}
+    return rows.with_columns(**meta, **({} if late is None else {"late": pl.lit(late, pl.Int64)}))
+
+
+FEW = Columns({"k": pl.Int64(), "v": pl.Int64(), "late": pl.Int64()}, "k")
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_tombstone_before_the_block_that_plays_the_base_is_carried() -> None:
+    rule = RULES["ordering"]
+    tombstone = DeleteBlock(stamp(2), pl.DataFrame({RECORD_KEY: ["3"], "ordering": [3]}))
+    large = DataBlock(stamp(4), parquet(whole_rows(4, None, 1, 2, 3)))
+    compacted = compact_stable(Slice(None, None, (tombstone, large)), rule, FEW, [])
+    rows, carried = pl.concat(part() for part in compacted.parts), compacted.carry()
+    assert rows["k"].to_list() == [1, 2]
+    later = DataBlock(stamp(6), parquet(whole_rows(6, None, 3)))
+    after = Slice(ParquetSource.in_memory(parquet(rows)), None, (*carried, later))
+    assert sorted(k for frame in merge(after, rule, FEW, select=["k"]) for k in frame["k"]) == [1, 2]
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("rule", ["latest", "ordering"])
+def test_rows_of_the_block_that_plays_the_base_are_no_partial_updates(rule: str) -> None:
+    """A row after a delete stands, and a column that its block lacks is null."""
+    delete = DeleteBlock(stamp(2), pl.DataFrame({RECORD_KEY: ["3"]}))
+    older = DataBlock(stamp(3), whole_rows(3, 5, 1))
+    large = DataBlock(stamp(4), parquet(whole_rows(4, None, 1, 2, 3)))
+    files = Slice(None, None, (delete, older, large))
+    compacted = compact_stable(files, RULES[rule], FEW, [])
+    rows = pl.concat(part() for part in compacted.parts)
+    assert rows.select("k", "late", COMMIT_TIME).rows() == [(k, None, stamp(4)) for k in (1, 2, 3)]

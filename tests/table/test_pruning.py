@@ -477,6 +477,21 @@ def test_only_conditions_on_restored_columns_wait(make: Make) -> None:
     assert late.to_arrow().num_rows == late.count() == 4
 
 
+@pytest.mark.parametrize(("value", "expected"), [("eu", ["a", "b", "c"]), ("us", [])])
+def test_a_late_condition_is_asked_of_each_row_where_all_rows_have_one_value(
+    make: Make, value: str, expected: list[str]
+) -> None:
+    """polars joins log blocks of one row that have the same text to a constant column."""
+    table = make(schema=pa.schema([("k", pa.string()), ("p", pa.string())]), key="k", buckets=1)
+    for key in "abc":
+        table.upsert(pa.table({"k": [key], "p": ["eu"]}))
+    for condition in (~~(pl.lit(value) == pl.col("p")), f"'{value.upper()}' = UPPER(p)"):
+        scan = table.scan(columns=["k"], filter=condition)
+        assert scan.explain().late is not None
+        assert sorted(scan.to_polars()["k"]) == expected
+        assert scan.to_arrow().num_rows == scan.count() == len(expected)
+
+
 @pytest.mark.parametrize("every", [pl.all_horizontal(pl.all() > 0), pl.col("n", "price") > 0, pl.col("^n$") > 0])
 def test_a_filter_without_names_is_refused_since_it_would_mean_other_columns_each_time(
     make: Make, every: pl.Expr
