@@ -48,13 +48,25 @@ def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
             others = rows.filter(~is_patched)
             rest.append(replace(block, keys=others) if isinstance(block, DeleteBlock) else replace(block, rows=others))
     below = _base_rows(files.base, columns, keys)
-    whole = [merged for key in keys if (merged := of_key[key].on(below.get(key), key)) is not None]
+    merged = {key: of_key[key].on(below.get(key), key) for key in keys}
+    whole = [row for row in merged.values() if row is not None]
+    # A tombstone that won still stands against later versions with lesser ordering values.
+    won = {key: of_key[key].tombstone for key, row in merged.items() if row is None}
     at = max([*(b.instant for b in files.blocks), *(str(row[COMMIT_TIME]) for row in below.values())])
-    after = (
+    after: tuple[DataBlock | DeleteBlock, ...] = (
         DeleteBlock(at, keys.alias(RECORD_KEY).to_frame()),
+        *_tombstones(at, {key: order for key, order in won.items() if order is not None}, rule, columns),
         DataBlock(at, pl.DataFrame(whole, schema=columns.schema, orient="row")),
     )
     return Slice(files.base, files.base_latest, (*rest, *after))
+
+
+def _tombstones(at: str, order_of: Mapping[str, Any], rule: MergeRule, columns: Columns) -> list[DeleteBlock]:
+    """The block of these keys and ordering values; no block if there are none."""
+    if rule.ordering is None or not order_of:
+        return []
+    kinds = {RECORD_KEY: pl.String(), ORDER: columns.stored[rule.ordering]}
+    return [DeleteBlock(at, pl.DataFrame([list(order_of), list(order_of.values())], schema=kinds))]
 
 
 def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) -> pl.DataFrame:

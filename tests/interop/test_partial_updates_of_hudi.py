@@ -159,6 +159,27 @@ def test_a_compaction_of_ours_makes_whole_rows_of_them() -> None:
         assert compacted.carry() == []
 
 
+@pytest.mark.parametrize(
+    ("blocks", "carried"),
+    [
+        ([part("2", {"id": "x", "n": 20, "a": "A"}), delete("3", "x", 20)], [("x", 20)]),
+        ([delete("2", "x", 30), part("3", {"id": "x", "n": 20, "a": "A"})], [("x", 30)]),
+        ([delete("2", "x", 30), part("3", {"id": "x", "n": 20, "a": "A"}), delete("4", "x")], []),
+        ([part("2", {"id": "x", "n": 5, "a": "A"}), delete("3", "x", 7)], []),
+    ],
+)
+def test_a_tombstone_that_won_over_a_partial_update_is_carried_through_a_compaction(
+    blocks: list[DataBlock | DeleteBlock], carried: list[tuple[str, int]]
+) -> None:
+    older = full("5", row("x", 1, "old", "old"))
+    expected = merged(Slice(BASE, None, (*blocks, older)), BY_N)
+    compacted = kernel.compact_stable(Slice(BASE, None, tuple(blocks)), BY_N, COLUMNS, [])
+    rows, carry = pl.concat(part() for part in compacted.parts), compacted.carry()
+    assert [line for block in carry for line in block.keys.select("_hoodie_record_key", "ordering").rows()] == carried
+    base_file = ParquetSource.in_memory(bytes(write_parquet(to_arrow(rows))))
+    assert merged(Slice(base_file, None, (*carry, older)), BY_N) == expected
+
+
 def test_partial_updates_that_a_pending_write_may_come_between_are_not_compacted() -> None:
     files = Slice(BASE, None, (part("4", {"id": "x", "n": 20, "a": "A"}),))
     with pytest.raises(UnsupportedFeatureError, match="nothing is pending"):
