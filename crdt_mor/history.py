@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import to_datetime, to_ms
-from crdt_mor.model.names import COMMIT
+from crdt_mor.model.names import COMMIT, DATA_ACTIONS
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline.session import Session
 
@@ -48,7 +48,6 @@ _HISTORY = pa.schema(
 )
 
 _COMPACTIONS = ("COMPACT", "LOG_COMPACT")
-_WRITES = ("deltacommit", "commit", "replacecommit")
 
 
 def history(session: Session, limit: int | None = None) -> pa.Table:
@@ -122,4 +121,4 @@ def _kind(commit: Completion) -> str:
         return "compaction"
     if commit.operation == "ALTER_SCHEMA" and not commit.files:
         return "schema"
-    return "write" if commit.action in _WRITES else "upkeep"
+    return "write" if commit.action in DATA_ACTIONS else "upkeep"

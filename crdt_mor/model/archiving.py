@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.names import COMMIT, DELTA_COMMIT, TimelineFileName
+from crdt_mor.model.names import DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup, completed_name
 
@@ -41,9 +41,6 @@ FILES_OF_A_LEVEL = 10
 
 LEVEL_MAX = 2
 """Data files of this level stay as they are, so that no helper has to merge more than it can hold in memory."""
-
-_SAVEPOINT = "savepoint"
-_COMMITS = {DELTA_COMMIT, COMMIT, "replacecommit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ def archivable(
     active = sorted((c for c in completions if c.requested > watermark), key=lambda c: c.requested)
     limits = _Limits.of(value, active, named, oldest_version)
     prefix: list[Completion] = []
-    commits = [c.requested for c in active if c.action in _COMMITS]
+    commits = [c.requested for c in active if c.action in DATA_ACTIONS]
     for completion in active:
         if len(commits) <= keep or completion.requested >= commits[-keep]:
             break
@@ -109,7 +106,7 @@ class _Limits:
             oldest_version=oldest_version,
             standing=frozenset(str(name) for name in names if name.state == "completed"),
             unknown=min((name.requested for name in names if name.requested not in known), default=LAST),
-            saved=min((name.requested for name in names if name.action == _SAVEPOINT), default=LAST),
+            saved=min((name.requested for name in names if name.action == SAVEPOINT), default=LAST),
         )
 
     def holds(self, completion: Completion) -> str:

@@ -24,8 +24,14 @@ _DRIVER_TOKEN = re.compile(r"0-1(?P<driver>\d{9})-0\Z")
 DELTA_COMMIT = "deltacommit"
 COMPACTION = "compaction"
 COMMIT = "commit"
+CLEAN = "clean"
 ROLLBACK = "rollback"
+SAVEPOINT = "savepoint"
 """Hudi's actions, as they stand in the names of its timeline: a compaction is a `commit` once it is completed."""
+
+REPLACE_COMMIT = "replacecommit"
+DATA_ACTIONS = frozenset({DELTA_COMMIT, COMMIT, REPLACE_COMMIT})
+"""The actions whose completed instants say which data files there are; the last one only Hudi's writers make."""
 
 LOG_COMPACT = "LOG_COMPACT"
 """The operation of a compaction with a log compaction in it: some of its base files may be copies of older ones."""

@@ -27,7 +27,7 @@ from typing import Final, Literal
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms, to_ms
-from crdt_mor.model.names import LOG_COMPACT, join_path
+from crdt_mor.model.names import CLEAN, LOG_COMPACT, join_path
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types, retention_json, retention_of
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Retention
@@ -40,9 +40,6 @@ CLOCKS_APART_MAX_MS: Final = 60_000
 
 PART_FILES: Final = 1000
 """How many files a part of a clean's plan names."""
-
-CLEAN: Final = "clean"
-"""The action of a clean in the timeline's value: Hudi's word."""
 
 _REORGANISE: Final = frozenset({"COMPACT", LOG_COMPACT, "CLUSTER", "INDEX"})
 """Operations that move rows about and change none."""

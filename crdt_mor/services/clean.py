@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
-from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.names import SAVEPOINT, TimelineFileName
 from crdt_mor.model.retention import (
     Cleaning,
     CleanPlan,
@@ -31,8 +31,6 @@ from crdt_mor.timeline import events
 from crdt_mor.timeline.actions import CLEAN
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_no_archive, require_written_format
-
-_SAVEPOINT = "savepoint"
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
 """Later marks of single file groups, as they follow from a value. Their readers are not spared."""
@@ -164,7 +162,7 @@ def saved_files(session: Session) -> set[str]:
     found: set[str] = set()
     for stat in session.store.list(session.publisher.projector.folder):
         name = TimelineFileName.parse(stat.path.rpartition("/")[2])
-        if name is None or name.action != _SAVEPOINT or name.state != "completed":
+        if name is None or name.action != SAVEPOINT or name.state != "completed":
             continue
         data = session.store.read(stat.path)
         if data is not None:

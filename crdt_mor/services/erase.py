@@ -20,7 +20,7 @@ from typing import Final
 from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
 from crdt_mor.model.erasure import Erasure, history_begins
 from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
-from crdt_mor.model.names import data_file_name, join_path
+from crdt_mor.model.names import SAVEPOINT, data_file_name, join_path
 from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
@@ -156,8 +156,8 @@ def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
     """Raise `InvalidInputError` where a savepoint of Hudi's names files of these file groups."""
     held = [path for path in saved_files(session) if _group_of(path) in set(groups)]
     if held:
-        folder = session.publisher.projector.folder
-        names = sorted(s.path.rpartition("/")[2] for s in session.store.list(folder) if s.path.endswith(".savepoint"))
+        listed = session.store.list(session.publisher.projector.folder)
+        names = sorted(stat.path.rpartition("/")[2] for stat in listed if stat.path.endswith(f".{SAVEPOINT}"))
         raise InvalidInputError(
             "savepoints of Hudi's keep files that hold these rows: delete the savepoints with Hudi (call "
             "delete_savepoint), then erase again. Nothing more was deleted by now. "

@@ -35,6 +35,7 @@ from typing import Any, Generic, TypeVar
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.format.rollback import rollback_notes
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import CLEAN as CLEANING
 from crdt_mor.model.names import (
     COMMIT,
     COMPACTION,
@@ -46,7 +47,6 @@ from crdt_mor.model.names import (
     TimelineState,
 )
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
-from crdt_mor.model.retention import CLEAN as CLEANING
 from crdt_mor.model.retention import CleanPlan
 from crdt_mor.model.timeline_parts import Completion, Retention
 from crdt_mor.timeline.records import (

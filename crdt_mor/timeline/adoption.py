@@ -38,7 +38,16 @@ from crdt_mor.format.archive import (
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.names import OWN_KEY, LogFileName, TimelineFileName, join_path
+from crdt_mor.model.names import (
+    COMMIT,
+    DATA_ACTIONS,
+    OWN_KEY,
+    REPLACE_COMMIT,
+    SAVEPOINT,
+    LogFileName,
+    TimelineFileName,
+    join_path,
+)
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
@@ -52,11 +61,9 @@ from crdt_mor.timeline.projection import Projector, TablePublisher, wide_complet
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 from crdt_mor.timeline.tail import find_tail
 
-_DATA_ACTIONS = {"commit", "deltacommit", "replacecommit"}
-_OWN_SERVICES = {action.completed: action for action in ACTIONS.values() if action.completed not in _DATA_ACTIONS}
+_OWN_SERVICES = {action.completed: action for action in ACTIONS.values() if action.completed not in DATA_ACTIONS}
 """The services of ours whose completed instants are neither commits of ours nor of Hudi's, by Hudi's word for them."""
 
-_SAVEPOINT = "savepoint"
 _NUMBERED_SCHEMA = "latest_schema"
 _OTHER_BASES = (".orc", ".hfile", ".lance")
 
@@ -116,11 +123,11 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
             _refuse_archived(instant, value.archive.watermark)
         elif name.requested not in known:
             instants[name.requested] = instant
-        elif not instant.own and name.action in _DATA_ACTIONS:
+        elif not instant.own and name.action in DATA_ACTIONS:
             raise _same_time_error(instant.completion)
     for instant in (yield from _read_archive(projector.archive, cache)) if moved else []:
         requested = instant.completion.requested
-        if requested not in known and requested > value.archive.watermark and instant.completion.action != _SAVEPOINT:
+        if requested not in known and requested > value.archive.watermark and instant.completion.action != SAVEPOINT:
             instants.setdefault(requested, instant)
     own = next((instant for instant in instants.values() if instant.own), None)
     if own is not None and value.version == 0 and not (yield from _has_later_versions()):
@@ -216,7 +223,7 @@ def group_below(
 
     A compaction of Hudi's writes nothing new.
     """
-    if completion.action == "commit":
+    if completion.action == COMMIT:
         return None
     touched = [(file.group, file.name.instant if file.is_base else completion.completed) for file in completion.files]
     touched += [(group, completion.completed) for group in completion.replaced]
@@ -239,7 +246,7 @@ def _refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[
 
 def _refuse_archived(instant: HudiInstant, watermark: InstantTime) -> None:
     """Raise for a commit of Hudi's at or below the watermark. What a stale helper of ours has left is swept."""
-    if not instant.own and instant.completion.action in _DATA_ACTIONS:
+    if not instant.own and instant.completion.action in DATA_ACTIONS:
         raise UnsupportedFeatureError(
             "a commit of Hudi's was requested at a time up to which this table is archived already, so that no reader "
             "would see its rows: the clock of Hudi's writer is far behind the table's. Move the files of its instant "
@@ -268,7 +275,7 @@ def _has_later_versions() -> Steps[bool]:
 
 
 def _is_completed(name: TimelineFileName) -> bool:
-    return name.state == "completed" and name.action != _SAVEPOINT
+    return name.state == "completed" and name.action != SAVEPOINT
 
 
 def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant]) -> Foreign:
@@ -323,7 +330,7 @@ def _read_active(path: str, name: TimelineFileName, cache: InstantCache) -> Step
     """An instant of the active timeline; None if its file is gone by now."""
     if path not in cache:
         data = b""
-        if name.action in _DATA_ACTIONS or name.action in _OWN_SERVICES:
+        if name.action in DATA_ACTIONS or name.action in _OWN_SERVICES:
             content = yield Read(path)
             if content is None:
                 return None
@@ -356,9 +363,9 @@ def _read_archive(folder: str, cache: InstantCache) -> Steps[list[HudiInstant]]:
 
 
 def _hudi_instant(name: TimelineFileName, data: bytes, path: str) -> HudiInstant:
-    if name.action not in _DATA_ACTIONS:
+    if name.action not in DATA_ACTIONS:
         return HudiInstant(_completion(name, CommitMetadata()), own=_is_own_service(name, data, path))
-    metadata = decode_commit(data, path, replace=name.action == "replacecommit")
+    metadata = decode_commit(data, path, replace=name.action == REPLACE_COMMIT)
     extra = metadata.extra
     own, schema, numbered = OWN_KEY in extra, extra.get("schema", ""), bool(extra.get(_NUMBERED_SCHEMA))
     return HudiInstant(_completion(name, metadata), own, schema, numbered)

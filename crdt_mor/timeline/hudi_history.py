@@ -31,7 +31,7 @@ from crdt_mor.format.archive import (
 )
 from crdt_mor.model.archiving import data_file_name, span_of
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import COMMIT, COMPACTION, TimelineFileName
+from crdt_mor.model.names import CLEAN, COMMIT, COMPACTION, REPLACE_COMMIT, TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.store.base import Stat
@@ -42,7 +42,7 @@ MANIFESTS_KEPT = 3
 """The newest manifests that stay, for readers of Hudi's that hold one of them. As Hudi does."""
 
 _STATES = ("requested", "inflight", "completed")
-_WITH_PLANS = {COMMIT: COMPACTION, "replacecommit": "clustering", "clean": "clean"}
+_WITH_PLANS = {COMMIT: COMPACTION, REPLACE_COMMIT: "clustering", CLEAN: CLEAN}
 """Actions whose requested file is a plan, by the action in the name of the completed file."""
 
 

@@ -28,8 +28,8 @@ from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superse
 from crdt_mor.timeline.paths import segment_path
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps, put_surely
 
-CLEAN = "clean"
-"""The action of the completions with which live segments are looked through."""
+_CLEAN = "clean"
+"""The action of a clean, as `model.names` has it, which knows Hudi's words and is not for what publishes."""
 
 
 class SegmentGoneError(FormatError):
@@ -52,7 +52,7 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
     fresh = [c for c in value.completions if c.requested not in before]
     many = len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX
     wide = bytes_of(fresh) >= COMPLETIONS_BYTES_MAX
-    cleaned = value.retention.dropped > tail.retention.dropped or any(c.action == CLEAN for c in fresh)
+    cleaned = value.retention.dropped > tail.retention.dropped or any(c.action == _CLEAN for c in fresh)
     if not (many or wide or cleaned):
         return value
     segments = list(tail.segments)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.names import (
+    SAVEPOINT,
     TimelineFileName,
     bucket_of_file_id,
     data_file_name,
@@ -41,8 +42,6 @@ from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
 from crdt_mor.timeline.tickets import last_begin_time, read_ticket
-
-_SAVEPOINT = "savepoint"
 
 SWEEP_EVERY_MS = 60_000
 """How long after a sweep the next one is due, by the store's clock."""
@@ -140,7 +139,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     if publisher.projector.config.ours:
         yield from sweep_partitions(files, known.clock)
     # Files of commits that the value has dropped, as no view needs them, may be those of a savepoint of Hudi's.
-    saved = any(name.action == _SAVEPOINT for names in named.values() for name in names)
+    saved = any(name.action == SAVEPOINT for names in named.values() for name in names)
     kept_until = known.retention.dropped if saved else EPOCH
     yield from _sweep_archived(publisher, known, named, completions)
     garbage: set[InstantTime] = set()
