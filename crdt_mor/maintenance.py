@@ -212,17 +212,14 @@ class Maintenance:
         done = service.complete(self._session, plan, files)
         if done is None:
             return None
-        bases = [file for file in done.files if file.is_base]
-        logs = [file for file in done.files if not file.is_base]
-        copied = {(group.partition, group.file_id) for group in plan.groups if group.logs_only}
-        made = [file for file in bases if file.group not in copied]
+        made = plan.made(done.files)
         return Compacted(
             plan.barrier,
-            len(bases),
-            sum(file.rows for file in made),
-            sum(file.size for file in (*made, *logs)),
-            sum(file.rows + file.deletes for file in logs),
-            len(copied),
+            sum(file.is_base for file in done.files),
+            sum(file.rows for file in made if file.is_base),
+            sum(file.size for file in made),
+            sum(file.rows + file.deletes for file in made if not file.is_base),
+            len(plan.copied),
         )
 
     def erase(

@@ -13,7 +13,7 @@ uses the plan alone and never looks at the current timeline: taking P or S later
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
@@ -103,9 +103,14 @@ class CompactionPlan:
         return self.pending[0] if self.pending else None
 
     @property
-    def copies_bases(self) -> bool:
-        """Whether some file group has a log compaction."""
-        return any(group.logs_only for group in self.groups)
+    def copied(self) -> set[FileGroup]:
+        """The file groups that have a log compaction, so that their base files are copied as they are."""
+        return {(group.partition, group.file_id) for group in self.groups if group.logs_only}
+
+    def made(self, outputs: Iterable[DataFile]) -> list[DataFile]:
+        """Those of its output files that say something new: all but the copies of base files."""
+        copied = self.copied
+        return [file for file in outputs if not (file.is_base and file.group in copied)]
 
     @property
     def file_groups(self) -> list[FileGroup]:
@@ -139,7 +144,7 @@ class CompactionPlan:
         groups = [_group(group) for group in self.groups]
         return json.dumps(
             {
-                "format": FORMAT if self.copies_bases else 1,
+                "format": FORMAT if self.copied else 1,
                 "barrier": self.barrier,
                 "pending": self.pending,
                 "schema": self.schema,

@@ -150,8 +150,7 @@ def compacted(session: Session, plan: CompactionPlan, action: Upkeep) -> Iterato
     """Execute a plan and complete it; nothing where somebody has cancelled it meanwhile."""
     done = service.complete(session, plan, service.execute(session, compaction(), plan))
     if done is not None:
-        copied = {(group.partition, group.file_id) for group in plan.groups if group.logs_only}
-        made = [file for file in done.files if not (file.is_base and file.group in copied)]
+        made = plan.made(done.files)
         yield replace(
             action, file_groups=len(plan.groups), rows=sum(file.rows for file in made), files_written=len(made),
             bytes_written=sum(file.size for file in made),

@@ -146,7 +146,7 @@ COMPACT = PlannedAction(
     extra=plan_record_extra,
     encode_completed=encode_completed_compaction,
     operation="COMPACT",
-    operation_of=lambda plan: LOG_COMPACT if plan.copies_bases else None,
+    operation_of=lambda plan: LOG_COMPACT if plan.copied else None,
     decode=CompactionPlan.decode,
     encode_record=encode_plan_record,
 )
