@@ -174,7 +174,7 @@ Due = Callable[["_Run", Timeline, Sequence[FileSlice], Collection[FileGroup]], l
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
     value = session.tail()
-    found = due_in(run, value, latest_slices(session, value), groups_in_plans(session, value))
+    found = due_in(run, value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
     rest = {one.group: one for one in found}
     if rest and must_wait(session, value):
         refusal = (
@@ -243,12 +243,6 @@ def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
 def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
     """The file slices of the latest snapshot of a value."""
     return fold_slices(session.snapshot_completions(value, None))
-
-
-def groups_in_plans(session: Session, value: Timeline) -> set[FileGroup]:
-    """The file groups of the open plans of a value."""
-    read = (session.run(plans.read_plan(value, plan)) for plan in value.plans)
-    return {group for plan in read if plan is not None for group in plan.file_groups}
 
 
 # --- cleaning ---------------------------------------------------------------------------------------------------------

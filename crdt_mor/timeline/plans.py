@@ -57,7 +57,7 @@ def schedule(
         if landed is not None:
             named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
             return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
-        taken = yield from _taken(tail)
+        taken = yield from groups_in_plans(tail)
         plan = plan_from(tail, taken)
         if plan is None:
             return None
@@ -98,7 +98,7 @@ def _barrier_of_attempt(nonce: str, since: InstantTime, tail: Timeline) -> Steps
     return None if completion is None else completion.requested
 
 
-def _taken(tail: Timeline) -> Steps[set[FileGroup]]:
+def groups_in_plans(tail: Timeline) -> Steps[set[FileGroup]]:
     """The file groups of the open plans."""
     taken: set[FileGroup] = set()
     for open_plan in tail.plans:

@@ -149,7 +149,7 @@ def open_plans_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
         return set()
         yield
 
-    patch.setattr(plans, "_taken", nothing_taken)
+    patch.setattr(plans, "groups_in_plans", nothing_taken)
 
 
 def open_plans_are_executed_before_hudi_hears_of_them(patch: pytest.MonkeyPatch) -> None:
