@@ -10,17 +10,25 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from crdt_mor.errors import CrdtMorError
-from crdt_mor.model.due import DueGroup, due_compactions, plural
+from crdt_mor.model.due import DueGroup, due_compactions
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.policies import Policies, words_of_age
+from crdt_mor.model.policies import Policies
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup
 from crdt_mor.observing import UpkeepEvent
-from crdt_mor.services import service
-from crdt_mor.services.compact import compaction
-from crdt_mor.services.maintain import bounded, compacted, latest_slices, must_wait, state_of, tell
+from crdt_mor.services.maintain import (
+    bounded,
+    compacted,
+    due_action,
+    latest_slices,
+    must_wait,
+    open_since,
+    schedule_due,
+    state_of,
+    tell,
+)
 from crdt_mor.services.upkeep import Upkeep
 from crdt_mor.timeline import plans
 from crdt_mor.timeline.actions import COMPACT
@@ -51,26 +59,17 @@ def _compact(session: Session, value: Timeline, groups: Collection[FileGroup], p
 
     def due(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
         written = [slice_ for slice_ in slices if slice_.group in groups]
-        return bounded(due_compactions(value, written, session.config.merge, policies, now_ms, taken))
+        return due_compactions(value, written, session.config.merge, policies, now_ms, taken)
 
-    found = due(value, latest_slices(session, value), ())
+    found = bounded(due(value, latest_slices(session, value), ()))
     if not found or must_wait(session, value):
         return  # as after most commits, without a look at the store
     for plan in _left_behind(session, value, {one.group for one in found}, now_ms):
-        why = f"plan {plan.barrier} has been open for {words_of_age(now_ms - to_ms(plan.barrier))}"
-        for action in compacted(session, plan, Upkeep("compaction", "done", why)):
+        for action in compacted(session, plan, Upkeep("compaction", "done", open_since(plan.barrier, now_ms))):
             tell(session, action, inline=True)
-    chosen: list[DueGroup] = []
-
-    def choose(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> set[FileGroup]:
-        chosen[:] = due(value, slices, taken)
-        return {one.group for one in chosen}
-
-    fresh = service.schedule(session, compaction(choose=choose))
+    fresh, chosen = schedule_due(session, due)
     if fresh is not None:
-        why = chosen[0].why if len(chosen) == 1 else f"{plural(len(chosen), 'file group')} are due"
-        details = tuple(one.why for one in chosen) if len(chosen) > 1 else ()
-        for action in compacted(session, fresh, Upkeep("compaction", "done", why, details)):
+        for action in compacted(session, fresh, due_action("compaction", chosen, "done")):
             tell(session, action, inline=True)
 
 

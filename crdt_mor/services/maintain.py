@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from crdt_mor.errors import (
@@ -130,10 +131,10 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
     if run.dry_run:
         for known in run.session.tail().plans:
             if known.action == COMPACT.name:
-                yield Upkeep("compaction", "due", _open_since(run, known.barrier))
+                yield Upkeep("compaction", "due", open_since(known.barrier, run.now_ms))
         return
     for plan in service.open_plans(run.session, COMPACT):
-        why = _open_since(run, plan.barrier)
+        why = open_since(plan.barrier, run.now_ms)
         try:
             yield from compacted(run.session, plan, Upkeep("compaction", "done", why))
         except (TableNotFoundError, TableReplacedError, ForkedProcessError):
@@ -142,8 +143,9 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
             yield Upkeep("compaction", state_of(error), why, error=str(error))
 
 
-def _open_since(run: _Run, barrier: InstantTime) -> str:
-    return f"plan {barrier} has been open for {words_of_age(max(0, run.now_ms - to_ms(barrier)))}"
+def open_since(barrier: InstantTime, now_ms: int) -> str:
+    """Why an open plan is executed. now_ms: the time by whose clock the caller goes."""
+    return f"plan {barrier} has been open for {words_of_age(max(0, now_ms - to_ms(barrier)))}"
 
 
 def compacted(session: Session, plan: CompactionPlan, action: Upkeep) -> Iterator[Upkeep]:
@@ -159,51 +161,55 @@ def compacted(session: Session, plan: CompactionPlan, action: Upkeep) -> Iterato
 
 def _compactions(run: _Run) -> Iterator[Upkeep]:
     """Compact the file groups that are due, in plans that are bounded; the worst of them come first."""
-    return _in_plans(run, "compaction", _due)
+    return _in_plans(run, "compaction", partial(_due, run))
 
 
 def _log_compactions(run: _Run) -> Iterator[Upkeep]:
     """Make the logs of file groups one that have many, and are not due for a compaction."""
-    return _in_plans(run, "log_compaction", _due_of_logs)
+    return _in_plans(run, "log_compaction", partial(_due_of_logs, run))
 
 
-Due = Callable[["_Run", Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueGroup]]
-"""What is due in (a call of `maintain`, a value, its latest slices, the groups in open plans, which are left out)."""
+Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueGroup]]
+"""What is due in (a value, its latest slices, the groups in open plans, which are left out)."""
 
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
     value = session.tail()
-    found = due_in(run, value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
+    found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
     rest = {one.group: one for one in found}
     if rest and must_wait(session, value):
         refusal = (
             "in this table of Hudi's, Hudi's readers would let a write win that ends after a compaction: it is made "
             f"once no write is pending. pending={[write.requested for write in value.pending]}"
         )
-        yield replace(_action(name, found, "refused"), error=refusal)
+        yield replace(due_action(name, found, "refused"), error=refusal)
     elif rest and run.dry_run:
-        yield _action(name, found, "due")
+        yield due_action(name, found, "due")
+
+    def due_of_rest(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
+        return [one for one in due_in(value, slices, taken) if one.group in rest]
+
     while rest and not run.dry_run:  # of what was due at first, so that this ends beside the fastest of writers
-        plan, chosen = _schedule(run, rest, due_in, logs_only=name == "log_compaction")
+        plan, chosen = schedule_due(session, due_of_rest, logs_only=name == "log_compaction")
         if plan is None:
             break
         for group in plan.file_groups:
             rest.pop(group, None)
-        yield from compacted(session, plan, _action(name, chosen, "done"))
+        yield from compacted(session, plan, due_action(name, chosen, "done"))
 
 
-def _schedule(
-    run: _Run, among: Collection[FileGroup], due_in: Due, *, logs_only: bool
+def schedule_due(
+    session: Session, due_in: Due, *, logs_only: bool = False
 ) -> tuple[CompactionPlan | None, list[DueGroup]]:
     """The next plan of what is due, and what it was made for; None where nothing is due any more."""
     chosen: list[DueGroup] = []
 
     def choose(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> set[FileGroup]:
-        chosen[:] = bounded(one for one in due_in(run, value, slices, taken) if one.group in among)
+        chosen[:] = bounded(due_in(value, slices, taken))
         return {one.group for one in chosen}
 
-    return service.schedule(run.session, compaction(choose=choose, logs_only=logs_only)), chosen
+    return service.schedule(session, compaction(choose=choose, logs_only=logs_only)), chosen
 
 
 def must_wait(session: Session, value: Timeline) -> bool:
@@ -211,7 +217,8 @@ def must_wait(session: Session, value: Timeline) -> bool:
     return session.config.merge.hudi_commit_time and bool(value.pending)
 
 
-def _action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
+def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
+    """What is said of a compaction that was due in these file groups."""
     if len(due) == 1:
         return Upkeep(name, state, due[0].why)
     return Upkeep(name, state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))
