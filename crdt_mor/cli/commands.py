@@ -17,6 +17,7 @@ from crdt_mor.cli.history import for_programs, writers, writers_text
 from crdt_mor.cli.interop import other_readers
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
+from crdt_mor.model.policies import words_of_bytes
 
 Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
 Form = Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")]
@@ -191,7 +192,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
         "stable_before": _held_back(pairs["stable_before"]),
         "columns": columns,
-        "bytes": render.size(int(str(pairs["bytes"]))),
+        "bytes": words_of_bytes(int(str(pairs["bytes"]))),
     }
     render.facts({name.replace("_", " "): value for name, value in text.items()})
 
@@ -277,9 +278,9 @@ def _compacted(done: mor.Compacted) -> str:
     groups = f"compacted {done.barrier}: {done.file_groups} file groups"
     if done.logs_only:
         alone = "" if done.logs_only == done.file_groups else f" of {done.logs_only}"
-        return f"{groups}, the logs alone{alone}: {done.carried} rows and deletes, {render.size(done.bytes)}"
+        return f"{groups}, the logs alone{alone}: {done.carried} rows and deletes, {words_of_bytes(done.bytes)}"
     carried = f", {done.carried} rows carried for pending writes" if done.carried else ""
-    return f"{groups}, {done.rows} rows, {render.size(done.bytes)}{carried}"
+    return f"{groups}, {done.rows} rows, {words_of_bytes(done.bytes)}{carried}"
 
 
 def _held_back(stable_before: object) -> str:

@@ -17,6 +17,7 @@ import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.render import Output
 from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.model.policies import words_of_bytes
 
 Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables, one after another.", show_default=False)]
 
@@ -153,7 +154,7 @@ def _bars(console: Console) -> Iterator[None]:
                 if event.barrier not in tasks:
                     tasks[event.barrier] = bars.add_task(event.action, total=event.parts, size="")
                 written[event.barrier] = written.get(event.barrier, 0) + event.bytes
-                bars.update(tasks[event.barrier], advance=1, size=render.size(written[event.barrier]))
+                bars.update(tasks[event.barrier], advance=1, size=words_of_bytes(written[event.barrier]))
 
         with mor.observe(show):
             yield

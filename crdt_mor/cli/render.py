@@ -96,15 +96,6 @@ def cell(value: object) -> Text:
     return Text(str(value))
 
 
-def size(count: float) -> str:
-    """Bytes as people write them."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    raise AssertionError("the last unit takes everything")
-
-
 def _print(grid: Grid) -> None:
     """Without the padding that rich puts at the end of a line, which is noise in a pipe."""
     console = stdout()

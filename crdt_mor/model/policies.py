@@ -97,6 +97,12 @@ def words_of_age(ms: int) -> str:
     return f"{ms // _UNITS_MS[unit]}{unit}"
 
 
+def words_of_bytes(count: float) -> str:
+    """Bytes as people write them: `512 B`, `1.5 MiB`."""
+    unit = next((unit for unit in ("GiB", "MiB", "KiB") if count >= _UNITS_BYTES[unit]), "B")
+    return f"{count:.0f} B" if unit == "B" else f"{count / _UNITS_BYTES[unit]:.1f} {unit}"
+
+
 def _duration(text: str) -> int:
     ms = duration_ms(text)
     if ms is None:

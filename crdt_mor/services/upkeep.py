@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from crdt_mor.model.due import plural
+from crdt_mor.model.policies import words_of_bytes
 
 DETAILS_SHOWN = 3
 """Reasons that the text of an action names; the rest it counts."""
@@ -51,9 +52,9 @@ class Upkeep:
         if self.file_groups:
             parts.append(plural(self.file_groups, "file group"))
         if self.files_written:
-            parts.append(f"wrote {plural(self.files_written, 'file')}, {_size(self.bytes_written)}")
+            parts.append(f"wrote {plural(self.files_written, 'file')}, {words_of_bytes(self.bytes_written)}")
         if self.files_removed:
-            parts.append(f"removed {plural(self.files_removed, 'file')}, {_size(self.bytes_removed)}")
+            parts.append(f"removed {plural(self.files_removed, 'file')}, {words_of_bytes(self.bytes_removed)}")
         return ", ".join(parts)
 
 
@@ -87,12 +88,3 @@ class Maintained:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.actions)) or "nothing is due"
-
-
-def _size(count: float) -> str:
-    """Bytes as people write them."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"

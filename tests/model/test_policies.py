@@ -11,7 +11,17 @@ from crdt_mor.model.due import due_compactions, due_log_compactions
 from crdt_mor.model.instant import barrier_after, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName
-from crdt_mor.model.policies import DAY, HOUR, MINUTE, POLICIES, Policies, parsed, words_of_age, words_of_ms
+from crdt_mor.model.policies import (
+    DAY,
+    HOUR,
+    MINUTE,
+    POLICIES,
+    Policies,
+    parsed,
+    words_of_age,
+    words_of_bytes,
+    words_of_ms,
+)
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Pending
@@ -90,6 +100,12 @@ def test_durations_are_told_as_they_are_set() -> None:
         "0s", "90s", "30m", "36h", "14d"
     ]  # fmt: skip
     assert [words_of_age(ms) for ms in (0, 119_000, 3 * HOUR + 1, 3 * DAY)] == ["0s", "119s", "3h", "3d"]
+
+
+def test_bytes_are_told_in_the_largest_unit_of_which_there_is_one() -> None:
+    assert [words_of_bytes(count) for count in (0, 1023, 1024, 1536 << 10, 3 << 40)] == [
+        "0 B", "1023 B", "1.0 KiB", "1.5 MiB", "3072.0 GiB"
+    ]  # fmt: skip
 
 
 def test_a_file_group_is_due_by_the_number_of_its_logs_and_says_so() -> None:

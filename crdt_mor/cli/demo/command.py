@@ -23,6 +23,7 @@ from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.run import Result, run
 from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
 from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import words_of_bytes
 
 PICTURE_COLUMNS = 100
 """Of the lanes where there is no terminal to say how wide it is; never wider than 160."""
@@ -112,7 +113,7 @@ def _report(result: Result, keep: bool) -> None:
     tidied = result.tidied
     for line in tidied.done:
         console.print(Text(f"  {line}"))
-    before, after, live = (render.size(n) for n in (tidied.bytes_before, tidied.bytes_after, tidied.live_bytes))
+    before, after, live = (words_of_bytes(n) for n in (tidied.bytes_before, tidied.bytes_after, tidied.live_bytes))
     console.print(
         Text(
             f"  {before} in {tidied.files_before:,} files became {after} in {tidied.files_after:,}, for {live} of live "

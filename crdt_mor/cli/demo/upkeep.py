@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import crdt_mor as mor
-from crdt_mor.cli import render
 from crdt_mor.cli.demo.check import Claim
+from crdt_mor.model.policies import words_of_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Tidied:
 
     def claim(self, times_live: int) -> Claim:
         """That the whole folder has at most so many times the bytes of the live rows."""
-        live, after = render.size(self.live_bytes), render.size(self.bytes_after)
+        live, after = words_of_bytes(self.live_bytes), words_of_bytes(self.bytes_after)
         return Claim(
             f"what is left is at most {times_live} times the live rows",
             self.ok and self.bytes_after <= times_live * self.live_bytes,
             f"{live} live, {after} in {self.files_after:,} files; before maintain "
-            f"{render.size(self.bytes_before)} in {self.files_before:,} files",
+            f"{words_of_bytes(self.bytes_before)} in {self.files_before:,} files",
         )
 
 
