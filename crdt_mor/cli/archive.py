@@ -9,9 +9,8 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
+from crdt_mor.cli.options import FormOfUpkeep, Uri
 from crdt_mor.cli.render import Output
-
-Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
 
 
 def archive(
@@ -19,9 +18,7 @@ def archive(
     keep_commits: Annotated[
         int, typer.Option(metavar="N", min=1, help="At least so many of the newest commits stay in the directory.")
     ] = 20,
-    output: Annotated[
-        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs.")
-    ] = Output.text,
+    output: FormOfUpkeep = Output.text,
 ) -> None:
     """Move what has ended for good from Hudi's timeline directory to its history; no reader sees a difference.
 

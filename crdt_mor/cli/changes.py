@@ -11,7 +11,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.commands import Columns, Form, How, Uri
+from crdt_mor.cli.options import Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format, chosen, send
 

@@ -9,9 +9,8 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import FormOfUpkeep, Uri
 from crdt_mor.cli.render import Output
-
-Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
 
 
 def clean(
@@ -26,9 +25,7 @@ def clean(
         str | None, typer.Option(metavar="TIME", help="Spare readers that began less than this long ago: 1h.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    output: Annotated[
-        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs.")
-    ] = Output.text,
+    output: FormOfUpkeep = Output.text,
 ) -> None:
     """Give up old history and remove the files that nothing needs any more; safe beside writers and readers.
 

@@ -15,21 +15,11 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
 from crdt_mor.cli.history import for_programs, writers, writers_text
 from crdt_mor.cli.interop import other_readers
+from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.model.policies import words_of_bytes
 
-Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
-Form = Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")]
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        metavar="T",
-        help="A version, a time like 2025-11-20T09:30 (UTC unless it names a zone), a day, 17 digits, or now.",
-    ),
-]
-Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
-How = Annotated[Format, typer.Option(help="How to print them.")]
 LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
 
 

@@ -10,6 +10,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
+from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
 HISTORY_ROWS = 20
@@ -22,12 +23,12 @@ Info = Annotated[
 
 
 def history(
-    uri: Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)],
+    uri: Uri,
     limit: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help=f"The newest N; by default {HISTORY_ROWS} as text, all as JSON."),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
+    output: Form = Output.text,
 ) -> None:
     """List the commits, the newest first: when, how long, by whom, what for, beside which others.
 

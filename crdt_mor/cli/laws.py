@@ -14,6 +14,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
+from crdt_mor.cli.options import Form
 from crdt_mor.cli.render import Output
 from crdt_mor.laws import LAWS, check_laws, laws_of
 
@@ -32,7 +33,7 @@ def laws(
         ),
     ],
     examples: Annotated[int, typer.Option(metavar="N", min=1, help="Drawn histories of the deep check.")] = 200,
-    output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
+    output: Form = Output.text,
 ) -> None:
     """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks.
 

@@ -9,8 +9,8 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.cli.commands import Form, Uri
 from crdt_mor.cli.history import writer_text, writers
+from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
 

@@ -16,9 +16,9 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.commands import Form, Uri
 from crdt_mor.cli.data import STDIN, InputFormat, check_inputs, read_data
 from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.views import without_views
 

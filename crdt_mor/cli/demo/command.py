@@ -22,6 +22,7 @@ from crdt_mor.cli.demo import lanes
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.run import Result, run
 from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
+from crdt_mor.cli.options import Form
 from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
 
@@ -46,7 +47,7 @@ def demo(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the overlapping transactions here, too.")
     ] = None,
-    output: Annotated[Output, typer.Option("--output", help="Text for people, JSON for programs.")] = Output.text,
+    output: Form = Output.text,
 ) -> None:
     """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked.
 

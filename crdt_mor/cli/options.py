@@ -1,0 +1,27 @@
+"""Arguments and options that several commands have, so that they are called and explained alike everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.rows import Format
+
+Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
+
+_FORM = "Text for people, JSON for programs."
+Form = Annotated[Output, typer.Option("--output", help=_FORM)]
+FormOfUpkeep = Annotated[Output, typer.Option("--output", "--format", help=_FORM)]
+"""The same for `clean` and `archive`, which print no rows, so that `--format` can mean nothing else."""
+
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        metavar="T",
+        help="A version, a time like 2025-11-20T09:30 (UTC unless it names a zone), a day, 17 digits, or now.",
+    ),
+]
+Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
+How = Annotated[Format, typer.Option(help="How to print them.")]
