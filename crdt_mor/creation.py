@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError, TableExistsError
@@ -61,15 +61,6 @@ def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in found):
         raise InvalidInputError(f"columns are named by texts, one or a list of them. got={names!r}")
     return found
-
-
-def milliseconds(writer_expiry: timedelta) -> int:
-    """The time after which a silent writer is given up."""
-    if not isinstance(writer_expiry, timedelta):
-        raise InvalidInputError(
-            f"writer_expiry is a duration, like datetime.timedelta(minutes=10). writer_expiry={writer_expiry!r}"
-        )
-    return int(writer_expiry.total_seconds() * 1000)
 
 
 def default_name(uri: str | os.PathLike[str]) -> str:

@@ -27,6 +27,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
+from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
@@ -88,7 +89,7 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
     """See `Maintenance.erase`."""
     if sum(rows is not None for rows in (data, keys, filter)) != 1:
         raise InvalidInputError("say what to erase in exactly one way: a frame, keys=[...] or filter=...")
-    wait_ms = _milliseconds(wait)
+    wait_ms = milliseconds("wait", wait)
     require_writable(session)
     session.adopt()
     require_own_groups(session.tail())
@@ -109,12 +110,6 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
             steps.await_writes(session, began, patience, "may still bring rows that are erased")
     removed = steps.finish(session, steps.open_erasures(session), patience)
     return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from)
-
-
-def _milliseconds(wait: object) -> int:
-    if isinstance(wait, timedelta) and wait >= timedelta(0):
-        return wait // timedelta(milliseconds=1)
-    raise InvalidInputError(f"wait is a time of 0 or more: timedelta(minutes=10). wait={wait!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from crdt_mor.errors import InvalidInputError, PayloadError
 from crdt_mor.model.archiving import KEPT_COMMITS
 from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.policies import Policies
+from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
@@ -123,14 +123,11 @@ class Maintenance:
         Raises `InvalidInputError` for times below 0 and fewer than one commit, and for tables that Hudi keeps a
         metadata table of, whose readers would look for the files that are gone.
         """
-        policies = Policies.of(self._session.tail().properties)
-        policies = _keeping(policies, keep, commits)
-        policy = RetentionPolicy(
-            policies.keep_ms,
-            policies.keep_commits,
-            policies.readers_ms if readers is None else _milliseconds("readers", readers) or 0,
-        )
-        if policy.keep_ms is None and policy.commits is None:
+        policies = _keeping(Policies.of(self._session.tail().properties), keep, commits)
+        if readers is not None:
+            policies = replace(policies, readers_ms=milliseconds("readers", readers))
+        policy = RetentionPolicy.of(policies)
+        if policy.keeps_everything:
             raise InvalidInputError(
                 "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
             )
@@ -277,17 +274,10 @@ def _instant(instant: object) -> InstantTime:
 def _keeping(policies: Policies, keep: timedelta | None, commits: int | None) -> Policies:
     """The policies, with what a call says of the history that is kept, if it says anything."""
     if keep is not None or commits is not None:
-        return replace(policies, keep_ms=_milliseconds("keep", keep), keep_commits=_commits(commits))
+        keep_ms = None if keep is None else milliseconds("keep", keep)
+        return replace(policies, keep_ms=keep_ms, keep_commits=_commits(commits))
     # For ever is longer than any number of commits.
     return replace(policies, keep_commits=None) if policies.keep_ms is None else policies
-
-
-def _milliseconds(name: str, time: object) -> int | None:
-    if time is None:
-        return None
-    if isinstance(time, timedelta) and time >= timedelta(0):
-        return time // timedelta(milliseconds=1)
-    raise InvalidInputError(f"{name} is a time of 0 or more: timedelta(days=7). {name}={time!r}")
 
 
 def _commits(count: object) -> int | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.creation import Merge, default_name, merge_spec, milliseconds, names_of, put_properties
+from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties
 from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
@@ -31,6 +31,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.points import Point
+from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import checked_changes
 from crdt_mor.read.cuts import cut_at, sealed_at, window_end
@@ -72,7 +73,7 @@ class Table(Readable, WrittenByMany):
         allow_payloads(*_payloads(payloads))
         inline = _inline(maintain)
         environment = environment or SystemEnvironment()
-        session = Session.open(os.fspath(uri), environment, milliseconds(writer_expiry), store)
+        session = Session.open(os.fspath(uri), environment, milliseconds("writer_expiry", writer_expiry), store)
         session.inline = inline
         self._hold(session, str(uri), store)
 
@@ -137,7 +138,7 @@ class Table(Readable, WrittenByMany):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
-        session = Session(objects, environment, config, milliseconds(writer_expiry), str(uri))
+        session = Session(objects, environment, config, milliseconds("writer_expiry", writer_expiry), str(uri))
         session.inline = inline
         session.start()
         return cls._of(session, str(uri), store)

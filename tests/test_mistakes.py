@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,7 @@ CREATE: dict[str, Mistake] = {
                                   SchemaMismatchError, "cast it to int64.*column=t"),
     "a column of Hudi's": (create(schema=pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])),
                            InvalidInputError, "rename or drop it.*column=_hoodie_x"),
+    "an expiry in the past": (create(writer_expiry=timedelta(-1)), InvalidInputError, "of 0 or more.*writer_expiry="),
     "an expiry in seconds": (create(writer_expiry=600), InvalidInputError, "timedelta.*writer_expiry=600"),
     "a bucket of S3": (lambda w: made("s3://lake/events"), UnsupportedFeatureError, "local disks.*scheme=s3"),
     "no address": (lambda w: made(""), InvalidInputError, "is a path"),

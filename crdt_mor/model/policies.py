@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from crdt_mor.errors import InvalidInputError
@@ -83,6 +84,16 @@ def duration_ms(text: str) -> int | None:
     found = re.fullmatch(r"(\d{1,12})([smhdw])", text.strip(), re.ASCII)
     ms = int(found[1]) * _UNITS_MS[found[2]] if found else None
     return ms if ms is not None and ms <= _YEARS_100_MS else None
+
+
+def milliseconds(name: str, time: object) -> int:
+    """A user's `timedelta` in milliseconds; raises `InvalidInputError` for anything else, and for less than 0.
+
+    name: of the argument, for the error.
+    """
+    if isinstance(time, timedelta) and time >= timedelta(0):
+        return time // timedelta(milliseconds=1)
+    raise InvalidInputError(f"{name} is a time of 0 or more, like datetime.timedelta(minutes=10). {name}={time!r}")
 
 
 def words_of_ms(ms: int) -> str:

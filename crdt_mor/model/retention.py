@@ -28,6 +28,7 @@ from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms, to_ms
 from crdt_mor.model.names import CLEAN, LOG_COMPACT, join_path
+from crdt_mor.model.policies import Policies
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types, retention_json, retention_of
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Retention
@@ -56,6 +57,16 @@ class RetentionPolicy:
     keep_ms: int | None = None
     commits: int | None = None
     readers_ms: int = 0
+
+    @classmethod
+    def of(cls, policies: Policies) -> RetentionPolicy:
+        """What a table's policies say of it."""
+        return cls(policies.keep_ms, policies.keep_commits, policies.readers_ms)
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether nothing is ever given up."""
+        return self.keep_ms is None and self.commits is None
 
     def mark(self, value: Timeline, completions: Iterable[Completion], now_ms: int, ago_ms: int = 0) -> InstantTime:
         """The completion time from which on history is kept, or was `ago_ms` ago; never after the table's clock.

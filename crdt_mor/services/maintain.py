@@ -260,17 +260,16 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
 
     The mark moves only where a commit lies before it, or a file can go: else every look would publish an event.
     """
-    session, policies = run.session, run.policies
-    if policies.keep_ms is None and policies.keep_commits is None:
+    session, policy = run.session, RetentionPolicy.of(run.policies)
+    if policy.keeps_everything:
         return
-    policy = RetentionPolicy(policies.keep_ms, policies.keep_commits, policies.readers_ms)
     value = session.tail()
     would = would_clean(session, policy)
     commits = (c for c in session.completions(value) if is_commit(c))
     passed = any(value.retention.since < commit.completed <= would.since for commit in commits)
     if not (would.files or passed or any(plan.action == CLEAN.name for plan in value.plans)):
         return
-    why = f"history is kept for {_kept(policies)}, and some is older"
+    why = f"history is kept for {_kept(run.policies)}, and some is older"
     if run.dry_run:
         yield Upkeep("clean", "due", why, files_removed=would.files, bytes_removed=would.bytes)
         return
