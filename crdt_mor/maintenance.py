@@ -19,7 +19,7 @@ from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.services import service
 from crdt_mor.services.archive import archive
-from crdt_mor.services.clean import Cleaned, clean, would_clean
+from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.maintain import maintain
 from crdt_mor.services.roll_back import GivenUp, roll_back
@@ -131,7 +131,8 @@ class Maintenance:
             raise InvalidInputError(
                 "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
             )
-        return would_clean(self._session, policy) if dry_run else clean(self._session, policy)
+        cleaner = Cleaner(self._session, policy)
+        return cleaner.would_clean() if dry_run else cleaner.clean()
 
     def archive(self, *, keep_commits: int = KEPT_COMMITS) -> Archived:
         """Move what has ended for good from Hudi's timeline directory to its history: the directory stays small.

@@ -25,7 +25,7 @@ from crdt_mor.model.retention import (
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.services import service
-from crdt_mor.services.service import Service
+from crdt_mor.services.service import Planner
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events
 from crdt_mor.timeline.actions import CLEAN
@@ -63,46 +63,81 @@ class Cleaned:
         return f"{verb} {self.files:,} files, {self.bytes:,} bytes{rest}{left}; history is kept {start}"
 
 
-def clean(session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> Cleaned:
-    """Move the marks as the policy says, and delete the files that no kept view needs. Finishes open cleans first.
+class Cleaner:
+    """A clean by one policy, as it would be or as it is done, planned from one listing of the table.
+
+    The listing is made before the value is looked at: what is not in it is left to a later clean.
 
     groups: later marks of single file groups.
     """
-    _require(session)
-    open_before = service.open_plans(session, CLEAN)
-    removed = {plan.barrier: finish(session, plan) for plan in open_before}
-    planner = _Planner(session, policy, groups)
-    plan = service.schedule(session, planner.service)
-    if plan is not None:
-        removed[plan.barrier] = finish(session, plan)
-    else:
-        moved = events.retain(session.publisher, session.known(), lambda tail: planner.of(tail).retention)
-        session.remember(session.run(moved))
-    planned = sum(len(one.files) for one in (*open_before, *([plan] if plan is not None else [])))
-    gone = [file for files in removed.values() for file in files]
-    size = sum(file.size for file in gone)
-    return Cleaned(session.known().retention.since, len(gone), size, planner.spared, planned - len(gone))
 
+    def __init__(self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> None:
+        _require(session)
+        self._session = session
+        self._policy = policy
+        self._groups = groups
+        self._spared = 0
+        self._look()
 
-def would_clean(session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> Cleaned:
-    """What `clean` would do now. Publishes nothing."""
-    _require(session)
-    found = _Planner(session, policy, groups).of(session.sealed(look=True))
-    size = sum(file.size for file in found.files)
-    return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
+    def _look(self) -> None:
+        self._now_ms = self._session.store.now_ms()
+        self._there = {stat.path for stat in self._session.store.walk("")}
+        self._saved = saved_files(self._session)
+
+    def would_clean(self) -> Cleaned:
+        """What `clean` would do now. Publishes nothing."""
+        found = self._cleaning(self._session.sealed(look=True))
+        size = sum(file.size for file in found.files)
+        return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
+
+    def clean(self) -> Cleaned:
+        """Move the marks as the policy says, and delete the files that no kept view needs; open cleans go first."""
+        session = self._session
+        executed = service.open_plans(session, CLEAN)
+        gone = [file for plan in executed for file in finish(session, plan)]
+        if executed:
+            self._look()  # what these have removed is not there any more
+        plan = service.schedule(session, self.planner)
+        if plan is not None:
+            executed.append(plan)
+            gone += finish(session, plan)
+        else:
+            moved = events.retain(session.publisher, session.known(), lambda tail: self._cleaning(tail).retention)
+            session.remember(session.run(moved))
+        size = sum(file.size for file in gone)
+        failed = sum(len(one.files) for one in executed) - len(gone)
+        return Cleaned(session.known().retention.since, len(gone), size, self._spared, failed)
+
+    @property
+    def planner(self) -> Planner[CleanPlan]:
+        """How the plan follows from a value, for the event that schedules it."""
+        return Planner(CLEAN, _require, self._plan)
+
+    def _cleaning(self, value: Timeline) -> Cleaning:
+        """What follows from a value."""
+        completions = self._session.completions(value)
+        groups = self._groups(value) if self._groups is not None else None
+        found = plan_cleaning(value, completions, self._policy, self._now_ms, self._there, self._saved, groups)
+        self._spared = found.spared
+        return found
+
+    def _plan(self, session: Session, value: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:  # noqa: ARG002
+        found = self._cleaning(value)
+        if not found.files:
+            return None
+        by_commits = self._policy.keep_ms is None and self._policy.commits is not None
+        return plan_clean(value, session.completions(value), found, "commits" if by_commits else "time")
 
 
 def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
-    """Delete the files of an open plan and complete it; the files that are gone."""
+    """Delete the files of an open plan and complete it; the files that are gone.
+
+    Nothing is written, and what is deleted nobody needs, whatever becomes of the plan: so it is not asked in between.
+    """
     session.require_table(plan.table_id)
     gone = [file for part in in_threads(lambda part: _delete(session, part), plan.parts()) for file in part]
     service.complete(session, plan, [])
     return gone
-
-
-def _execute(session: Session, part: CleanPlan, threads: int) -> list[DataFile]:  # noqa: ARG001
-    _delete(session, part)
-    return []
 
 
 def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
@@ -120,41 +155,6 @@ def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
 def _require(session: Session) -> None:
     require_written_format(session.settings())
     require_no_archive(session)
-
-
-class _Planner:
-    """Plans from one listing of the table, made before the value is looked at, and from one look at the clock.
-
-    What is not in the listing is left to a later clean.
-    """
-
-    def __init__(self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None) -> None:
-        self._session = session
-        self._policy = policy
-        self._groups = groups
-        self._now_ms = session.store.now_ms()
-        self._there = {stat.path for stat in session.store.walk("")}
-        self._saved = saved_files(session)
-        self.spared = 0
-
-    @property
-    def service(self) -> Service[CleanPlan]:
-        return Service(CLEAN, _require, self._plan, _execute)
-
-    def of(self, value: Timeline) -> Cleaning:
-        """What follows from a value."""
-        completions = self._session.completions(value)
-        groups = self._groups(value) if self._groups is not None else None
-        found = plan_cleaning(value, completions, self._policy, self._now_ms, self._there, self._saved, groups)
-        self.spared = found.spared
-        return found
-
-    def _plan(self, session: Session, value: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:  # noqa: ARG002
-        found = self.of(value)
-        if not found.files:
-            return None
-        by_commits = self._policy.keep_ms is None and self._policy.commits is not None
-        return plan_clean(value, session.completions(value), found, "commits" if by_commits else "time")
 
 
 def saved_files(session: Session) -> set[str]:

@@ -26,7 +26,7 @@ from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
 from crdt_mor.services import service
-from crdt_mor.services.clean import clean, saved_files
+from crdt_mor.services.clean import Cleaner, saved_files
 from crdt_mor.services.compact import compaction, compaction_of
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
@@ -244,7 +244,7 @@ def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
         if 0 <= ahead_ms < _CLOCK_AHEAD_MS:
             session.environment.sleep((ahead_ms + 1) / 1000)
         policy = RetentionPolicy(keep_ms=max(0, session.store.now_ms() - last_ms))
-    clean(session, policy, lambda _: marks)
+    Cleaner(session, policy, lambda _: marks).clean()
 
 
 def _sweep(session: Session) -> None:

@@ -39,7 +39,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.observing import UpkeepEvent
 from crdt_mor.services import erase, service
 from crdt_mor.services.archive import archivable_now, archive
-from crdt_mor.services.clean import clean, would_clean
+from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.upkeep import Maintained, State, Upkeep
 from crdt_mor.timeline import events, plans, sweep
@@ -264,7 +264,8 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     if policy.keeps_everything:
         return
     value = session.tail()
-    would = would_clean(session, policy)
+    cleaner = Cleaner(session, policy)
+    would = cleaner.would_clean()
     commits = (c for c in session.completions(value) if is_commit(c))
     passed = any(value.retention.since < commit.completed <= would.since for commit in commits)
     if not (would.files or passed or any(plan.action == CLEAN.name for plan in value.plans)):
@@ -273,7 +274,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     if run.dry_run:
         yield Upkeep("clean", "due", why, files_removed=would.files, bytes_removed=would.bytes)
         return
-    done = clean(session, policy)
+    done = cleaner.clean()
     failed = f"{plural(done.failed, 'file')} could not be removed, which the next clean tries" if done.failed else ""
     yield Upkeep("clean", "done", why, files_removed=done.files, bytes_removed=done.bytes, error=failed)
 

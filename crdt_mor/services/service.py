@@ -29,25 +29,33 @@ from crdt_mor.timeline.session import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Service(Generic[P]):
-    """What one service adds, with the policy that it is asked to follow.
+class Planner(Generic[P]):
+    """How a service plans, with the policy that it is asked to follow.
 
     action: its row in the table of actions.
     require: raises where the service must not run in this table; nothing has been published by then.
     plan: the plan that follows from a value of the timeline and from the file groups in its open plans, none of which
         it takes; None where there is nothing to do. A function of these alone: of a session it reads what the value
         names, and never the current value.
-    execute: writes the outputs of a part of a plan, or finds that another executor has; returns them all. The last
-        argument is how many threads it may use.
     """
 
     action: PlannedAction[P]
     require: Callable[[Session], None]
     plan: Callable[[Session, Timeline, Collection[FileGroup]], P | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Service(Planner[P]):
+    """What a service adds that writes files: beside its planner, how they are written.
+
+    execute: writes the outputs of a part of a plan, or finds that another executor has; returns them all. The last
+        argument is how many threads it may use.
+    """
+
     execute: Callable[[Session, P, int], list[DataFile]]
 
 
-def schedule(session: Session, service: Service[P]) -> P | None:
+def schedule(session: Session, service: Planner[P]) -> P | None:
     """Plan and schedule in one transition; None if there is nothing to do. Gives up expired writers first."""
     publisher = session.publisher
     service.require(session)

@@ -21,7 +21,7 @@ from crdt_mor import (
 from crdt_mor.format.clean import decode_clean, decode_clean_plan
 from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.services import service
-from crdt_mor.services.clean import _Planner, clean
+from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.timeline.actions import CLEAN
 from tests.format import savepoints
@@ -223,8 +223,7 @@ def test_hudi_is_told(table: Table) -> None:
 
 def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
     history(table)
-    planner = _Planner(table._session, RetentionPolicy(commits=2), None)
-    plan = service.schedule(table._session, planner.service)
+    plan = service.schedule(table._session, Cleaner(table._session, RetentionPolicy(commits=2)).planner)
     assert plan is not None
     other = Table.open("simulated", store=table._session.store, environment=table.environment)
     assert other.maintenance.open_plans() == [], "no compaction's"
@@ -340,7 +339,7 @@ def test_later_marks_of_single_file_groups_leave_the_others_alone(simulated: Sim
     table.maintenance.compact()
     monday = next((f["partition"], f["file_id"]) for f in table.inspect.files().to_pylist() if "mon" in f["partition"])
     for_ever = RetentionPolicy(10**12, readers_ms=10**12)
-    done = clean(table._session, for_ever, lambda value: {monday: value.clock})
+    done = Cleaner(table._session, for_ever, lambda value: {monday: value.clock}).clean()
     assert done.files > 0
     assert {path.rpartition("/")[0] for path in files(table) - named(table)} == {"day=tue"}
     assert table.scan(as_of=first, filter="day = 'tue'").to_polars()["n"].to_list() == [0]

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, PayloadError, Table
+from crdt_mor.model.policies import Policies
+from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.services import maintain as engine
 from crdt_mor.services import service
+from crdt_mor.services.clean import Cleaner
+from crdt_mor.testing.faults import DelegatingStore
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
+
+T = TypeVar("T")
 
 EAGER = {"crdt_mor.compaction.log_files": "2"}
 
@@ -261,6 +267,33 @@ def test_what_a_call_keeps_goes_before_what_the_table_says(simulated: Simulated)
     assert rows(table, "n", as_of=commits[2]) == [(2,)]
     with pytest.raises(mor.SnapshotExpiredError):
         table.scan(as_of=commits[0]).to_arrow()
+
+
+class Listing(DelegatingStore):
+    """A store that notes who lists the whole table."""
+
+    walks = 0
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        self.walks += operation == "walk"
+        return call()
+
+
+@pytest.mark.parametrize("open_before", [False, True])
+def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simulated, open_before: bool) -> None:
+    store = Listing(simulated.store)
+    table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
+    hourly(table, 4)
+    table.maintenance.compact()
+    hourly(table, 4)
+    table.maintenance.compact()
+    if open_before:
+        service.schedule(table._session, Cleaner(table._session, RetentionPolicy(keep_ms=3 * 3_600_000)).planner)
+    run = engine._Run(table._session, Policies(keep_ms=2 * 3_600_000, readers_ms=0), dry_run=False)
+    store.walks = 0
+    (action,) = engine._clean(run)  # without the sweep, which lists the table as well
+    assert (action.state, store.walks) == ("done", 1 + open_before)
+    assert table.maintenance.clean(timedelta(hours=2), readers=timedelta(0)).files == 0
 
 
 def test_each_thing_that_was_done_is_told(eager: Table) -> None:
