@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import adoption, sweep
+from crdt_mor.timeline import sweep
 from crdt_mor.timeline.archive import archive_once, prefix_of
+from crdt_mor.timeline.history import newer_value
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.segments import SegmentGoneError
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
@@ -35,8 +37,8 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
 def archivable_now(session: Session, keep: int) -> int:
     """How many instants may go in the next event; 0 where Hudi's own writers archive."""
     try:
-        return len(session.run(prefix_of(session.publisher.projector, session.tail(), keep)).completions)
-    except (SegmentGoneError, UnsupportedFeatureError):
+        return session.run(_ready(session.publisher, session.tail(), keep))
+    except UnsupportedFeatureError:
         return 0
 
 
@@ -46,9 +48,8 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
     A rolled-back write that still waits for its sweep holds everything after it, so for that there is one as well.
     """
     publisher = session.publisher
-    tail = yield from sweep.upkeep(publisher, session.known(), session.expiry_ms)
-    tail = yield from adoption.adopt(publisher, tail)
-    if tail.rolled_back or (yield from _may_archive(session, tail, keep)):
+    tail = yield from sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms)
+    if tail.rolled_back or (yield from _ready(publisher, tail, keep)):
         tail = yield from sweep.sweep(publisher, tail)
     instants = 0
     while True:
@@ -59,9 +60,10 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
         instants += len(done.prefix.completions)
 
 
-def _may_archive(session: Session, tail: Timeline, keep: int) -> Steps[bool]:
-    """Whether something may go; also where `tail` is so old meanwhile that its segments were swept."""
-    try:
-        return bool((yield from prefix_of(session.publisher.projector, tail, keep)).completions)
-    except SegmentGoneError:
-        return True
+def _ready(publisher: TablePublisher, tail: Timeline, keep: int) -> Steps[int]:
+    """How many instants may go in the next event, by a newer value where segments of `tail` were swept meanwhile."""
+    while True:
+        try:
+            return len((yield from prefix_of(publisher.projector, tail, keep)).completions)
+        except SegmentGoneError:
+            tail = yield from newer_value(tail)

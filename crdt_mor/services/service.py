@@ -60,9 +60,8 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
     publisher = session.publisher
     service.require(session)
     session.start()
-    tail = session.run(sweep.upkeep(publisher, session.known(), session.expiry_ms))
     # A commit of Hudi's that completed before the plan's instant and is not in the plan would fall into the old slice.
-    tail = session.run(adoption.adopt(publisher, tail))
+    tail = session.run(sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms))
 
     def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> P | None:
         return service.plan(session, tail, taken)

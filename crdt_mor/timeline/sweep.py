@@ -53,6 +53,12 @@ def upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[
     return tail
 
 
+def upkeep_and_adoption(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+    """`upkeep`, after which what Hudi has written by now is part of the value, however long ago the last sweep was."""
+    tail = yield from upkeep(publisher, known, expiry_ms)
+    return (yield from adopt(publisher, tail))
+
+
 def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
     """The tail after upkeep, and the store's clock before it."""
     tail = yield from find_tail(known)
