@@ -63,7 +63,9 @@ def archivable(
     completions: those of the value and of its segments, but for some or all of those that are archived already.
     named: the files in Hudi's active timeline.
     oldest_version: the least version of the timeline that still stands.
+    keep: how many of the newest commits stay, at least one.
     """
+    assert keep >= 1, "a directory without a commit has no rows to Hudi's readers"
     watermark = value.archive.watermark
     active = sorted((c for c in completions if c.requested > watermark), key=lambda c: c.requested)
     limits = _Limits.of(value, active, named, oldest_version)

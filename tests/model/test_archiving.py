@@ -50,8 +50,8 @@ def allowed(
 ) -> tuple[list[int], str]:
     """The requested times of what may go, in ms, and what holds the next one."""
     completions = list(completions)
-    newest = [write(900, 902)] if keep is None else []
-    found = archivable(value, [*completions, *newest], [*map(completed_name, completions), *others], oldest, keep or 1)
+    newest, keep = ([write(900, 902)], 1) if keep is None else ([], keep)
+    found = archivable(value, [*completions, *newest], [*map(completed_name, completions), *others], oldest, keep)
     return [c.requested for c in found.completions], found.held_by  # type: ignore[misc]
 
 
@@ -69,6 +69,12 @@ def test_the_newest_instants_stay_and_what_is_archived_is_not_looked_at() -> Non
     assert allowed(keep=3) == (times(0), "the newest 3 commits stay in the active timeline")
     assert allowed(keep=9)[0] == []
     assert allowed(replace(VALUE, archive=Archive(at(4), at(0), 3, 2, 1)))[0] == times(7)
+
+
+def test_that_no_commit_stays_cannot_be_asked_for() -> None:
+    """It meant that every commit stays, as the last none of a list are all of it."""
+    with pytest.raises(AssertionError, match="a directory without a commit"):
+        allowed(keep=0)
 
 
 def test_what_is_no_commit_does_not_count_as_the_newest() -> None:
