@@ -16,6 +16,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import to_datetime, to_ms
 from crdt_mor.model.names import COMMIT, DATA_ACTIONS
 from crdt_mor.model.timeline_parts import Completion
@@ -90,7 +91,6 @@ def _overlaps(commits: Sequence[Completion], first: int) -> dict[int, list[int]]
 
 
 def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, object]:
-    author = commit.author
     return {
         "number": number,
         "version": commit.version,
@@ -103,11 +103,7 @@ def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, obje
         "deletes": commit.deletes,
         "files": len(commit.files),
         "bytes": sum(file.size for file in commit.files),
-        "application": author and author.application,
-        "host": author and author.host,
-        "pid": author and author.pid,
-        "message": author and author.message,
-        "commit_info": author and author.info,
+        **columns_of(commit.author),
         "overlaps": overlaps,
         "adopted": commit.adopted,
         "requested_at": commit.requested,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from crdt_mor.model.authors import Author
+from crdt_mor.model.authors import columns_of
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
@@ -88,7 +88,7 @@ class Inspect:
                 "files": len(c.files),
                 "bytes": sum(file.size for file in c.files),
                 "version": c.version,
-                **_who(c.author),
+                **columns_of(c.author),
             }
             for c in self._session.completions(value)
         ]
@@ -96,7 +96,7 @@ class Inspect:
         rows += [
             {
                 **_open(p.requested, "pending", DELTA_COMMIT, p.version),
-                **_who(p.author),
+                **columns_of(p.author),
                 "silent": silent_for(self._heard_ms(p), now_ms),
             }
             for p in value.pending
@@ -125,8 +125,7 @@ class Inspect:
                 {
                     "requested_at": p.requested,
                     "since": to_datetime(p.requested),
-                    **_who(p.author),
-                    "commit_info": p.author and p.author.info,
+                    **columns_of(p.author),
                     "silent": silent,
                     "expires": None if heard_ms is None else to_datetime(from_ms(heard_ms + session.expiry_ms)),
                     "stuck": silent is not None and silent >= BEATS_MISSED * beat_every(session.expiry_ms),
@@ -165,12 +164,6 @@ class Inspect:
 def silent_for(heard_ms: int | None, now_ms: int) -> timedelta | None:
     """For how long nothing was heard; none of it where the clocks of store and machine disagree about the order."""
     return None if heard_ms is None else timedelta(milliseconds=max(0, now_ms - heard_ms))
-
-
-def _who(author: Author | None) -> dict[str, object]:
-    if author is None:
-        return {}
-    return {"application": author.application, "host": author.host, "pid": author.pid, "message": author.message}
 
 
 def _open(requested: InstantTime, state: str, action: str, version: int) -> dict[str, object]:

@@ -42,6 +42,22 @@ class Author:
         return dict(self.info).get(MESSAGE)
 
 
+def columns_of(author: Author | None) -> dict[str, object]:
+    """An author as a row's columns in what users look at: `application`, `host`, `pid`, `message` and `commit_info`.
+
+    None of them where nobody is known.
+    """
+    if author is None:
+        return {}
+    return {
+        "application": author.application,
+        "host": author.host,
+        "pid": author.pid,
+        "message": author.message,
+        "commit_info": author.info,
+    }
+
+
 def check_info(commit_info: object) -> Info:
     """What a user says of a commit, checked; raises `InvalidInputError` for what is not texts by text, or too long."""
     if commit_info is None:
