@@ -37,7 +37,7 @@ from crdt_mor.format.archive import (
     newest_manifest,
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
-from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.instant import EPOCH, LAST, InstantTime
 from crdt_mor.model.names import (
     COMMIT,
     DATA_ACTIONS,
@@ -177,22 +177,30 @@ def require_own_history(projector: Projector, value: Timeline, refusal: str) -> 
 def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     """Instants that Hudi itself wrote become part of the value; open plans that would hide one are cancelled."""
     nonce = yield Nonce()
-    counts: tuple[int, int] | None = None
+    told: AdoptionEvent | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        nonlocal counts
-        counts = None
-        foreign = yield from foreign_completions(publisher.projector, tail)
-        if not foreign.completions:
-            return None
-        cancelled = yield from plans_missing(tail, foreign.completions)
-        counts = len(foreign.completions), len(cancelled)
-        return tail.adopt(nonce, wall_ms, foreign.completions, foreign.schema, cancelled)
+        nonlocal told
+        event, told = yield from adopting(publisher.projector, tail, nonce, wall_ms)
+        return event
 
     value = yield from publisher.publish(derive, known)
-    if counts is not None:
-        publisher.tell(AdoptionEvent(version=value.version, commits=counts[0], cancelled=counts[1]))
+    if told is not None:
+        publisher.tell(told)
     return value
+
+
+def adopting(
+    projector: Projector, tail: Timeline, nonce: str, wall_ms: int, until: InstantTime = LAST
+) -> Steps[tuple[Timeline | None, AdoptionEvent | None]]:
+    """The event that adopts what Hudi completed at or before `until`, and what is told of it; None for nothing."""
+    foreign = yield from foreign_completions(projector, tail)
+    due = [completion for completion in foreign.completions if completion.completed <= until]
+    if not due:
+        return None, None
+    cancelled = yield from plans_missing(tail, due)
+    event = tail.adopt(nonce, wall_ms, due, foreign.schema, cancelled)
+    return event, AdoptionEvent(version=event.version, commits=len(due), cancelled=len(cancelled))
 
 
 def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from crdt_mor.model.instant import EPOCH, InstantTime, tick_after, to_ms
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline.adoption import foreign_completions, plans_missing
+from crdt_mor.observing import AdoptionEvent
+from crdt_mor.timeline.adoption import adopting
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Nonce, Pause, Steps, StoreNow
 from crdt_mor.timeline.tail import find_tail
@@ -39,18 +40,20 @@ def decide(publisher: TablePublisher, known: Timeline, moment: InstantTime) -> S
     if moment <= tail.clock or not (yield from _is_past(moment)):
         return tail
     nonce = yield Nonce()
+    told: AdoptionEvent | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal told
+        told = None
         if moment <= tail.clock:
             return None
-        foreign = yield from foreign_completions(publisher.projector, tail)
-        due = [completion for completion in foreign.completions if completion.completed <= moment]
-        if not due:
-            return tail.decide(nonce, wall_ms)
-        cancelled = yield from plans_missing(tail, due)
-        return tail.adopt(nonce, wall_ms, due, foreign.schema, cancelled)
+        event, told = yield from adopting(publisher.projector, tail, nonce, wall_ms, until=moment)
+        return tail.decide(nonce, wall_ms) if event is None else event
 
-    return (yield from publisher.publish(derive, tail, wall_ms=to_ms(moment)))
+    value = yield from publisher.publish(derive, tail, wall_ms=to_ms(moment))
+    if told is not None:
+        publisher.tell(told)
+    return value
 
 
 def _is_past(moment: InstantTime) -> Steps[bool]:

@@ -9,7 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import FutureSnapshotError, Scan, SnapshotExpiredError, Table, UnsupportedFeatureError
+from crdt_mor import (
+    AdoptionEvent,
+    Event,
+    FutureSnapshotError,
+    Scan,
+    SnapshotExpiredError,
+    Table,
+    UnsupportedFeatureError,
+    observe,
+)
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
@@ -117,7 +126,11 @@ def test_deciding_a_moment_makes_what_hudi_has_completed_by_then_part_of_the_tab
     after = hudi(table, clock, "later", ago_ms=-15_000)
     moment = from_ms(to_ms(completed) + 2_000)
     assert completed < moment < after
-    assert keys(table.scan(as_of=moment)) == ["a", "hudi"]
+    told: list[Event] = []
+    with observe(told.append):
+        assert keys(table.scan(as_of=moment)) == ["a", "hudi"]
+    adopted = [event for event in told if isinstance(event, AdoptionEvent)]
+    assert [(event.version, event.commits, event.cancelled) for event in adopted] == [(table.version, 1, 0)]
     other = Table.open(table.uri, environment=clock)
     other.upsert(rows("b"))
     assert keys(other.scan(as_of=moment)) == keys(table.scan(as_of=moment)) == ["a", "hudi"]
