@@ -319,18 +319,17 @@ class Session:
         process = self.environment.process()
         return Author(application or process.program, process.host, process.pid, info)
 
-    def begin(self, author: Author | None = None) -> tuple[Timeline, Pending]:
+    def begin(self, author: Author) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
-        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms, author or self.author()))
+        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms, author))
         return self.remember(value), begun
 
     def join(
-        self, job: str, planned: InstantTime, author: Author | None = None
+        self, job: str, planned: InstantTime, author: Author
     ) -> tuple[Timeline, Pending] | events.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
-        author = author or self.author()
         joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author))
         self.remember(joined.value if isinstance(joined, events.WriteOutcome) else joined[0])
         return joined

@@ -179,7 +179,7 @@ def test_a_partition_that_only_a_given_up_write_had_goes_with_its_folder(tmp_pat
     table = Table.create(str(tmp_path / "t"), schema, key="k", partition_by="day", buckets=1)
     table.upsert(pa.table({"k": ["a"], "day": ["mon"]}, schema))
     session = table._session
-    _, begun = session.begin()
+    _, begun = session.begin(session.author())
     file = f"day=tue/{LogFileName(bucket_file_id(0), begun.requested)}"
     session.store.put(file, b"rows")
     session.store.put(f"day=tue/{PARTITION_METADATA}", metadata_put("day=tue", begun.requested).data)
