@@ -159,7 +159,11 @@ def _parquet(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
 
 
 def _ipc(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
-    source = stack.enter_context(pa.memory_map(path))
+    return open_ipc(stack.enter_context(pa.memory_map(path)))
+
+
+def open_ipc(source: pa.NativeFile) -> Opened:
+    """The columns and rows of Arrow's file format, or of its stream format."""
     try:
         file = pa.ipc.open_file(source)
     except pa.ArrowInvalid:

@@ -17,13 +17,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.ipc
 import pyarrow.parquet
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli.views import without_views
-from crdt_mor.files import csv_options, read_json_lines
+from crdt_mor.files import csv_options, open_ipc, read_json_lines
 
 STDIN: Final = Path("-")
 
@@ -127,10 +126,8 @@ def _read_parquet(content: Content, _: pa.Schema) -> pa.Table:
 
 
 def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
-    try:
-        return pa.ipc.open_file(content()).read_all()
-    except pa.ArrowInvalid:
-        return pa.ipc.open_stream(content()).read_all()
+    schema, batches = open_ipc(content())
+    return pa.Table.from_batches(batches, schema)
 
 
 def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
