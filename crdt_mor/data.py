@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.model.arrow_input import read_arrow
+from crdt_mor.model.arrow_input import read_arrow, require_arrow
 from crdt_mor.model.types import with_leaves
 from crdt_mor.rows import ArrowRows
 
@@ -55,16 +55,27 @@ SchemaLike: TypeAlias = ArrowSchema | Data | Mapping[str, Any]
 """Columns of a new table: a schema, a frame whose columns are taken, or types by name, of pyarrow or polars."""
 
 
+_DATASETS: Final = "pyarrow._dataset"
+"""The module of pyarrow's datasets, which is imported by those alone who have one."""
+
+
+def require_data(data: object) -> None:
+    """Raise `InvalidInputError` for what holds no rows, as far as its type says it; nothing is read."""
+    if not isinstance(data, ArrowRows | pl.LazyFrame) and type(data).__module__ != _DATASETS:
+        _refuse_paths(data)
+        require_arrow(data)
+
+
 def read_data(data: Data) -> pa.Table:
     """The rows as an Arrow table, all in memory; raises `InvalidInputError` for what holds no rows."""
+    require_data(data)
     if isinstance(data, ArrowRows):
         return data.to_arrow()  # not as a C stream, in which an error is but a text
     if isinstance(data, pl.LazyFrame):
         return _collected(data)
-    if type(data).__module__ == "pyarrow._dataset":
+    if type(data).__module__ == _DATASETS:
         scanner = data.scanner() if _is_dataset(data) else data
         return read_arrow(scanner.to_reader())  # type: ignore[union-attr]
-    _refuse_paths(data)
     return read_arrow(data)
 
 

@@ -42,7 +42,7 @@ from crdt_mor.scan import Scan
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import Session
-from crdt_mor.transaction import Commit, Transaction
+from crdt_mor.transaction import Commit, Transaction, require_delete, require_statement
 from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -230,6 +230,7 @@ class Table(Readable, WrittenByMany):
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
         """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
+        require_statement(data, schema_mode)
         return self._once(token, commit_info, lambda tx: tx.append(data, schema_mode=schema_mode))
 
     def upsert(
@@ -252,6 +253,7 @@ class Table(Readable, WrittenByMany):
         commit_info: what the commit says of itself in `history`, texts by text, at most 4 KiB as JSON. Two keys are
             known: `message`, and `application`, which is else the token's or the program's name.
         """
+        require_statement(data, schema_mode)
         return self._once(token, commit_info, lambda tx: tx.upsert(data, schema_mode=schema_mode))
 
     def delete(
@@ -271,6 +273,7 @@ class Table(Readable, WrittenByMany):
         filter: decided on the snapshot that the transaction begins with.
         plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
         """
+        require_delete(data, keys, filter)
         return self._once(token, commit_info, lambda tx: tx.delete(data, keys=keys, filter=filter, plain=plain))
 
     def transaction(

@@ -10,7 +10,7 @@ from typing import Literal, Self, cast
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.data import Data, read_data
+from crdt_mor.data import Data, read_data, require_data
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
@@ -114,8 +114,7 @@ class Transaction:
         """As `Table.delete`, in this commit."""
         if (write := self._open()) is None:
             return
-        if sum(rows is not None for rows in (data, keys, filter)) != 1:
-            raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
+        require_delete(data, keys, filter)
         if data is not None:
             write.statements.delete(read_data(data), plain)
         elif keys is not None:
@@ -204,6 +203,20 @@ def commit_of(session: Session, source: Completion | Token, value: Timeline, rep
         completion.deletes,
         repeated,
     )
+
+
+def require_statement(data: object, schema_mode: SchemaMode) -> None:
+    """Raise `InvalidInputError` for what an insert or update refuses whatever the table is, before anything begins."""
+    require_data(data)
+    check_mode(schema_mode)
+
+
+def require_delete(data: object, keys: object, filter: pl.Expr | str | None) -> None:
+    """Raise `InvalidInputError` for what a delete refuses whatever the table is, before anything begins."""
+    if sum(rows is not None for rows in (data, keys, filter)) != 1:
+        raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
+    if data is not None:
+        require_data(data)
 
 
 def check_token_form(token: object) -> None:

@@ -17,36 +17,48 @@ _CONVERTED = re.compile(r"for column (.+) with type")
 """Where pyarrow says which column of a pandas frame it cannot convert."""
 
 
+def require_arrow(data: object) -> None:
+    """Raise `InvalidInputError` for what holds no rows for sure, by its type alone."""
+    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if kind == "LazyFrame":
+        raise InvalidInputError("a lazy frame has no rows yet: collect it. type=LazyFrame")
+    if library == "pyspark":
+        raise InvalidInputError("a Spark frame lives elsewhere: pass df.toArrow(), or write it with Spark. type=Spark")
+    if isinstance(data, pa.RecordBatchReader) or _is_pandas(data):
+        return
+    if not (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
+        raise InvalidInputError(
+            "not a table: pass a pyarrow, polars, pandas or DuckDB one, or anything with __arrow_c_stream__ "
+            f"(rows in a list: pyarrow.Table.from_pylist(rows, table.schema)). type={kind}"
+        )
+
+
 def read_arrow(data: object) -> pa.Table:
     """`data` as a table: pyarrow, polars, pandas, DuckDB, anything with `__arrow_c_stream__` or `__arrow_c_array__`."""
-    library, kind = type(data).__module__.split(".")[0], type(data).__name__
+    require_arrow(data)
+    kind = type(data).__name__
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
-    if kind == "LazyFrame":
-        raise InvalidInputError("a lazy frame has no rows yet: collect it. type=LazyFrame")
-    if library == "pyspark":
-        raise InvalidInputError("a Spark frame lives elsewhere: pass df.toArrow(), or write it with Spark. type=Spark")
-    if library == "pandas" and kind == "DataFrame":
+    if _is_pandas(data):
         return _from_pandas(data)
     try:
         if hasattr(data, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(data).read_all()
-        if hasattr(data, "__arrow_c_array__"):
-            return pa.Table.from_batches([pa.record_batch(data)])
+        return pa.Table.from_batches([pa.record_batch(data)])
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             f"not a table: one column alone does not say its name, so make it a frame, to_frame(). type={kind}"
             if kind in ("Series", "Array", "ChunkedArray")
             else f"not a table: {error}. type={kind}"
         ) from error
-    raise InvalidInputError(
-        "not a table: pass a pyarrow, polars, pandas or DuckDB one, or anything with __arrow_c_stream__ "
-        f"(rows in a list: pyarrow.Table.from_pylist(rows, table.schema)). type={kind}"
-    )
+
+
+def _is_pandas(data: object) -> bool:
+    return type(data).__module__.split(".")[0] == "pandas" and type(data).__name__ == "DataFrame"
 
 
 def _from_pandas(frame: object) -> pa.Table:

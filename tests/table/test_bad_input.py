@@ -97,6 +97,18 @@ def test_a_bad_write_is_refused_and_changes_nothing(make: Make, path: str, case:
     assert table.upsert(frame(("c", "eu", 3, 3.5))).rows == 1
 
 
+@pytest.mark.parametrize(
+    "case", ["nothing", "a list of dicts", "an unknown schema mode", "a delete of everything and nothing"]
+)
+def test_what_no_table_takes_is_refused_before_a_write_begins(make: Make, case: str) -> None:
+    write, error, message = WRITES[case]
+    table = make()
+    version = table.version
+    with pytest.raises(error, match=f"(?s){message}"):
+        write(table)
+    assert table.version == version, "nothing has begun, so that nothing was rolled back"
+
+
 def test_a_null_ordering_value_is_refused_in_rows_and_deletes(make: Make, path: str) -> None:
     table = make(ordering="n")
     for write in (table.upsert, table.delete):
