@@ -13,10 +13,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from crdt_mor.store.base import Store
+from tests import bytecode
 from tests.stores import STORES
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
+
+bytecode.keep()
 
 # Deadlines measure the machine, not the code; a failing example is printed so that it can be pasted into a test.
 settings.register_profile("crdt_mor", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
