@@ -27,6 +27,8 @@ SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 KEYS = [f"k{i}" for i in range(8)]  # neighbours: two in each of four buckets
 FIRST, SECOND, THIRD = ([(k, n) for k in KEYS] for n in (1, 2, 3))
 MOMENTS_MAX = 200
+EVERY = [pytest.param(3, id="every third"), pytest.param(1, id="every", marks=pytest.mark.slow)]
+"""The fast tier has a death at every third moment, the slow one at each; a disk is full at each in both."""
 
 
 def frame(rows: list[tuple[str, int]]) -> pa.Table:
@@ -80,16 +82,20 @@ class World:
         return found
 
 
-def moments(fast_path: Path, scene: Callable[[World, int], bool]) -> int:
-    """`scene` for moment 1, 2, ... until it says that there was none; how many there were."""
-    for at in range(1, MOMENTS_MAX):
+def moments(fast_path: Path, every: int, scene: Callable[[World, int], bool]) -> int:
+    """`scene` for moment 1 and each `every`-th after it, until it says that there was none; how many there were.
+
+    Where not each moment is looked at, the number may be too large by less than `every`.
+    """
+    for at in range(1, MOMENTS_MAX, every):
         if not scene(World(fast_path / str(at)), at):
             return at - 1
     raise AssertionError("an operation without an end")
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
-def test_a_process_may_die_at_any_moment_of_a_commit(fast_path: Path, after: bool) -> None:
+def test_a_process_may_die_at_any_moment_of_a_commit(fast_path: Path, after: bool, every: int) -> None:
     seen = set()
 
     def scene(world: World, at: int) -> bool:
@@ -103,12 +109,13 @@ def test_a_process_may_die_at_any_moment_of_a_commit(fast_path: Path, after: boo
         return False
 
     # begin: version, inflight, requested; four log files; complete: version, completed file
-    assert moments(fast_path, scene) >= 9
+    assert moments(fast_path, every, scene) >= 9
     assert seen == {1, 2}, "some of these deaths come before the commit, some after"
 
 
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
-def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after: bool) -> None:
+def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after: bool, every: int) -> None:
     def scene(world: World, at: int) -> bool:
         world.store.arm(at, world.store.die, after=after)
         try:
@@ -118,10 +125,13 @@ def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after:
             return True
         return False
 
-    assert moments(fast_path, scene) >= 9
+    assert moments(fast_path, every, scene) >= 9
 
 
-def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_nothing(fast_path: Path) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_nothing(
+    fast_path: Path, every: int
+) -> None:
     """It sleeps before a put; meanwhile it is given up and somebody else writes; then it wakes up and goes on."""
     outcomes = set()
 
@@ -149,11 +159,12 @@ def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_
         world.check([SECOND, THIRD])
         return True
 
-    moments(fast_path, scene)
+    moments(fast_path, every, scene)
     assert outcomes == {"expired", "committed"}
 
 
-def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path, every: int) -> None:
     def scene(world: World, at: int) -> bool:
         world.table.upsert(frame(SECOND))
         plan = world.table.maintenance.plan_compaction()
@@ -172,7 +183,7 @@ def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path) -
         world.check([SECOND])
         return True
 
-    assert moments(fast_path, scene) >= 6
+    assert moments(fast_path, every, scene) >= 6
 
 
 @pytest.mark.parametrize("stays_full", [True, False], ids=["and it stays full", "once"])
@@ -210,7 +221,7 @@ def test_a_full_disk_at_any_moment_of_a_commit_is_a_clear_error_or_does_no_harm(
         world.check(expected)
         return left <= 0
 
-    assert moments(fast_path, scene) >= 8
+    assert moments(fast_path, 1, scene) >= 8
     assert all("disk full; nothing was published" in message or "rolled back" in message for message in messages)
     assert outcomes == ({"refused", "unknown"} if stays_full else {"refused"})
 

@@ -13,6 +13,7 @@ import pytest
 
 from crdt_mor import Changes, Table
 from tests.crash.scene import Scene
+from tests.tiers import slow
 
 EXPIRY_MS = 3_000
 
@@ -55,7 +56,7 @@ def rows_of(scan: Any) -> dict[str, tuple[object, ...]]:
     return {row["key"]: (row["batch"], row["n"]) for row in scan.to_arrow().to_pylist()}
 
 
-@pytest.mark.parametrize(("writers", "windows"), [(2, 2)])
+@pytest.mark.parametrize(("writers", "windows"), [slow(2, 2)])
 def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene, writers: int, windows: int) -> None:
     copies = [Copy(False, "latest"), Copy(True, "latest"), Copy(False, "stable"), Copy(True, "stable")]
     names = [f"w{i}" for i in range(writers)]

@@ -15,10 +15,10 @@ from tests.interop.shapes import Maker
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Maker]:
-    """Makes a table below the test's folder; writes left pending are rolled back when the test is over."""
+def make(fast_path: Path) -> Iterator[Maker]:
+    """Makes a table in a folder in memory; writes left pending are rolled back when the test is over."""
     with ExitStack() as stack:
-        yield Maker(tmp_path / "t", stack)
+        yield Maker(fast_path / "t", stack)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ class Archiver:
             assert self.read(self.root) == before
 
 
-@pytest.mark.parametrize("seed", seeds(range(3), range(3, 40)))
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 40)))
 @pytest.mark.parametrize("ordering", [None, "n"])
 def test_random_histories_in_hudi_rs(make: Maker, seed: int, ordering: str | None) -> None:
     archiver = Archiver(make.root)

@@ -12,6 +12,7 @@ import pytest
 from crdt_mor import Commit, Table
 from tests.format.hudi_files import needs_hudi_files
 from tests.table.helpers import SCHEMA, frame
+from tests.tiers import seeds, slow
 
 Rows = dict[str, dict[str, Any]]
 
@@ -38,7 +39,7 @@ def ours(table: Table, start: str) -> tuple[Rows, set[str]]:
     return upserts, deleted
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(2), range(2, 6)))
 def test_upserts_after_any_commit_are_the_same(seed: int, fast_path: Path) -> None:
     """Slow commits and compactions among them, as long as none comes late to a key that another has written since."""
     random = Random(seed)
@@ -77,6 +78,11 @@ def test_of_a_late_row_that_loses_hudi_rs_does_not_show_what_won(fast_path: Path
 
 
 @needs_hudi_files
+@pytest.mark.parametrize(
+    "made_by_hudi",
+    ["v8_trips_8i3u1d", "v9_txns_nonpart_nometa", slow("v9_txns_complex_nometa"), slow("v9_txns_simple_nometa")],
+    indirect=True,
+)
 def test_images_of_a_table_that_hudi_wrote_lead_from_nothing_to_its_rows(made_by_hudi: Path) -> None:
     table = Table.open(made_by_hudi)
     key = [*table.config.key.partition_fields, *table.config.key.fields]

@@ -19,6 +19,7 @@ from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import SEGMENTS
 from crdt_mor.timeline.steps import Steps
 from tests.model.scene import PUBLISHER, Scene
+from tests.tiers import slow
 
 
 def clean(scene: Scene, until: InstantTime) -> Timeline:
@@ -86,13 +87,14 @@ def held(value: Timeline) -> int:
     return len(value.completions) + sum(segment.count for segment in value.segments)
 
 
-def test_opening_reads_few_segments_for_ever_and_the_value_names_few() -> None:
-    """Each day a thousand commits, a compaction now and then, and a clean that keeps a day."""
+@pytest.mark.parametrize(("days", "commits"), [(8, 75), slow(12, 150)])
+def test_opening_reads_few_segments_for_ever_and_the_value_names_few(days: int, commits: int) -> None:
+    """Each day some commits, a compaction now and then, and a clean that keeps a day."""
     scene = Scene()
     sizes, names, live = [], [], []
-    for _ in range(12):
+    for _ in range(days):
         start = scene.tail().clock
-        for number in range(150):
+        for number in range(commits):
             scene.commit(number % 2)
             if number % 25 == 24:
                 scene.compact(number % 2)

@@ -54,6 +54,7 @@ from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Put, Steps
 from tests.model.scene import NEVER, PUBLISHER, SCHEMA, Scene, T, log
+from tests.tiers import seeds
 
 
 def small_history(seed: int, events: int = 40) -> list[Timeline]:
@@ -406,7 +407,7 @@ def test_two_that_race_to_give_a_table_its_id_hold_that_of_the_winner() -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(2), range(2, 6)))
 def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

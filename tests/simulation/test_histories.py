@@ -12,7 +12,7 @@ import pytest
 from crdt_mor.model.instant import EPOCH
 from tests.simulation.random_history import RULES, run
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
-from tests.tiers import seeds
+from tests.tiers import seeds, slow
 
 
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 6)))
@@ -29,7 +29,7 @@ def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", [["latest", "partial", "payloads"], ["ordering", "partial, keep", "partial, payloads"]]
+    "rules", [["latest", "partial", "payloads"], slow(["ordering", "partial, keep", "partial, payloads"])]
 )
 def test_services_change_no_answer_that_is_kept(rules: list[str], tmp_path: Path) -> None:
     everything_happens([run_upkeep(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])

@@ -34,6 +34,7 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from tests.simulation.actors import GROUP, canceller, planned_world, planner, sweeper, worker
 from tests.simulation.small_world import Actor, Violation, World, is_version
+from tests.tiers import slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         (["worker", "canceller"], {}, 200),
         (["worker", "canceller"], {"projected": True, "faults": 1}, 1_000),
         (["canceller", "planner"], {"faults": 1}, 1_000),
-        (["worker", "canceller", "compaction's planner"], {}, 5_000),
+        slow(["worker", "canceller", "compaction's planner"], {}, 5_000),
         (["canceller", "sweeper"], {"projected": True}, 100),
     ],
     ids=str,

@@ -19,6 +19,7 @@ from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Steps, StoreNow
 from tests.simulation.actors import begun_world, cleaner, complete, data_path, decider, finish, latecomer, writer
 from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
+from tests.tiers import slow
 
 NOW = 40
 """What the store's clock says, in ms: later than the clock of the table ever gets by itself."""
@@ -140,7 +141,7 @@ def a_moment_is_decided_before_it_has_come(patch: pytest.MonkeyPatch) -> None:
     ("plant", "options", "found"),
     [
         (a_reader_trusts_its_put, {"staged": 1}, "has not reached|came before"),
-        (a_reader_trusts_a_put_that_was_won, {"staged": 2}, "has not reached|came before"),
+        slow(a_reader_trusts_a_put_that_was_won, {"staged": 2}, "has not reached|came before"),
         (a_moment_is_decided_in_memory, {"staged": 1}, "has not reached|came before"),
         (a_moment_is_decided_before_it_has_come, {"readers": (NOW,), "staged": 1}, "beyond the store's"),
     ],

@@ -25,6 +25,7 @@ from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
 from tests.simulation.small_world import Actor, Violation, World, is_version
+from tests.tiers import slow
 
 ROLES: dict[str, Callable[[Timeline], Any]] = {
     "planner": planner,
@@ -216,7 +217,7 @@ AGAIN = ["canceller", "planner"]
         (an_executor_does_not_look_again, ["worker", *AGAIN], {}, "stays"),
         (who_projects_does_not_look_whether_the_plan_was_cancelled, AGAIN, {"plan": "unprojected"}, "stays"),
         (inflight_is_put_before_the_plan_is_completed, AGAIN, {"plan": "unprojected"}, "look for the record"),
-        (
+        slow(
             the_object_of_a_plan_that_is_over_is_taken_for_lost,
             ["planner", "planner", "canceller"],
             {"plan": "none"},

@@ -54,6 +54,7 @@ from tests.simulation.small_world import (
     decoded,
     looked,
 )
+from tests.tiers import slow
 
 OLD, NEW = "the-old", "the-new"
 CLOCKS = {OLD: from_ms(0), NEW: from_ms(1_000_000)}
@@ -432,15 +433,12 @@ FINISH = ["remaker", "finisher", "opener"]
         (what_is_lost_stays, ["remaker", "writer"], {}, "a version of the table before stays"),
         (what_was_projected_stays, FINISH, BEGUN, "something of the table before stays"),
         (what_a_refused_event_is_for_stays, ["remaker", "planner"], {}, "something of the table before stays"),
-        pytest.param(
-            *(who_is_refused_deletes_though_the_table_is_there, FINISH, {**BEGUN, "faults": 1}, "was deleted"),
-            marks=pytest.mark.slow,
-        ),
-        (a_table_that_is_there_is_taken_for_gone, ["remaker", "writer", "opener"], {}, "refused for itself"),
-        (all_first_versions_have_one_nonce, [*OPEN, "opener"], BARE, "."),
+        slow(who_is_refused_deletes_though_the_table_is_there, FINISH, {**BEGUN, "faults": 1}, "was deleted"),
+        slow(a_table_that_is_there_is_taken_for_gone, ["remaker", "writer", "opener"], {}, "refused for itself"),
+        slow(all_first_versions_have_one_nonce, [*OPEN, "opener"], BARE, "."),
         (a_first_version_is_taken_back_unseen, OPEN, BARE, "."),
         (a_first_version_stays, OPEN, BARE, "stays"),
-        (the_first_value_seen_is_not_looked_after, FINISH, BEGUN, "something of the table before stays"),
+        slow(the_first_value_seen_is_not_looked_after, FINISH, BEGUN, "something of the table before stays"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

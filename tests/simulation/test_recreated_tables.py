@@ -21,7 +21,7 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.recreated_tables import run
-from tests.tiers import seeds
+from tests.tiers import seeds, slow
 
 
 @pytest.mark.parametrize("seed", seeds(range(2), range(2, 5)))
@@ -90,8 +90,8 @@ def run_all(seeds: range, path: Path) -> None:
         (every_first_version_has_one_nonce, 0, "is gone, and answered"),
         (checkpoints_have_no_id, 49, "a follower has"),
         (jobs_and_plans_are_not_compared, 3, "is gone, and answered"),
-        (a_put_into_the_next_table_stays, 8, "is there, and was refused|properties here are of one table"),
-        (what_was_projected_into_the_next_table_stays, 26, "timeline is missing"),
+        slow(a_put_into_the_next_table_stays, 8, "is there, and was refused|properties here are of one table"),
+        slow(what_was_projected_into_the_next_table_stays, 26, "timeline is missing"),
     ],
 )
 def test_the_histories_find(

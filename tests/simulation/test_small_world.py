@@ -35,6 +35,7 @@ from tests.simulation.actors import (
     writer,
 )
 from tests.simulation.small_world import Actor, Violation, World
+from tests.tiers import slow
 
 
 @pytest.fixture(autouse=True)
@@ -72,9 +73,9 @@ def world(
     "options",
     [
         {"writers": 1, "others": ["cleaner"]},
-        {"begun": 1, "others": ["cleaner", "reader"]},
+        slow({"begun": 1, "others": ["cleaner", "reader"]}),
         {"begun": 2, "deletions": False},
-        {"begun": 1, "others": ["cleaner"], "faults": 1},
+        slow({"begun": 1, "others": ["cleaner"], "faults": 1}),
     ],
 )
 def test_letting_reads_wait_loses_no_store_and_no_state_of_a_finished_actor(options: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Where a test's table lies, and how it is created.
 
-A test runs over every store of `tests.stores`; one that takes the fixture `path`, as it looks at files or runs other
-processes, over a local disk alone.
+A test runs over every store of `tests.stores`: the modules of `OVER_EVERY_STORE` before every commit, the others over
+a local disk before every commit and over the other stores in the slow tier. A test that takes the fixture `path`, as it
+looks at files or runs other processes, runs over a local disk alone.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores import STORES
+from tests.stores import LOCAL_FIRST, STORES
 from tests.table.helpers import SCHEMA, Make, Place, Places
+
+OVER_EVERY_STORE = ("test_changes", "test_read", "test_session", "test_stores", "test_write")
+"""What is written, read and followed: with the suite of stores, these tell that a table does not mind its store."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store_kind" in metafunc.fixturenames:
-        metafunc.parametrize("store_kind", ["local"] if "path" in metafunc.fixturenames else STORES)
+        kinds = STORES if metafunc.module.__name__.rpartition(".")[2] in OVER_EVERY_STORE else LOCAL_FIRST
+        metafunc.parametrize("store_kind", ["local"] if "path" in metafunc.fixturenames else kinds)
 
 
 @pytest.fixture
