@@ -40,6 +40,19 @@ def put(writer: mor.Table | mor.Transaction, key: str, n: int = 1) -> None:
     writer.upsert(pa.table({"id": [key], "n": [n]}))
 
 
+def first_and_archived(table: mor.Table, folder: Path, state: str) -> tuple[Path, bytes]:
+    """Archive six commits and compactions; a file of the first one, as it stood in Hudi's active timeline before."""
+    put(table, "first")
+    name = next(name for name in active(folder) if name.state == state)
+    path = folder / ".hoodie/timeline" / str(name)
+    data = path.read_bytes()
+    for n in range(6):
+        put(table, f"k{n}")
+        table.maintenance.compact()
+    table.maintenance.archive(keep_commits=1)
+    return path, data
+
+
 def leave_out(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
     """Archive as if one of the conditions were not there."""
 
@@ -159,33 +172,22 @@ def test_a_helper_whose_version_is_gone_takes_back_what_it_put(table: mor.Table,
 
 
 def test_the_sweep_removes_what_stands_below_the_watermark(table: mor.Table, fast_path: Path) -> None:
-    put(table, "first")
-    (late, *_) = [name for name in active(fast_path) if name.state == "requested"]
-    data = (fast_path / ".hoodie/timeline" / str(late)).read_bytes()
-    for n in range(6):
-        put(table, f"k{n}")
-        table.maintenance.compact()
-    table.maintenance.archive(keep_commits=1)
-    (fast_path / ".hoodie/timeline" / str(late)).write_bytes(data)
+    late, data = first_and_archived(table, fast_path, "requested")
+    late.write_bytes(data)
     session = table._session
     session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
-    assert late not in active(fast_path)
+    assert not late.exists()
     assert hudis(fast_path) == rows(table)
 
 
 def test_a_commit_of_hudis_below_the_watermark_is_refused_by_name(table: mor.Table, fast_path: Path) -> None:
-    put(table, "first")
-    (first, *_) = [name for name in active(fast_path) if name.state == "completed"]
-    data = (fast_path / ".hoodie/timeline" / str(first)).read_bytes()
-    for n in range(6):
-        put(table, f"k{n}")
-        table.maintenance.compact()
-    table.maintenance.archive(keep_commits=1)
-    theirs = replace(first, requested=str(int(first.requested) - 9))
-    (fast_path / ".hoodie/timeline" / str(theirs)).write_bytes(data.replace(b"crdt_mor", b"crdt_xxx"))
+    first, data = first_and_archived(table, fast_path, "completed")
+    requested, _, rest = first.name.partition("_")
+    theirs = first.with_name(f"{int(requested) - 9}_{rest}")
+    theirs.write_bytes(data.replace(b"crdt_mor", b"crdt_xxx"))
     with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
         mor.Table.open(str(fast_path)).scan().to_arrow()
     session = table._session
     with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
         session.run(sweep.upkeep(session.publisher, replace(session.tail(), swept="19700101000000000"), 60_000))
-    assert theirs in active(fast_path)
+    assert theirs.exists()
