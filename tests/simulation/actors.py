@@ -17,7 +17,7 @@ from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Put
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.small_world import PROJECTOR, Pick, Saw, begun_paths
+from tests.simulation.small_world import LOG, PROJECTOR, Pick, Saw, alone, begun_paths, decoded, stood
 
 PUBLISHER = TablePublisher(PROJECTOR)
 GENESIS = Timeline.genesis("", "the-table")
@@ -107,6 +107,24 @@ def begun_world(count: int) -> tuple[dict[str, bytes], Timeline]:
         value = value.begin(f"begun{i}", 0)
     objects = {path: b"" for p in value.pending for path in begun_paths(p.requested)}
     return {**objects, version_path(value.version): value.encode()}, value
+
+
+def with_begun(objects: dict[str, Any], number: int) -> dict[str, Any]:
+    """The store once one more write has begun, with a nonce and in a name of its own by `number`."""
+
+    def begin(tail: Timeline, wall_ms: int) -> Timeline:
+        return tail.begin(f"begun{number}", wall_ms)
+
+    return alone(PUBLISHER.publish(begin), objects, f"b{number}.")[1]
+
+
+def all_given_up(objects: dict[str, bytes]) -> dict[str, Any]:
+    """The store once whoever comes next has given up all writers, as they are silent for good."""
+    after = stood(objects)
+    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
+        tail = decoded(after[LOG][-1])
+        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
+    return after
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------

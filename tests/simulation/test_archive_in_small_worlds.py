@@ -26,13 +26,13 @@ from crdt_mor.model.instant import LAST, InstantTime
 from crdt_mor.model.names import LogFileName, TimelineFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
-from crdt_mor.timeline import adoption, archive, hudi_history, publish, rollback, sweep
+from crdt_mor.timeline import adoption, archive, hudi_history, publish, sweep
 from crdt_mor.timeline.hudi_history import HudiHistory
 from crdt_mor.timeline.paths import VERSIONS
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, writer
+from tests.simulation.actors import GENESIS, PUBLISHER, Run, all_given_up, complete, data_path, sweeper, writer
 from tests.simulation.holding_bases import compactor, logs_shown
 from tests.simulation.small_world import (
     HUDI,
@@ -288,10 +288,7 @@ def check_adoption(objects: dict[str, Any]) -> None:
 
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
     """The store once whoever comes next has given up all writers, and has swept twice."""
-    after = stood(objects)
-    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
-        tail = decoded(after[LOG][-1])
-        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
+    after = all_given_up(objects)
     for n in range(2):
         who = f"again{len(after[LOG])}.{n}."
         _, after = alone(sweeper(decoded(after[LOG][-1])), after, who, store_now=20 + n)

@@ -30,7 +30,7 @@ from crdt_mor.timeline import archive, plans, publish, segments
 from crdt_mor.timeline.actions import CLEAN
 from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
 from crdt_mor.timeline.steps import Delete, Put, Steps
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, writer
+from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, with_begun, writer
 from tests.simulation.holding_bases import compactor, completions_now
 from tests.simulation.small_world import (
     LATE,
@@ -86,8 +86,7 @@ class Dropped(World):
             _, objects = alone(steps[event](), objects, f"h{n}.")
         plan, objects = opened(objects)
         for n in range(staged):
-            begin = partial(_begin, f"begun{n}")
-            _, objects = alone(PUBLISHER.publish(begin), objects, f"b{n}.")
+            objects = with_begun(objects, n)
         tail = decoded(objects[LOG][-1])
         for own in tail.pending:
             objects[data_path(own.requested)] = b"rows"
@@ -150,10 +149,6 @@ def opened(objects: dict[str, Any]) -> tuple[CleanPlan, dict[str, Any]]:
 
 def _delete(path: str) -> Steps[None]:
     yield Delete(path)
-
-
-def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
-    return tail.begin(nonce, wall_ms)
 
 
 def check_event(before: Timeline, after: Timeline, objects: dict[str, Any]) -> None:

@@ -27,13 +27,13 @@ from crdt_mor.timeline.steps import Delete, Put, Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import (
     GENESIS,
-    PUBLISHER,
     Run,
     cleaner,
     complete,
     data_path,
     finish,
     latecomer,
+    with_begun,
     writer,
 )
 from tests.simulation.small_world import LOG, Actor, Saw, Violation, World, alone, decoded, settled, stood
@@ -78,7 +78,7 @@ def world(
     """A table with some commits, and who goes on with it. The roles are those of `test_small_world`."""
     objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
     for n in range(staged + begun + late):
-        _, objects = alone(PUBLISHER.publish(partial(_begin, f"begun{n}")), objects, f"b{n}.")
+        objects = with_begun(objects, n)
     pending = decoded(objects[LOG][-1]).pending
     for n in range(commits):
         _, objects = alone(writer(), objects, f"c{n}.")
@@ -92,10 +92,6 @@ def world(
     actors += [Actor(f"n{n}", writer) for n in range(writers)]
     actors += [Actor(name, {"cleaner": cleaner, "reader": partial(reader, value)}[name]) for name in others]
     return World(objects, actors, faulty=seals, **options)
-
-
-def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
-    return tail.begin(nonce, wall_ms)
 
 
 @pytest.mark.parametrize(

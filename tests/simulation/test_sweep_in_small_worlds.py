@@ -30,6 +30,7 @@ from tests.simulation.actors import (
     GENESIS,
     PUBLISHER,
     Run,
+    all_given_up,
     canceller,
     cleaner,
     complete,
@@ -37,6 +38,7 @@ from tests.simulation.actors import (
     finish,
     planner,
     sweeper,
+    with_begun,
     worker,
     writer,
 )
@@ -102,7 +104,7 @@ class Swept(World):
             _, objects = alone(writer(), objects, f"c{n}.")
         forgotten = woken + helpers
         for n in range(begun + dead + given_up + forgotten):
-            _, objects = alone(PUBLISHER.publish(partial(_begin, f"begun{n}")), objects, f"b{n}.")
+            objects = with_begun(objects, n)
         value = decoded(objects[LOG][-1])
         going, dying, gone = (list(value.pending[i:j]) for i, j in pairwise([0, begun, begun + dead, None]))
         for n, own in enumerate(gone):
@@ -143,10 +145,6 @@ class Swept(World):
             check_recovered(recovered(plain))
 
 
-def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
-    return tail.begin(nonce, wall_ms)
-
-
 def _roll_back(nonce: str, requested: InstantTime, tail: Timeline, wall_ms: int) -> Timeline:
     return tail.roll_back(nonce, wall_ms, requested)
 
@@ -181,11 +179,7 @@ def check_told(objects: dict[str, Any]) -> None:
 
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
     """The store once whoever comes next has given up all writers, as they are silent for good, and has swept."""
-    after = stood(objects)
-    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
-        tail = decoded(after[LOG][-1])
-        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
-    return swept(after)
+    return swept(all_given_up(objects))
 
 
 def swept(objects: dict[str, Any]) -> dict[str, Any]:

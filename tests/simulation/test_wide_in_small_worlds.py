@@ -22,7 +22,7 @@ import pytest
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.timeline import history, leftovers, projection, publish, rollback, segments
+from crdt_mor.timeline import history, leftovers, projection, publish, segments
 from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from crdt_mor.timeline.tail import find_tail
@@ -30,11 +30,13 @@ from tests.simulation.actors import (
     GENESIS,
     PUBLISHER,
     Run,
+    all_given_up,
     cleaner,
     complete,
     data_path,
     finish,
     sweeper,
+    with_begun,
     writer,
 )
 from tests.simulation.small_world import LOG, Actor, Saw, Violation, World, alone, decoded, settled, stood
@@ -96,8 +98,7 @@ class Wide(World):
     ) -> None:
         objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
         for n in range(staged + begun + late):
-            begin = partial(_begin, f"begun{n}")
-            _, objects = alone(PUBLISHER.publish(begin), objects, f"b{n}.")
+            objects = with_begun(objects, n)
         pending = decoded(objects[LOG][-1]).pending
         for n in range(commits):
             _, objects = alone(writer(), objects, f"c{n}.")
@@ -137,16 +138,9 @@ class Wide(World):
             check_recovered(recovered(plain))
 
 
-def _begin(nonce: str, tail: Timeline, wall_ms: int) -> Timeline:
-    return tail.begin(nonce, wall_ms)
-
-
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
     """The store once whoever comes next has given up all writers, and has swept while old versions went."""
-    after = stood(objects)
-    for n, pending in enumerate(decoded(after[LOG][-1]).pending):
-        tail = decoded(after[LOG][-1])
-        _, after = alone(rollback.give_up(PUBLISHER, tail, pending.requested, None), after, f"over{n}.")
+    after = all_given_up(objects)
     for n in range(4):
         if n % 2:  # of two versions the older one is the oldest that stands
             after = stood(settled(after))
