@@ -4,15 +4,17 @@ Which files an action has, in which order they are put, and what they hold, the 
 files of a cancelled plan are removed.
 
 The completion in the value, for some actions with its frozen plan, says everything that a completed file holds, so any
-helper can project any event, and the bytes are the same whoever does. Every completed file of a commit carries the
-value's joined schema, since Hudi's readers take the table's schema from the commit with the greatest requested time.
+helper can project any event, and the bytes are the same whoever does. They are made only where a file is missing: those
+of a commit of 10,000 files take half a second, and whoever publishes next finds them there. Every completed file of a
+commit carries the value's joined schema, since Hudi's readers take the table's schema from the commit with the greatest
+requested time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.model.config import TableConfig
@@ -26,6 +28,7 @@ from crdt_mor.timeline.actions import (
     WRITE,
     Action,
     MomentaryAction,
+    P,
     PlannedAction,
     action_ending_as,
     action_named,
@@ -33,10 +36,10 @@ from crdt_mor.timeline.actions import (
 )
 from crdt_mor.timeline.hudi_history import HudiHistory, when_removed
 from crdt_mor.timeline.paths import plan_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.records import PENDING_WRITE
 from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions
-from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
+from crdt_mor.timeline.steps import Delete, Read, Steps, Walk
 from crdt_mor.timeline.tail import still_stands
 
 
@@ -78,17 +81,17 @@ class Projector:
     def _paths(self, instant: InstantTime, action: Action, states: Iterable[TimelineState]) -> list[str]:
         return [self.path(TimelineFileName(instant, action.name, state)) for state in states]
 
-    def files(self, value: Timeline) -> Steps[list[Put]]:
+    def files(self, value: Timeline) -> Steps[list[EventFile]]:
         """The files of the events that `value.version` published, in the order in which to put them."""
-        files: list[Put] = []
+        files: list[EventFile] = []
         for pending in value.pending:
             if pending.version == value.version:
-                files += self._begun(pending.requested, WRITE, PENDING_WRITE)
+                files += self._begun(pending.requested, WRITE, _pending_write)
         for plan in (plan for plan in value.plans if plan.version == value.version):
             action = planned_action(plan.action)
             data = (yield Read(plan.path)) if action.told_open else None
             if data is not None:
-                files += self._begun(plan.barrier, action, action.encode_record(action.decode(data, plan.path)))
+                files += self._begun(plan.barrier, action, partial(_record, action, data, plan.path))
         for completion in (*value.completions, *(yield from wide_completions(value))):
             if completion.version == value.version and not completion.adopted:
                 files += yield from self._ended(completion, value.schema)
@@ -139,37 +142,54 @@ class Projector:
             for path in reversed(self.pending_paths(barrier, action)):
                 yield Delete(path)
 
-    def _begun(self, instant: InstantTime, action: Action, record: bytes) -> list[Put]:
+    def _begun(self, instant: InstantTime, action: Action, make: Callable[[], bytes]) -> list[EventFile]:
         """The files that say of an instant that it has begun.
 
         A power cut that takes those of a write takes the writer as well, while a plan waits for whoever executes it.
         So the files of a write need not be durable, which saves a commit four of its twelve waits for the disk.
         """
         durable = action is not WRITE
-        return [Put(path, record, durable=durable) for path in self._paths(instant, action, action.begun)]
+        return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begun)]
 
-    def _ended(self, completion: Completion, schema: str) -> Steps[list[Put]]:
+    def _ended(self, completion: Completion, schema: str) -> Steps[list[EventFile]]:
         action = action_ending_as(completion.action)
-        files: list[Put] = []
+        files: list[EventFile] = []
         if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
-            files += self._begun(completion.requested, WRITE, PENDING_WRITE)
+            files += self._begun(completion.requested, WRITE, _pending_write)
         if isinstance(action, MomentaryAction):
-            files += self._begun(completion.requested, action, action.encode_record(completion))
-        files += [Put(path, b"") for path in self._paths(completion.requested, action, action.ending)]
+            files += self._begun(completion.requested, action, partial(action.encode_record, completion))
+        files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
         path = self.path(completed_name(completion))
         if not isinstance(action, PlannedAction) or action.encode_outcome is None:
-            return [*files, Put(path, self._completed(completion, schema))]
+            return [*files, EventFile(path, partial(self._completed, completion, schema))]
         plan = plan_path(completion.requested, completion.nonce)
         data = yield Read(plan)
         if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
             return []
-        frozen = action.decode(data, plan)
-        begun = [] if action.told_open else self._begun(completion.requested, action, action.encode_record(frozen))
-        return [*begun, *files, Put(path, action.encode_outcome(completion, frozen))]
+        begun: list[EventFile] = []
+        if not action.told_open:
+            begun = self._begun(completion.requested, action, partial(_record, action, data, plan))
+        return [*begun, *files, EventFile(path, partial(_outcome, action, completion, data, plan))]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
         return encode(completion, avro_schema(schema, self.config.name))
+
+
+def _pending_write() -> bytes:
+    """What Hudi is told of a write that has begun."""
+    return PENDING_WRITE
+
+
+def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:
+    """What Hudi is told of the frozen plan in `data`, which is the object at `path`."""
+    return action.encode_record(action.decode(data, path))
+
+
+def _outcome(action: PlannedAction[P], completion: Completion, data: bytes, path: str) -> bytes:
+    """What Hudi is told of a completion whose frozen plan is in `data`, which is the object at `path`."""
+    assert action.encode_outcome is not None, "only actions of which Hudi is told more than the files"
+    return action.encode_outcome(completion, action.decode(data, path))
 
 
 def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:

@@ -71,10 +71,24 @@ A plain function where the tail says everything; a generator of steps where some
 """
 
 
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """A file that tells others of an event. `make` makes its bytes, which only who finds the file missing asks for."""
+
+    path: str
+    make: Callable[[], bytes]
+    durable: bool = True
+
+    @property
+    def data(self) -> bytes:
+        """The bytes, made anew each time."""
+        return self.make()
+
+
 class EventProjector(Protocol):
     """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
 
-    def files(self, value: Timeline) -> Steps[list[Put]]:
+    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
         """The files of the events that this very version published, in the order in which they are put.
 
         They are a function of the value and of immutable objects, so that everybody who helps puts the same bytes.
@@ -188,13 +202,13 @@ class Publisher:
     def project(self, value: Timeline) -> Steps[None]:
         """Put the files of the value's own events, unless they are there; remove those of plans that it cancelled."""
         placed = []
-        for put in (yield from self.projector.files(value)):
-            if (yield GetStat(put.path)) is None:
-                yield from put_surely(put)
-                placed.append(put.path)
-            elif put.durable:
+        for file in (yield from self.projector.files(value)):
+            if (yield GetStat(file.path)) is None:
+                yield from put_surely(Put(file.path, file.data, file.durable))
+                placed.append(file.path)
+            elif file.durable:
                 # Its maker may have died before it was durable, and what follows it must not outlast it.
-                yield MakeDurable(put.path)
+                yield MakeDurable(file.path)
         if placed:
             yield from self._withdraw_late(value, placed)
         yield from self.projector.withdraw_cancelled(value)

@@ -58,6 +58,7 @@ class OpenWrite:
     started_ms: int = 0
     statements: Statements = field(init=False)
     _staged: list[str] = field(default_factory=list)
+    _ensured: set[str] = field(default_factory=set)
     _alive: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
@@ -115,8 +116,13 @@ class OpenWrite:
         self._staged.append(file.path)
 
     def note_placed(self, file: DataFile) -> None:
-        """Called when a file has its final name: makes sure that Hudi finds its partition."""
-        ensure_partition(self.session.store, file.partition, self.begun.requested)
+        """Called when a file has its final name: makes sure that Hudi finds its partition.
+
+        Once for each partition, after the first file there: from then on no sweep takes the partition for empty.
+        """
+        if file.partition not in self._ensured:
+            ensure_partition(self.session.store, file.partition, self.begun.requested)
+            self._ensured.add(file.partition)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

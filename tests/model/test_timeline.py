@@ -51,6 +51,8 @@ from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import version_path
+from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Put, Steps
 from tests.model.scene import NEVER, PUBLISHER, SCHEMA, Scene, T, log
@@ -565,6 +567,28 @@ def test_a_given_up_instant_is_forgotten_only_once_a_listing_shows_nothing_of_it
     scene.stage(begun)  # later still: nobody knows the instant any more, and by that it is recognised
     scene.run(sweep.sweep(PUBLISHER, swept))
     assert scene.store.read(file.path) is None
+
+
+def test_who_finds_what_hudi_is_told_in_place_does_not_make_it_again() -> None:
+    """The file of a commit of 10,000 files takes half a second to make, and whoever publishes next looks for it."""
+    scene = Scene()
+    value, begun = scene.begin()
+    done = scene.complete(value, begun, [scene.stage(begun)]).value
+    asked: list[str] = []
+
+    class Watching(Projector):
+        def files(self, value: Timeline) -> Steps[list[EventFile]]:
+            files = yield from super().files(value)
+            return [replace(file, make=lambda file=file: asked.append(file.path) or file.data) for file in files]
+
+    publisher = Publisher(Watching(PUBLISHER.projector.config))
+    scene.run(publisher.project(done))
+    assert asked == []
+    (told,) = [file for file in scene.run(PUBLISHER.projector.files(done)) if file.path.endswith(".deltacommit")]
+    scene.store.delete(told.path)
+    scene.run(publisher.project(done))
+    assert asked == [told.path]
+    assert scene.store.read(told.path) == told.data
 
 
 def test_what_a_stalled_helper_put_is_swept_though_the_instant_is_forgotten() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import Table, threads
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.store.local import LocalStore
@@ -21,6 +21,7 @@ from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep
 from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
 from crdt_mor.timeline.steps import Put, Steps, perform
 from tests.model.scene import PUBLISHER, Scene
+from tests.stores import WatchedStore
 
 
 @pytest.fixture
@@ -190,6 +191,25 @@ def test_a_partition_that_only_a_given_up_write_had_goes_with_its_folder(tmp_pat
     table.upsert(pa.table({"k": ["b"], "day": ["tue"]}, schema))
     assert (tmp_path / "t" / "day=tue" / PARTITION_METADATA).exists()
     assert table.count() == 2
+
+
+def test_a_write_looks_for_the_metadata_of_a_partition_once_however_many_files_it_puts_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "THREADS", 1)
+    schema = pa.schema([("k", pa.string()), ("day", pa.string())])
+    store = WatchedStore(MemoryStore(SystemEnvironment().now_ms))
+    table = Table.create("t", schema, key="k", partition_by="day", buckets=8, store=store)
+    store.calls.clear()
+    days = ["mon", "tue"] * 32
+    table.upsert(pa.table({"k": [str(number) for number in range(64)], "day": days}, schema))
+    put = store.paths("put")
+    for day in ("mon", "tue"):
+        metadata = f"day={day}/{PARTITION_METADATA}"
+        files = [path for path in put if path.startswith(f"day={day}/") and path != metadata]
+        assert len(files) == 8
+        assert put.count(metadata) == store.paths("stat").count(metadata) == 1
+        assert put.index(files[0]) < put.index(metadata), "a sweep takes no partition for empty that has a file"
 
 
 def test_a_store_that_has_a_folder_open_makes_it_again_when_it_is_gone(tmp_path: Path) -> None:
