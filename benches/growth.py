@@ -6,7 +6,8 @@ the newest version of the timeline. Medians of a few rounds. The last line of ea
 to the first: with `maintain` all of them are to stay flat. A second pair of tables has many file groups, and each
 commit touches them all.
 
-Upkeep keeps the last commits only (`crdt_mor.retention.commits`), spares no reader, and runs every so many commits.
+Upkeep keeps the last commits only (`crdt_mor.retention.commits`), spares no reader, and runs every so many commits. In
+the wide table it keeps two commits, and compacts whatever has two logs.
 
     python benches/growth.py                     # hours: 20,000 commits, and 500 of 2,000 file groups
     python benches/growth.py --commits 2000      # as far as you have time
@@ -35,10 +36,12 @@ T = TypeVar("T")
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 ROUNDS = 5
+WIDE_ROUNDS = 1
 KEYS = 1_000
 """Different keys that the small commits write, one after the other."""
 
 POLICIES = {"crdt_mor.retention": "0s", "crdt_mor.retention.commits": "20", "crdt_mor.readers": "0s"}
+WIDE_POLICIES = POLICIES | {"crdt_mor.retention.commits": "2", "crdt_mor.compaction.log_files": "2"}
 COLUMNS = ["open_ms", "open_req", "commit_ms", "commit_req", "plan_ms", "plan_req", "files", "MiB", "value_KiB"]
 Figures = dict[str, float]
 
@@ -61,10 +64,10 @@ def measured(store: CountingStore, work: Callable[[], T]) -> tuple[T, float, int
     return done, 1000 * (time.perf_counter() - start), store.requests - requests
 
 
-def figures(path: Path, batch: Callable[[int], pa.Table], first: int) -> Figures:
-    """All figures of a table as it stands. It gets `ROUNDS` commits more."""
+def figures(path: Path, batch: Callable[[int], pa.Table], first: int, rounds: int) -> Figures:
+    """All figures of a table as it stands. It gets two commits more in each round."""
     found: dict[str, list[float]] = {name: [] for name in COLUMNS[:6]}
-    for number in range(first, first + ROUNDS):
+    for number in range(first, first + rounds):
         store = CountingStore(LocalStore(path))
         table, open_ms, open_req = measured(store, lambda store=store: opened(path, store))  # type: ignore[misc]
         _, plan_ms, plan_req = measured(store, lambda table=table: table.scan().parts())  # type: ignore[misc]
@@ -96,8 +99,9 @@ def grow(
 ) -> dict[int, Figures]:
     """The figures of a table at these numbers of commits. Upkeep: every so many, and before each measurement."""
     table = mor.Table.create(path, SCHEMA, key="id", buckets=buckets)
+    rounds = ROUNDS if buckets == 1 else WIDE_ROUNDS
     if upkeep:
-        table.set_properties(POLICIES)
+        table.set_properties(POLICIES if buckets == 1 else WIDE_POLICIES)
     found: dict[int, Figures] = {}
     done = 0
     for level in levels:
@@ -105,10 +109,11 @@ def grow(
             table.upsert(batch(number))
             if upkeep and number % every == every - 1:
                 maintain(table)
-        done = level + 2 * ROUNDS
+        done = max(done, level)
         if upkeep:
             maintain(table)
-        found[level] = figures(path, batch, level)
+        found[level] = figures(path, batch, done, rounds)
+        done += 2 * rounds
         print(f"{level:>7,}  " + "  ".join(f"{found[level][name]:>10,.1f}" for name in COLUMNS), flush=True)
     return found
 
