@@ -1,10 +1,10 @@
 """A table that grows by small commits, with `maintain` and without: what opening, committing, planning a scan cost.
 
-At some numbers of commits: milliseconds and store requests of opening the table in a new handle, of a commit of a
-handle that is open, and of planning a scan (no data file is read); then the files and bytes on disk, and the bytes of
-the newest version of the timeline. Medians of a few rounds. The last line of each table is the ratio of the last decade
-to the first: with `maintain` all of them are to stay flat. A second pair of tables has many file groups, and each
-commit touches them all.
+At some numbers of commits: milliseconds, those of CPU among them, and store requests of opening the table in a new
+handle, of a commit of a handle that is open, and of planning a scan (no data file is read); then the files and bytes on
+disk, and the bytes of the newest version of the timeline. Medians of a few rounds. The last line of each table is the
+ratio of the last decade to the first: with `maintain` all of them are to stay flat. A second pair of tables has many
+file groups, and each commit touches them all.
 
 Upkeep keeps the last commits only (`crdt_mor.retention.commits`), spares no reader, and runs every so many commits. In
 the wide table it keeps two commits, and compacts whatever has two logs.
@@ -42,7 +42,9 @@ KEYS = 1_000
 
 POLICIES = {"crdt_mor.retention": "0s", "crdt_mor.retention.commits": "20", "crdt_mor.readers": "0s"}
 WIDE_POLICIES = POLICIES | {"crdt_mor.retention.commits": "2", "crdt_mor.compaction.log_files": "2"}
-COLUMNS = ["open_ms", "open_req", "commit_ms", "commit_req", "plan_ms", "plan_req", "files", "MiB", "value_KiB"]
+WORK = ["open", "commit", "plan"]
+MEASURED = [f"{work}_{what}" for work in WORK for what in ("ms", "cpu", "req")]
+COLUMNS = [*MEASURED, "files", "MiB", "value_KiB"]
 Figures = dict[str, float]
 
 
@@ -57,28 +59,28 @@ class CountingStore(DelegatingStore):
         return call()
 
 
-def measured(store: CountingStore, work: Callable[[], T]) -> tuple[T, float, int]:
-    """What work returns, its milliseconds, and its requests of the store."""
-    requests, start = store.requests, time.perf_counter()
+def measured(store: CountingStore, work: Callable[[], T]) -> tuple[T, list[float]]:
+    """What work returns; its milliseconds, those of this process's CPU among them, and its requests of the store."""
+    requests, start, cpu = store.requests, time.perf_counter(), time.process_time()
     done = work()
-    return done, 1000 * (time.perf_counter() - start), store.requests - requests
+    taken = time.perf_counter() - start
+    return done, [1000 * taken, 1000 * (time.process_time() - cpu), store.requests - requests]
 
 
 def figures(path: Path, batch: Callable[[int], pa.Table], first: int, rounds: int) -> Figures:
     """All figures of a table as it stands. It gets two commits more in each round."""
-    found: dict[str, list[float]] = {name: [] for name in COLUMNS[:6]}
+    found: list[list[float]] = []
     for number in range(first, first + rounds):
         store = CountingStore(LocalStore(path))
-        table, open_ms, open_req = measured(store, lambda store=store: opened(path, store))  # type: ignore[misc]
-        _, plan_ms, plan_req = measured(store, lambda table=table: table.scan().parts())  # type: ignore[misc]
+        table, opening = measured(store, lambda store=store: opened(path, store))  # type: ignore[misc]
+        _, planning = measured(store, lambda table=table: table.scan().parts())  # type: ignore[misc]
         table.upsert(batch(number))  # the first one begins the handle's upkeep
         rows = batch(number)
-        _, commit_ms, commit_req = measured(store, lambda table=table, rows=rows: table.upsert(rows))  # type: ignore[misc]
-        for name, figure in zip(COLUMNS, (open_ms, open_req, commit_ms, commit_req, plan_ms, plan_req), strict=False):
-            found[name].append(figure)
+        _, committing = measured(store, lambda table=table, rows=rows: table.upsert(rows))  # type: ignore[misc]
+        found.append([*opening, *committing, *planning])
     files = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
     newest = max((path / ".hoodie/.crdt_mor/timeline").iterdir(), key=lambda file: file.name)
-    result = {name: statistics.median(values) for name, values in found.items()}
+    result = {name: statistics.median(values) for name, values in zip(MEASURED, zip(*found, strict=True), strict=True)}
     return result | {"files": len(files), "MiB": sum(files) / 2**20, "value_KiB": newest.stat().st_size / 1024}
 
 

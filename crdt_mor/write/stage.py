@@ -62,8 +62,10 @@ class Staging:
             rows = rule.show(states)
             is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
             repeating = repeating_columns(rows)
+            none = pl.Series(dtype=pl.Int64)
+            names = group_rows(rows, none, ("", 0), self.requested, 0, schema).column_names  # the same in every group
             for group, positions in by_group(rows):
-                part = partial(self._rows, rows, positions, group, first, is_partial, repeating)
+                part = partial(self._rows, rows, positions, group, first, is_partial, names, repeating)
                 parts.setdefault(group, []).append(part)
                 first += len(positions)
         return list(in_threads(partial(self._put_log_file, put), sorted(parts.items(), key=itemgetter(0))))
@@ -86,6 +88,7 @@ class Staging:
         group: Group,
         first: int,
         is_partial: bool,
+        names: Sequence[str],
         repeating: tuple[str, ...],
     ) -> Rows:
         """The rows of one file group, at these positions of `rows`, numbered from `first`."""
@@ -96,7 +99,7 @@ class Staging:
         def cut(start: int, count: int) -> pa.Table:
             return group_rows(rows, order.slice(start, count), group, requested, first + start, schema, writer)
 
-        return Rows(requested, StoredRows(len(order), cut(0, 0).column_names, repeating, cut), is_partial)
+        return Rows(requested, StoredRows(len(order), names, repeating, cut), is_partial)
 
     def _put_log_file(
         self, put: Callable[[DataFile, Chunks], Placed], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
