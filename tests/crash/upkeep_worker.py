@@ -4,6 +4,7 @@
 
     write, compact   as `tests.crash.worker`
     clean            gives up the history before the last few seconds, again and again
+    archive          moves what has ended for good to Hudi's history, again and again
     maintain         does what is due by the table's policies
     read             looks at the newest rows and at older ones, which must be the same as before, or refused
     follow           keeps a copy by the changes alone, which must be the table as of its checkpoint
@@ -40,6 +41,13 @@ def clean(table: Table, log: Log) -> None:
     while True:
         done = table.maintenance.clean(KEPT, readers=KEPT)
         log.say("cleaned", done.since, done.files, done.bytes, done.spared, done.failed)
+        table.environment.sleep(5 * PAUSE_S)
+
+
+def archive(table: Table, log: Log) -> None:
+    while True:
+        done = table.maintenance.archive()
+        log.say("archived" if done.instants else "kept", done.instants, done.held_by)
         table.environment.sleep(5 * PAUSE_S)
 
 
@@ -150,6 +158,8 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str) -> None
             compact(table, log)
         case "clean":
             clean(table, log)
+        case "archive":
+            archive(table, log)
         case "maintain":
             maintain(table, log)
         case "read":
