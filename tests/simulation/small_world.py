@@ -61,6 +61,7 @@ from crdt_mor.timeline.actions import (
 )
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.projection import Projector
+from crdt_mor.timeline.publish import EventFile
 from crdt_mor.timeline.steps import (
     Delete,
     GetStat,
@@ -177,6 +178,8 @@ def freeze(value: object) -> Hashable:
         return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
     if isinstance(value, partial):
         return ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))
+    if isinstance(value, EventFile):
+        return ("file", value.path, value.data, value.durable)
     if isinstance(value, FakeProjector):
         return "projector"
     if isinstance(value, Action):
