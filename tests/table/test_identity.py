@@ -522,7 +522,7 @@ def test_a_first_version_is_not_planted_in_the_next_table(make: Make, path: str)
     make()
     (Path(path) / version_path(0)).unlink()
     with pytest.raises(TableReplacedError):
-        stale.begin()
+        stale.begin(stale.author())
     assert versions(path) == []
     Table.open(path).upsert(NEW)
 
@@ -533,7 +533,7 @@ def test_no_first_version_is_put_where_the_table_is_gone(make: Make, path: str) 
     stale = Session.open(path, SystemEnvironment(), 600_000)
     shutil.rmtree(path)
     with pytest.raises(TableNotFoundError):
-        stale.begin()
+        stale.begin(stale.author())
     assert versions(path) == []
 
 
