@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.authors import columns_of
-from crdt_mor.model.instant import to_datetime, to_ms
+from crdt_mor.model.instant import InstantTime, to_datetime, to_ms
 from crdt_mor.model.names import COMMIT, DATA_ACTIONS
+from crdt_mor.model.overwrites import covered_by, is_end_of_write
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline.session import Session
 
@@ -41,6 +42,7 @@ _HISTORY = pa.schema(
         ("pid", pa.int64()),
         ("message", pa.string()),
         ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("covered", pa.list_(pa.string())),
         ("overlaps", pa.list_(pa.int64())),
         ("adopted", pa.bool_()),
         ("requested_at", pa.string()),
@@ -58,13 +60,16 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
     value = session.sealed()
     commits = sorted(session.completions(value), key=lambda c: (c.version, c.completed))
     gone = value.retention.dropped_count  # those that the table has dropped are counted, so that the others keep theirs
-    first = 0 if limit is None else max(0, len(commits) - limit)
-    overlaps = _overlaps(commits, first)
-    rows = [
-        _row(commits[i], gone + i + 1, [gone + number for number in overlaps[i]])
-        for i in reversed(range(first, len(commits)))
-    ]
+    shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
+    shown = shown if limit is None else shown[max(0, len(shown) - limit) :]
+    overlaps = _overlaps(commits, shown)
+    rows = [_row(commits[i], gone + i + 1, [gone + number for number in overlaps[i]]) for i in reversed(shown)]
     return pa.Table.from_pylist(rows, _HISTORY)
+
+
+def _begun(commit: Completion) -> InstantTime:
+    """When a commit was begun; that of an overwrite is requested at the moment at which it is seen."""
+    return commit.requested if commit.overwriting is None else commit.overwriting.write
 
 
 def _require_number(limit: object) -> None:
@@ -72,18 +77,19 @@ def _require_number(limit: object) -> None:
         raise InvalidInputError(f"limit is how many commits to return, from 0 up; None: all of them. limit={limit!r}")
 
 
-def _overlaps(commits: Sequence[Completion], first: int) -> dict[int, list[int]]:
-    """For each commit from position `first` on: the numbers of those that were in flight at the same time.
+def _overlaps(commits: Sequence[Completion], shown: Sequence[int]) -> dict[int, list[int]]:
+    """For each commit at the positions `shown`: the numbers of those that were in flight at the same time.
 
     In the order of completion, a commit overlaps those before it that completed after it was requested.
     """
-    order = sorted(range(len(commits)), key=lambda i: commits[i].completed)
+    order = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
+    order.sort(key=lambda i: commits[i].completed)
     completed = [commits[i].completed for i in order]
-    found: dict[int, list[int]] = {i: [] for i in range(first, len(commits))}
-    begin = next((place for place, i in enumerate(order) if i >= first), len(order))
+    found: dict[int, list[int]] = {i: [] for i in shown}
+    begin = next((place for place, i in enumerate(order) if i in found), len(order))
     for place in range(begin, len(order)):
         later = order[place]
-        for earlier in order[bisect_right(completed, commits[later].requested, hi=place) : place]:
+        for earlier in order[bisect_right(completed, _begun(commits[later]), hi=place) : place]:
             for one, other in ((later, earlier), (earlier, later)):
                 if one in found:
                     found[one].append(other + 1)
@@ -98,12 +104,13 @@ def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, obje
         "operation": commit.operation,
         "requested": to_datetime(commit.requested),
         "completed": to_datetime(commit.completed),
-        "duration": timedelta(milliseconds=to_ms(commit.completed) - to_ms(commit.requested)),
+        "duration": timedelta(milliseconds=to_ms(commit.completed) - to_ms(_begun(commit))),
         "rows": commit.rows,
         "deletes": commit.deletes,
         "files": len(commit.files),
         "bytes": sum(file.size for file in commit.files),
         **columns_of(commit.author),
+        "covered": covered_by(commit),
         "overlaps": overlaps,
         "adopted": commit.adopted,
         "requested_at": commit.requested,
@@ -112,7 +119,9 @@ def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, obje
 
 
 def _kind(commit: Completion) -> str:
-    """What a commit is to a user: a write, the growth of the schema, a compaction, or other upkeep of Hudi's."""
+    """What a commit is to a user: a write or overwrite, the growth of the schema, a compaction, or upkeep of Hudi's."""
+    if commit.overwriting is not None:
+        return "write"
     if commit.operation in _COMPACTIONS or (commit.action == COMMIT and not commit.adopted):
         return "compaction"
     if commit.operation == "ALTER_SCHEMA" and not commit.files:

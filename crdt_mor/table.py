@@ -8,7 +8,7 @@ what readers see.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal, Self
@@ -43,6 +43,7 @@ from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import Commit, Transaction, require_delete, require_statement
+from crdt_mor.write.overwrite import Partitions
 from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -275,6 +276,47 @@ class Table(Readable, WrittenByMany):
         """
         require_delete(data, keys, filter)
         return self._once(token, commit_info, lambda tx: tx.delete(data, keys=keys, filter=filter, plain=plain))
+
+    def overwrite(
+        self,
+        data: Data,
+        *,
+        partitions: Partitions = None,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Replace rows: all rows of the table by those of `data`, or all rows of some partitions.
+
+        Nobody waits for it and nobody is aborted by it. In the order of commits its place is the moment at which it is
+        seen: writes that were requested before are void in what it replaces, also those that are still under way, which
+        complete with the rest of their rows. Earlier snapshots show the old rows, changes and images what it replaced.
+
+        data: as of `upsert`; of several rows of one key the merge decides.
+        partitions: None: all of the table; "dynamic": the partitions that `data` has rows of; or a list of partitions:
+            values of the one partition column, tuples or mappings of several, or their paths. Rows of other partitions
+            are refused then.
+        schema_mode, token, commit_info: as of `upsert`.
+        """
+        return self._once(
+            token, commit_info, lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode)
+        )
+
+    def delete_partitions(
+        self,
+        partitions: Collection[object],
+        *,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
+        return self._once(token, commit_info, lambda tx: tx.delete_partitions(partitions))
+
+    def truncate(
+        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
+    ) -> Commit:
+        """Delete all rows of the table, as an `overwrite` by none does."""
+        return self._once(token, commit_info, Transaction.truncate)
 
     def transaction(
         self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None

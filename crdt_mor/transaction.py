@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self, cast
@@ -14,7 +14,9 @@ from crdt_mor.data import Data, read_data, require_data
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.overwrites import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.scopes import EVERYTHING
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.read.snapshot import Snapshot
@@ -24,6 +26,7 @@ from crdt_mor.timeline import events
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.overwrite import OverwriteStatement, Partitions, commit_overwrite, overwrite_rows, scope_of
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.statements import SchemaMode
 
@@ -34,6 +37,8 @@ class Commit:
 
     requested_at: its place among the writes of a key. completed_at: when readers began to see it.
     repeated: the write's token had been used before, and this is the commit of that time; nothing was written now.
+    covered: of an overwrite the paths of the partitions whose rows it has replaced, or ("*",) for all of the table;
+        None of every other commit.
     """
 
     version: int
@@ -42,6 +47,7 @@ class Commit:
     rows: int
     deletes: int
     repeated: bool = False
+    covered: tuple[str, ...] | None = None
 
 
 class Transaction:
@@ -60,6 +66,7 @@ class Transaction:
         self._token = token
         self._value: Timeline | None = None
         self._write: OpenWrite | None = None
+        self._overwrite: OverwriteStatement | None = None
         self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
 
@@ -88,19 +95,19 @@ class Transaction:
         if kind is not None:
             write.abandon()
             return
-        committed = write.commit()
+        committed = write.commit() if self._overwrite is None else commit_overwrite(write, self._overwrite)
         self.commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
         if isinstance(committed.completion, Completion) and not committed.repeated:
             upkeep_after(self._session, committed.value, committed.completion)
 
     def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
-        if (write := self._open()) is not None:
+        if (write := self._open_for_more("append")) is not None:
             write.statements.upsert(read_data(data), "INSERT", check_mode(schema_mode))
 
     def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
-        if (write := self._open()) is not None:
+        if (write := self._open_for_more("upsert")) is not None:
             write.statements.upsert(read_data(data), "UPSERT", check_mode(schema_mode))
 
     def delete(
@@ -112,7 +119,7 @@ class Transaction:
         plain: bool = False,
     ) -> None:
         """As `Table.delete`, in this commit."""
-        if (write := self._open()) is None:
+        if (write := self._open_for_more("delete")) is None:
             return
         require_delete(data, keys, filter)
         if data is not None:
@@ -121,6 +128,25 @@ class Transaction:
             write.statements.delete(self._keys_table(keys), plain)
         else:
             write.statements.delete(self._matching(filter), plain)
+
+    def overwrite(
+        self, data: Data, *, partitions: Partitions = None, schema_mode: SchemaMode = "strict"
+    ) -> None:
+        """As `Table.overwrite`, as the only statement of this commit."""
+        if (write := self._open_alone("overwrite")) is not None:
+            scope = overwrite_rows(write, read_data(data), partitions, check_mode(schema_mode))
+            self._overwrite = OverwriteStatement(scope, OVERWRITE_TABLE if scope == EVERYTHING else OVERWRITE)
+
+    def delete_partitions(self, partitions: Collection[object]) -> None:
+        """As `Table.delete_partitions`, as the only statement of this commit."""
+        if (write := self._open_alone("delete_partitions")) is not None:
+            scope = scope_of(self._session.config.key, write.statements.schema, checked_list(partitions))
+            self._overwrite = OverwriteStatement(scope, DELETE_PARTITION)
+
+    def truncate(self) -> None:
+        """As `Table.truncate`, as the only statement of this commit."""
+        if self._open_alone("truncate") is not None:
+            self._overwrite = OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
 
     def scan(
         self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
@@ -138,6 +164,20 @@ class Transaction:
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         self._session.require_own_process()
         return self._write
+
+    def _open_for_more(self, statement: str) -> OpenWrite | None:
+        """As `_open`; raises after a statement that stands alone."""
+        write = self._open()
+        if self._overwrite is not None:
+            raise _not_alone(statement, self._overwrite.operation)
+        return write
+
+    def _open_alone(self, statement: str) -> OpenWrite | None:
+        """As `_open`, for a statement that stands alone."""
+        write = self._open_for_more(statement)
+        if write is not None and write.statements.collected:
+            raise _not_alone(statement, write.statements.operation)
+        return write
 
     def _keys_table(self, keys: object) -> pa.Table:
         """Values of keys as the rows of a delete."""
@@ -202,6 +242,7 @@ def commit_of(session: Session, source: Completion | Token, value: Timeline, rep
         completion.rows,
         completion.deletes,
         repeated,
+        covered_by(completion),
     )
 
 
@@ -217,6 +258,20 @@ def require_delete(data: object, keys: object, filter: pl.Expr | str | None) -> 
         raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
     if data is not None:
         require_data(data)
+
+
+def _not_alone(statement: str, other: str) -> InvalidInputError:
+    return InvalidInputError(
+        "an overwrite stands alone in its transaction, since it replaces what the other statements would write to: "
+        f"make two commits, or overwrite with all of the rows. statement={statement} beside={other}"
+    )
+
+
+def checked_list(partitions: object) -> Collection[object]:
+    """The partitions to delete as a collection; raises for what is none."""
+    if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Collection):
+        raise InvalidInputError(f'name the partitions in a list: ["2026-01-31"]. partitions={partitions!r}')
+    return partitions
 
 
 def check_token_form(token: object) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.plans import can_absorb_carry
+from crdt_mor.model.plans import can_absorb_carry, pending_in
 from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
@@ -87,11 +87,12 @@ def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[D
     carries = [log for log in slice_.logs if log not in fresh]
     if not carries:
         return fresh
-    at_rest = all(p.requested > log.name.instant for p in value.pending for log in carries)
+    pending = pending_in(value, slice_.partition)
+    at_rest = all(p > log.name.instant for p in pending for log in carries)
     folded = merge.kind == "latest" and any(log.rows for log in carries)
     if fresh:
         return slice_.logs if at_rest or folded else fresh
-    return slice_.logs if not value.pending and can_absorb_carry(slice_, merge) else ()
+    return slice_.logs if not pending and can_absorb_carry(slice_, merge) else ()
 
 
 def _why_due(slice_: FileSlice, loose: tuple[DataFile, ...], policies: Policies, now_ms: int) -> str | None:

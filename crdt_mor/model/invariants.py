@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.overwrites import void_files
+from crdt_mor.model.scopes import still_noted
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 
@@ -174,6 +176,33 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
     return sorted(undone for undone in told if undone is not None) == forgotten
 
 
+# --- overwrites -------------------------------------------------------------------------------------------------------
+
+
+def overwrites_are_noted_while_they_void_something(previous: Timeline, following: Timeline) -> bool:
+    """What an overwrite covers stays noted as long as a write is pending that was requested before its barrier.
+
+    Such a write would complete with files that readers must not see, and Hudi's readers would see them.
+    """
+    oldest = min((p.requested for p in following.pending), default=None)
+    noted = following.overwrites
+    return all(
+        any(o.barrier >= old.barrier and o.scope.includes(old.scope) for o in noted)
+        for old in still_noted(previous.overwrites, oldest)
+    ) and all(o in previous.overwrites or previous.clock < o.barrier <= following.clock for o in noted)
+
+
+def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bool:
+    """No write completes with a file of what an overwrite has replaced since it was requested."""
+    if not previous.overwrites:
+        return True
+    return not any(
+        void_files(previous, completion.requested, completion.files)
+        for completion in _new_completions(previous, following)
+        if not completion.adopted
+    )
+
+
 # --- what is committed ------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +340,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     open_plans_never_change,
     what_was_given_up_never_changes,
     rollbacks_are_of_writes_that_are_forgotten,
+    overwrites_are_noted_while_they_void_something,
+    what_is_void_is_not_committed,
     completions_never_change,
     completions_bear_the_version_that_published_them,
     an_event_only_adds_completions,

@@ -7,7 +7,8 @@
 A compaction consumes every commit completed before b. Commits requested before S have all ended and nothing can be
 requested before S any more, so what is below S is *stable*; nor can anything but p_i itself land in a gap
 (p_i, p_i+1). Both are exact knowledge, since requested times come from the same total order as completions. Execution
-uses the plan alone and never looks at the current timeline: taking P or S later gives wrong answers.
+uses the plan alone and never looks at the current timeline: taking P or S later gives wrong answers. A write that was
+requested before an overwrite of a partition adds nothing to it, and does not count in P for its file groups.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from crdt_mor.errors import FormatError, InvalidInputError
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.merge_spec import MergeSpec
+from crdt_mor.model.overwrites import overwritten_at
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 
-FORMAT = 2
-"""Version of the JSON of a compaction's plan that asks for a log compaction; any other is still of version 1.
+FORMAT = 3
+"""Version of the JSON of a compaction's plan in which a file group was overwritten beside a pending write.
 
-A release that reads version 1 alone would compact such a file group fully, and put other bytes under the same names.
+With a log compaction in it and no such file group, a plan is of version 2; any other is still of version 1. A release
+that reads an earlier version alone would fold such a file group otherwise, and put other bytes under the same names.
 """
 
-FORMATS_READ = (1, FORMAT)
+FORMATS_READ = (1, 2, FORMAT)
 
 
 class FrozenPlan(Protocol):
@@ -66,6 +69,8 @@ class GroupInput:
     """What a plan consumes of one file group: the base file of its slice, and the logs, carries included.
 
     logs_only: a log compaction, which folds the logs into one carry, and copies the base file as it is.
+    overwritten: the barrier of the last overwrite of its partition; the pending writes that were requested before can
+        add nothing to it. EPOCH: no pending write was.
     """
 
     partition: str
@@ -73,6 +78,7 @@ class GroupInput:
     base: DataFile | None
     logs: tuple[DataFile, ...]
     logs_only: bool = False
+    overwritten: InstantTime = EPOCH
 
     @property
     def bytes(self) -> int:
@@ -97,10 +103,9 @@ class CompactionPlan:
     table_id: str | None = None
     payloads: object = field(default=None, compare=False, repr=False)
 
-    @property
-    def stable_before(self) -> InstantTime | None:
-        """S; None if no write was pending."""
-        return self.pending[0] if self.pending else None
+    def pending_of(self, group: GroupInput) -> tuple[InstantTime, ...]:
+        """The pending writes that may add something to a file group: its P, whose first one is its S."""
+        return tuple(p for p in self.pending if p > group.overwritten)
 
     @property
     def copied(self) -> set[FileGroup]:
@@ -139,12 +144,19 @@ class CompactionPlan:
         groups = f"{len(self.groups)} file groups{of_logs}"
         return f"compaction {self.barrier}: {groups}, {logs} log files, {size:.1f} MiB{pending}"
 
+    @property
+    def _format(self) -> int:
+        """The least version of the JSON that says it all."""
+        if any(group.overwritten != EPOCH for group in self.groups):
+            return FORMAT
+        return 2 if self.copied else 1
+
     def encode(self) -> bytes:
         """JSON."""
         groups = [_group(group) for group in self.groups]
         return json.dumps(
             {
-                "format": FORMAT if self.copied else 1,
+                "format": self._format,
                 "barrier": self.barrier,
                 "pending": self.pending,
                 "schema": self.schema,
@@ -180,15 +192,20 @@ class CompactionPlan:
 def _group(group: GroupInput) -> list[object]:
     base, logs = group.base and _file(group.base), [_file(log) for log in group.logs]
     fields: list[object] = [group.partition, group.file_id, base, logs]
+    if group.overwritten != EPOCH:
+        return [*fields, int(group.logs_only), group.overwritten]
     return [*fields, 1] if group.logs_only else fields
 
 
 def _group_of(fields: Sequence[Any]) -> GroupInput:
-    partition, file_id, base, logs, *logs_only = fields
-    if logs_only not in ([], [1]) or (logs_only and not base):
-        raise ValueError(f"the file group {file_id} has {logs_only} behind its logs")
+    partition, file_id, base, logs, *more = fields
+    logs_only = more[0] if more else 0
+    overwritten = InstantTime(more[1]) if len(more) > 1 else EPOCH
+    if logs_only not in (0, 1) or (logs_only and not base) or len(more) > 2:
+        raise ValueError(f"the file group {file_id} has {more} behind its logs")
+    to_ms(overwritten)
     of_logs = tuple(DataFile(*log) for log in logs)
-    return GroupInput(partition, file_id, DataFile(*base) if base else None, of_logs, bool(logs_only))
+    return GroupInput(partition, file_id, DataFile(*base) if base else None, of_logs, bool(logs_only), overwritten)
 
 
 def _file(file: DataFile) -> list[object]:
@@ -214,20 +231,40 @@ def plan_compaction(
     logs_only: a log compaction of each file group with two logs or more, a carry among them. A file group without a
         base file has nothing to copy, so that it is compacted fully.
     """
-    pending = tuple(sorted(p.requested for p in value.pending))
     chosen = [
-        GroupInput(s.partition, s.file_id, s.base, s.logs, logs_only and s.base is not None)
+        _input(value, s, logs_only=logs_only and s.base is not None)
         for s in sorted(slices, key=lambda s: s.group)
         if s.group not in taken
         and (groups is None or s.group in groups)
         and (
             _has_many_logs(s, log_files_min)
             if logs_only
-            else len(s.fresh_logs) >= max(1, log_files_min) or (not pending and can_absorb_carry(s, merge))
+            else len(s.fresh_logs) >= max(1, log_files_min)
+            or (not pending_in(value, s.partition) and can_absorb_carry(s, merge))
         )
     ]
+    return _plan(value, merge, chosen)
+
+
+def pending_in(value: Timeline, partition: str) -> tuple[InstantTime, ...]:
+    """The requested times, ascending, of the pending writes that may still add something to a partition.
+
+    Those that were requested before an overwrite of the partition can add nothing.
+    """
+    since = overwritten_at(value, partition)
+    return tuple(sorted(p.requested for p in value.pending if p.requested > since))
+
+
+def _input(value: Timeline, slice_: FileSlice, *, logs_only: bool = False) -> GroupInput:
+    """What a plan that derives from `value` freezes of a file group."""
+    overwritten = overwritten_at(value, slice_.partition)
+    return GroupInput(slice_.partition, slice_.file_id, slice_.base, slice_.logs, logs_only, overwritten)
+
+
+def _plan(value: Timeline, merge: MergeSpec, chosen: Sequence[GroupInput]) -> CompactionPlan | None:
     if not chosen:
         return None
+    pending = tuple(sorted(p.requested for p in value.pending))
     return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
 
 
@@ -247,11 +284,6 @@ def plan_logs(
 ) -> CompactionPlan | None:
     """The plan for all the slices that have any log, be it a carry alone, and that are not `taken` by an open plan."""
     chosen = [
-        GroupInput(s.partition, s.file_id, s.base, s.logs)
-        for s in sorted(slices, key=lambda s: s.group)
-        if s.logs and s.group not in taken
+        _input(value, s) for s in sorted(slices, key=lambda s: s.group) if s.logs and s.group not in taken
     ]
-    if not chosen:
-        return None
-    pending = tuple(sorted(p.requested for p in value.pending))
-    return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
+    return _plan(value, merge, chosen)

@@ -4,6 +4,7 @@
                  │                                          `complete` and `roll_back` are derived only from
                  └──────► roll_back ─► rolled back ─► sweep       a value in which the instant is pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
+    overwrite             a pending write replaces the rows of a scope, see `model.overwrites`
     decide                nothing but the clock                      for whoever asks what a moment showed
     set_properties        what users have noted of the table
     retain                only which history is kept; a clean that removes files says it with its plan
@@ -31,6 +32,7 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
+from crdt_mor.model.scopes import Overwrite, overwrite_json, overwrite_of, still_noted
 from crdt_mor.model.table_properties import Properties, decoded
 from crdt_mor.model.timeline_json import (
     FORMAT,
@@ -105,6 +107,8 @@ class Timeline:
     """What has left Hudi's active timeline. Our own readers do not ask: what is committed stands in this value."""
     tokens_since: InstantTime = EPOCH
     """Applications whose last commit completed before it are forgotten; EPOCH: none is."""
+    overwrites: tuple[Overwrite, ...] = ()
+    """Those whose barriers are later than the request of some pending write, in the order of their barriers."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -156,7 +160,11 @@ class Timeline:
     # --- transitions --------------------------------------------------------------------------------------------
 
     def _next(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
-        return replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
+        following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
+        if not following.overwrites:
+            return following
+        oldest = min((p.requested for p in following.pending), default=None)
+        return replace(following, overwrites=still_noted(following.overwrites, oldest))
 
     def begin(
         self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None
@@ -413,6 +421,7 @@ class Timeline:
                 **({"retention": retention_json(self.retention)} if self.retention != EVERYTHING_KEPT else {}),
                 **({"archive": archive_json(self.archive)} if self.archive != NOTHING_ARCHIVED else {}),
                 **({"tokens_since": self.tokens_since} if self.tokens_since != EPOCH else {}),
+                **({"overwrites": [overwrite_json(o) for o in self.overwrites]} if self.overwrites else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -451,6 +460,7 @@ class Timeline:
                 retention=retention_of(document["retention"]) if "retention" in document else EVERYTHING_KEPT,
                 archive=archive_of(document["archive"]) if "archive" in document else NOTHING_ARCHIVED,
                 tokens_since=document.get("tokens_since", EPOCH),
+                overwrites=tuple(overwrite_of(o) for o in document.get("overwrites", ())),
             )
             _require_shape(value)
         except WRONG_SHAPE as error:
@@ -463,9 +473,10 @@ class Timeline:
 def _require_shape(value: Timeline) -> None:
     """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
     require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
-    require_types((*value.segments, *value.tokens, value.retention, value.archive))
+    require_types((*value.segments, *value.tokens, value.retention, value.archive, *value.overwrites))
     marks = value.retention
     kept = marks.since, marks.stable_since, marks.dropped, *(since for _, since in marks.groups)
     kept = *kept, value.archive.watermark, value.archive.since, value.tokens_since
+    kept = *kept, *(o.barrier for o in value.overwrites)
     for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
         to_ms(instant)

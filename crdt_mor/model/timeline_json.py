@@ -12,6 +12,7 @@ from typing import Any
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
+from crdt_mor.model.scopes import overwriting_json, overwriting_of
 from crdt_mor.model.timeline_parts import (
     Archive,
     Completion,
@@ -23,7 +24,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
 )
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
 
 In format 1 an open plan named its file groups; they are in the plan's own object, too.
@@ -33,10 +34,11 @@ action that the table of actions does not have yet writes the next format, since
 what to do about that plan.
 
 Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept,
-and which write a rollback undid.
+and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
+files that an overwrite has voided.
 """
 
-FORMATS_READ = (1, 2, 3, FORMAT)
+FORMATS_READ = (1, 2, 3, 4, FORMAT)
 
 _WITHOUT_AUTHORS = 2
 """The last format that says nothing of who made what."""
@@ -90,8 +92,8 @@ def require_types(values: Iterable[object]) -> None:
 
 def _is_plain(file: DataFile) -> bool:
     """Whether a file is what it says, asked quickly: there are many of them."""
-    kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes)
-    return kinds == (str, int, int, int) and (file.size | file.rows | file.deletes).bit_length() <= _INT_BITS
+    kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes), type(file.staged)
+    return kinds == (str, int, int, int, str) and (file.size | file.rows | file.deletes).bit_length() <= _INT_BITS
 
 
 def pending_json(p: Pending) -> list[object]:
@@ -161,16 +163,20 @@ def archive_of(entry: Mapping[str, Any]) -> Archive:
 
 
 def completion_json(c: Completion) -> list[object]:
-    files = [[f.path, f.size, f.rows, f.deletes] for f in c.files]
+    files = [[f.path, f.size, f.rows, f.deletes, *([f.staged] if f.staged else [])] for f in c.files]
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
-    return [*plain, author_json(c.author), *([c.driver, c.undone] if c.undone else [c.driver] if c.driver else [])]
+    more: dict[str, object] = {"overwriting": overwriting_json(c.overwriting)} if c.overwriting else {}
+    ends = [c.driver, c.undone] if c.undone else [c.driver] if c.driver else []
+    return [*plain, author_json(c.author), *ends, *([more] if more else [])]
 
 
 def completion_of(entry: list[Any], written_in: int) -> Completion:
     head, (files, replaced, adopted, *rest) = entry[:6], entry[6:]
     author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
     groups = tuple((a, b) for a, b in replaced)
+    more = rest.pop() if rest and isinstance(rest[-1], dict) else {}
     driver = rest.pop(0) if rest else ""
     (undone,) = rest or [None]
     plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author, undone]
+    plain.append(overwriting_of(more["overwriting"]) if "overwriting" in more else None)
     return Completion(*plain)

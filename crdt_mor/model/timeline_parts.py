@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
+from crdt_mor.model.scopes import Overwriting
 
 FileGroup = tuple[str, str]
 """A file group: (partition path, file id)."""
@@ -17,12 +18,16 @@ FileGroup = tuple[str, str]
 
 @dataclass(frozen=True)
 class DataFile:
-    """A base or log file that a commit added. `path` is relative to the table; `deletes` counts delete records."""
+    """A base or log file that a commit added. `path` is relative to the table; `deletes` counts delete records.
+
+    `staged`: of a base file of an overwrite, the path under which it was staged. It is there until Hudi has been told.
+    """
 
     path: str
     size: int
     rows: int
     deletes: int = 0
+    staged: str = field(default="", compare=False)
 
     @cached_property
     def partition(self) -> str:
@@ -110,7 +115,8 @@ class Completion:
     `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
     `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
     `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: who made it; None of
-    those that Hudi or an older release made. `undone`: of a rollback, the write that it undid.
+    those that Hudi or an older release made. `undone`: of a rollback, the write that it undid. `overwriting`: of an
+    overwrite, what it covers.
     """
 
     requested: InstantTime
@@ -125,6 +131,7 @@ class Completion:
     driver: str = ""
     author: Author | None = None
     undone: InstantTime | None = None
+    overwriting: Overwriting | None = None
 
     @property
     def rows(self) -> int:

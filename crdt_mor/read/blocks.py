@@ -60,17 +60,24 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     base = latest = None
     if slice_.base is not None:
-        base = base_source(store, slice_.base.path)
+        base = base_source(store, slice_.base)
         with naming_damage(store, slice_):
             latest = read_footer(base).latest_requested
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
 
-def base_source(store: Store, path: str) -> ParquetSource:
-    """The base file at a path; raises `SnapshotExpiredError` where it is gone."""
-    source = store.parquet(path)
+def base_source(store: Store, base: DataFile) -> ParquetSource:
+    """A base file; raises `SnapshotExpiredError` where it is gone.
+
+    That of an overwrite may not have its name yet (`timeline.base_names`). Until then it is where it was staged, and is
+    taken into memory from there, as it may get its name and leave that place at any moment.
+    """
+    source = store.parquet(base.path)
+    if source is None and base.staged:
+        data = store.read(base.staged)
+        source = store.parquet(base.path) if data is None else ParquetSource.in_memory(data, name=base.path)
     if source is None:
-        raise SnapshotExpiredError.of_file(path)
+        raise SnapshotExpiredError.of_file(base.path)
     return source
 
 

@@ -105,7 +105,7 @@ class Snapshot:
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Slice]]:
             self._require_kept(slice_)
             if slice_.base is not None and not slice_.logs:
-                return [(slice_, Slice(base_source(store, slice_.base.path)))]
+                return [(slice_, Slice(base_source(store, slice_.base)))]
             blocks = open_slice(store, slice_, config)
             if predicate is not None:
                 return [(slice_, blocks)]  # the statistics of a whole base file rule out more than those of its parts

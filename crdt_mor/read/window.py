@@ -180,6 +180,9 @@ class Window:
         """The rows and deletes that the commits wrote, as they wrote them."""
         states = self._states
         for groups in self._touched():
+            if self._overwriting:
+                yield from self._replaced(groups, select)
+                continue
             if groups.written is None:
                 rows = states.merged(groups.after, None, select)
                 rewritten = pl.col(COMMIT_TIME).is_in(self._rewriting_commits())
@@ -188,6 +191,20 @@ class Window:
             rows, deleted = states.written(groups.written, select)
             yield with_change(rows, UPSERT)
             yield with_change(states.deleted_rows(deleted, groups, select), DELETE)
+
+    @property
+    def _overwriting(self) -> bool:
+        """Whether the one commit of this window is an overwrite."""
+        return len(self.commits) == 1 and self.commits[0].overwriting is not None
+
+    def _replaced(self, groups: TouchedGroups, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """What an overwrite wrote to a file group: its rows, and a delete of each other key that was there."""
+        states = self._states
+        after = states.after(groups, None, select)
+        before = states.before(groups, None, [])
+        gone = before.join(after, on=states.key, how="anti")[states.key]
+        yield with_change(after.select(select), UPSERT)
+        yield with_change(states.deleted_rows(gone, groups, select), DELETE)
 
     def _rewriting_commits(self) -> list[InstantTime]:
         """The requested times of the commits; refuses those of which no file says what they deleted."""

@@ -14,24 +14,23 @@ bytes, and the logs become one carry. It costs as much as the logs, however larg
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import SnapshotExpiredError
-from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
-from crdt_mor.format.row_groups import join_row_groups
+from crdt_mor.format.base import read_footer
 from crdt_mor.laws.merging import merging_of, require_payloads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction, plan_logs
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
@@ -41,16 +40,8 @@ from crdt_mor.services.service import Service
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.log_files import (
-    Deletes,
-    Rows,
-    StoredRows,
-    avro_with_meta,
-    log_file,
-    put_chunks,
-    put_log,
-    stored_table,
-)
+from crdt_mor.write.base_files import base_file
+from crdt_mor.write.log_files import Deletes, Rows, StoredRows, log_file, put_chunks, put_log
 from crdt_mor.write.refusals import require_no_archive, require_written_format
 
 Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
@@ -118,15 +109,16 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
     merging = merging_of(config, plan.schema)
     rule, columns, schema = merging.rule, merging.columns, merging.schema
     slice_ = FileSlice(group.partition, group.file_id, group.base, group.logs)
+    pending = plan.pending_of(group)
     opened = open_slice(store, slice_, config)
     with naming_damage(store, slice_):
-        if group.logs_only and (carry := compact_logs(opened, rule, columns, plan.pending)) is not None:
+        if group.logs_only and (carry := compact_logs(opened, rule, columns, pending)) is not None:
             copied = _copy_base(session, plan, group)
             return [copied, *_put_carry(session, plan, group, carry, schema)]
         if rule.kind == "latest":
-            compacted = compact_all(opened, rule, columns, plan.stable_before)
+            compacted = compact_all(opened, rule, columns, pending[0] if pending else None)
         else:
-            compacted = compact_stable(opened, rule, columns, plan.pending)
+            compacted = compact_stable(opened, rule, columns, pending)
         rows, empty_states = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
         if state_columns := {m.hidden for m in rule.members if m.hidden}:
             # A state that every row can do without is left out as a column: readers decode even a column of nulls.
@@ -167,70 +159,14 @@ def _put_base(
     threads: int,
 ) -> DataFile:
     path = _base_path(plan, group)
-    statistics = _RowStatistics()
-    constants = {"_hoodie_partition_path": group.partition, "_hoodie_file_name": path.rpartition("/")[2]}
-    columns = [*(column for column in META_COLUMNS if column not in constants), *schema.stored.names]
-
-    def row_groups() -> Iterator[pl.DataFrame]:
-        for frame in _row_groups(rows):
-            statistics.add(frame)
-            yield frame
-
-    def encode(frame: pl.DataFrame) -> memoryview:
-        table = stored_table(frame.select(columns), schema, constants)
-        repeating = repeating_columns(frame)
-        return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating)
-
-    def metadata() -> dict[str, str]:
-        return base_metadata(
-            min_record_key=statistics.least_key,
-            max_record_key=statistics.greatest_key,
-            avro_schema=avro_with_meta(schema, session.config.name),
-            latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
-        )
-
-    file = join_row_groups(in_threads(encode, row_groups(), threads), metadata)
-    size, created = put_chunks(session.store, path, file)
+    file_name = path.rpartition("/")[2]
+    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads)
+    size, created = put_chunks(session.store, path, content)
     if created:
         return DataFile(path, size, statistics.rows)
     written = DataFile(path, size, 0)
     with naming_damage(session.store, FileSlice(group.partition, group.file_id, written, ())):
-        return replace(written, rows=read_footer(base_source(session.store, path)).rows)
-
-
-@dataclass(slots=True)
-class _RowStatistics:
-    """What a base file's metadata says of its rows, which are added in the order of their keys."""
-
-    rows: int = 0
-    least_key: str | None = None
-    greatest_key: str | None = None
-    latest_requested: str = ""
-
-    def add(self, frame: pl.DataFrame) -> None:
-        if not frame.height:
-            return
-        self.rows += frame.height
-        self.least_key = frame.item(0, RECORD_KEY) if self.least_key is None else self.least_key
-        self.greatest_key = frame.item(-1, RECORD_KEY)
-        self.latest_requested = max(self.latest_requested, str(frame["_hoodie_commit_time"].max()))
-
-
-def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, cut into frames of about `ROW_GROUP_ROWS` rows; where there are no rows, one empty frame.
-
-    Each frame is cut evenly, so one that is not much larger than a row group stays whole.
-    """
-    empty, has_rows = pl.DataFrame(), False
-    for frame in frames:
-        if not frame.height:
-            empty = frame
-            continue
-        count = max(1, round(frame.height / ROW_GROUP_ROWS))
-        yield from frame.iter_slices(-(-frame.height // count))
-        has_rows = True
-    if not has_rows:
-        yield empty
+        return replace(written, rows=read_footer(base_source(session.store, written)).rows)
 
 
 def _put_carry(

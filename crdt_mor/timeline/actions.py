@@ -5,11 +5,14 @@
     compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
     clean        b.clean.requested, with the rest      b.clean.inflight, b_C.clean             a frozen plan
     rollback     T.rollback.requested, with the rest   T.rollback.inflight, T_C.rollback       a sweep
+    overwrite    b.compaction.requested, with the rest b.compaction.inflight, b_C.commit       a writer
 
 A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
-up. Every other action is one of a service (`services.service`): it begins with a plan that is frozen whole, an object
-of ours, and ends when the plan is completed or cancelled. The code that schedules,
-projects, completes, cancels and sweeps knows no action by name; it asks this table.
+up. So does an overwrite, beside the write that has staged it, and Hudi is told of it as of a compaction at its barrier:
+Hudi's own word for it, a replacecommit, would hide all later writes to the file groups, whose ids are fixed. Every
+other action is one of a service (`services.service`): it begins with a plan that is frozen whole, an object of ours,
+and ends when the plan is completed or cancelled. The code that schedules, projects, completes, cancels and sweeps knows
+no action by name; it asks this table.
 
 Every file of an instant that may still be given up bears our key, so that a sweep recognises it even where it is the
 only one left. (Hudi leaves `deltacommit.requested` empty, and none of its readers looks into it.) Hudi's readers open

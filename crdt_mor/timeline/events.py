@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from crdt_mor.errors import CommitUnknownError, TokenOrderError, WriterExpiredError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TokenOrderError, WriterExpiredError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.overwrites import void_files
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
@@ -69,17 +70,28 @@ def complete(
     files: Sequence[DataFile],
     token: tuple[str, int] | None,
 ) -> Steps[WriteOutcome]:
-    """Make the write visible in one put; or find that its token was used, or that it was given up."""
+    """Make the write visible in one put; or find that its token was used, or that it was given up.
+
+    Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them; the
+    write completes with the rest, and be it without files.
+    """
     nonce = yield Nonce()
     requested = begun.requested
+    void: list[DataFile] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         pending = tail.find_pending(requested)
+        void.clear()
         if pending is None or pending.driver != begun.driver or blocking_token(tail, token) is not None:
             return None
-        return tail.complete(nonce, wall_ms, requested, operation, files, token)
+        void.extend(void_files(tail, requested, files))
+        return None if void else tail.complete(nonce, wall_ms, requested, operation, files, token)
 
     value = yield from publisher.publish(derive, known)
+    while void:
+        yield from _remove_void(requested, void)
+        files = [file for file in files if file not in void]
+        value = yield from publisher.publish(derive, value)
     completion = yield from find_completion(requested, value)
     if completion is not None:
         others = completion.driver != begun.driver
@@ -94,6 +106,16 @@ def complete(
         raise taken_over_error(requested)
     yield from give_up(publisher, value, requested, [file.path for file in files], begun.driver)
     return WriteOutcome(repeated_token(value, token), value, repeated=True)
+
+
+def _remove_void(requested: InstantTime, void: Sequence[DataFile]) -> Steps[None]:
+    """Remove files of a pending write that an overwrite has voided."""
+    for file in void:
+        if not (yield Delete(file.path)):
+            raise StorageUnavailableError(
+                "a file of this write lies in what an overwrite has replaced meanwhile, and it cannot be removed, so "
+                f"that Hudi's readers would show it: write again. requested={requested} file={file.path}"
+            )
 
 
 def blocking_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:

@@ -58,6 +58,15 @@ def find_completion_by_nonce(nonce: str, since: InstantTime, tail: Timeline) -> 
     return (yield from _find_after(since, lambda completion: completion.nonce == nonce, tail))
 
 
+def find_overwrite(write: InstantTime, tail: Timeline) -> Steps[Completion | None]:
+    """The completion of the overwrite that a write has become; None where it has become none."""
+
+    def became(completion: Completion) -> bool:
+        return completion.overwriting is not None and completion.overwriting.write == write
+
+    return (yield from _find_after(write, became, tail))
+
+
 def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
     """A completion after `since`, in the value or in its segments."""
     while True:

@@ -34,10 +34,11 @@ from crdt_mor.timeline.actions import (
     action_named,
     planned_action,
 )
+from crdt_mor.timeline.base_names import place
 from crdt_mor.timeline.hudi_history import HudiHistory, when_removed
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import EventFile, Publisher
-from crdt_mor.timeline.records import PENDING_WRITE
+from crdt_mor.timeline.records import OVERWRITE_RECORD, PENDING_WRITE
 from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions
 from crdt_mor.timeline.steps import Delete, Read, Steps, Walk
 from crdt_mor.timeline.tail import still_stands
@@ -80,6 +81,11 @@ class Projector:
 
     def _paths(self, instant: InstantTime, action: Action, states: Iterable[TimelineState]) -> list[str]:
         return [self.path(TimelineFileName(instant, action.name, state)) for state in states]
+
+    def place(self, value: Timeline) -> Steps[None]:
+        """Give the base files of the overwrite that `value.version` published, if it is one, their names."""
+        completions = (*value.completions, *(yield from wide_completions(value)))
+        yield from place(value, (c for c in completions if c.version == value.version))
 
     def files(self, value: Timeline) -> Steps[list[EventFile]]:
         """The files of the events that `value.version` published, in the order in which to put them."""
@@ -158,6 +164,8 @@ class Projector:
             files += self._begun(completion.requested, WRITE, _pending_write)
         if isinstance(action, MomentaryAction):
             files += self._begun(completion.requested, action, partial(action.encode_record, completion))
+        if completion.overwriting is not None:  # it begins and ends in one event as well
+            files += self._begun(completion.requested, action, _planned_overwrite)
         files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
         path = self.path(completed_name(completion))
         if not isinstance(action, PlannedAction) or action.encode_outcome is None:
@@ -179,6 +187,11 @@ class Projector:
 def _pending_write() -> bytes:
     """What Hudi is told of a write that has begun."""
     return PENDING_WRITE
+
+
+def _planned_overwrite() -> bytes:
+    """What Hudi is told of the plan of an overwrite."""
+    return OVERWRITE_RECORD
 
 
 def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:

@@ -88,6 +88,10 @@ class EventFile:
 class EventProjector(Protocol):
     """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
 
+    def place(self, value: Timeline) -> Steps[None]:
+        """Give the data files their names that this very version asks for."""
+        ...
+
     def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
         """The files of the events that this very version published, in the order in which they are put.
 
@@ -200,7 +204,13 @@ class Publisher:
         yield from self.project(tail)
 
     def project(self, value: Timeline) -> Steps[None]:
-        """Put the files of the value's own events, unless they are there; remove those of plans that it cancelled."""
+        """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
+
+        In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
+        front of a plan that is not to come any more.
+        """
+        yield from self.projector.withdraw_cancelled(value)
+        yield from self.projector.place(value)
         placed = []
         for file in (yield from self.projector.files(value)):
             if (yield GetStat(file.path)) is None:
@@ -211,7 +221,6 @@ class Publisher:
                 yield MakeDurable(file.path)
         if placed:
             yield from self._withdraw_late(value, placed)
-        yield from self.projector.withdraw_cancelled(value)
         yield from self.projector.move_archived(value)
 
     def _withdraw_late(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:

@@ -39,6 +39,14 @@ PENDING_WRITE = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra
 """What both files of a pending write hold."""
 
 
+OVERWRITE_RECORD = encode_compaction_plan(CompactionPlanRecord((), extra={OWN_KEY: "1"}))
+"""The plan of an overwrite, as Hudi's compaction plan: when it is put, the base files are there, and it is complete.
+
+It names no file groups: Hudi's readers refuse two plans of one group, and a plan that the overwrite cancels may stand
+for a while, where a process may not remove it.
+"""
+
+
 def encode_plan_record(plan: CompactionPlan) -> bytes:
     """A frozen plan as Hudi's compaction plan: Hudi opens every pending plan, and hides only what one of them names."""
     operations = tuple(_operation(group) for group in plan.groups)

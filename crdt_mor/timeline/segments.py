@@ -74,7 +74,7 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
         carried = [c for c in value.completions if c.requested not in times]
         for segment in segments:
             if segment.superseded is None:
-                yield from _read_once(segment, known)
+                yield from read_once(segment, known)
         packed = repack(segments, known, carried, retention.dropped)
         segments = list(packed.kept)
         segments += yield from _put_chunks(replace(attempt, level=1, kind="live"), packed.live)
@@ -93,7 +93,7 @@ def discard(own: list[str]) -> Steps[None]:
         own.pop()
 
 
-def _read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]]:
+def read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]]:
     """The completions of a segment, which are noted in `known`."""
     if segment.name not in known:
         known[segment.name] = yield from read_segment(segment)
@@ -147,7 +147,7 @@ def _roll_up_live(
     """`full` become one run: what the latest snapshot needs, and what only history needs."""
     run: list[Completion] = []
     for segment in full:
-        run += yield from _read_once(segment, known)
+        run += yield from read_once(segment, known)
     ends = superseded_at(run)
     live = [c for c in run if ends[c.requested] is None]
     past = [c for c in run if ends[c.requested] is not None]
@@ -164,7 +164,7 @@ def _roll_up_history(
     run: list[Completion] = []
     ends: dict[InstantTime, InstantTime | None] = {}
     for segment in full:
-        content = yield from _read_once(segment, known)
+        content = yield from read_once(segment, known)
         run += content
         ends |= {c.requested: segment.superseded for c in content}
     written = yield from _put_chunks(_Name(tail.version, tail.nonce, level, "history"), in_chunks(run, ends))

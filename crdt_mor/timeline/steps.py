@@ -35,6 +35,14 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """-> bool, whether this very step has created `target`; not where there is one, or no `source`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class GetStat:
     """-> Stat | None"""
 
@@ -100,7 +108,7 @@ class Pause:
     attempt: int
 
 
-Step = Read | Put | GetStat | List | Walk | Delete | Touch | MakeDurable | Now | StoreNow | Nonce | Pause
+Step = Read | Put | Copy | GetStat | List | Walk | Delete | Touch | MakeDurable | Now | StoreNow | Nonce | Pause
 Steps = Generator[Step, Any, T]
 """A protocol that ends in a `T`."""
 
@@ -138,6 +146,13 @@ def perform(step: Step, store: Store, environment: Environment) -> object:
                 return store.put(path, data, durable=durable)
             except CommitUnknownError:
                 return None
+        case Copy(source, target):
+            try:
+                return store.copy(source, target)
+            except StorageUnavailableError:
+                if store.stat(source) is not None:
+                    raise
+                return False
         case Delete(path):
             try:
                 store.delete(path)

@@ -37,7 +37,7 @@ from crdt_mor.timeline.hudi_history import when_removed
 from crdt_mor.timeline.leftovers import sweep_leftovers
 from crdt_mor.timeline.partitions import sweep_partitions
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
-from crdt_mor.timeline.projection import TablePublisher
+from crdt_mor.timeline.projection import TablePublisher, wide_completions
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
@@ -119,6 +119,9 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
     """Delete whatever is certainly garbage. Returns the rolled-back instants that have left none."""
     given_up = {r.requested for r in known.rolled_back}
+    fresh = (*known.completions, *(yield from wide_completions(known)))
+    if any(c.overwriting is not None and c.version == known.version for c in fresh):
+        yield from publisher.help_project(known)  # base files that are staged have no other names before
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
     yield from sweep_leftovers(known)

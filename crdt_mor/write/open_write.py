@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from crdt_mor.errors import (
     CommitUnknownError,
@@ -31,12 +32,16 @@ from crdt_mor.observing import CommitEvent
 from crdt_mor.store.base import Chunks
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.history import find_completion, may_be_dropped
+from crdt_mor.timeline.history import find_completion, find_overwrite, may_be_dropped
 from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.steps import Steps
 from crdt_mor.write.log_files import ensure_partition, put_log
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
+
+S = TypeVar("S")
+"""What is staged, as the event that ends the write takes it."""
 
 
 @dataclass
@@ -115,6 +120,11 @@ class OpenWrite:
         self.require_pending()
         self._staged.append(file.path)
 
+    def expect_staged(self, path: str) -> None:
+        """Called before a file is put that is to get its final name later: as `expect_file`."""
+        self.require_pending()
+        self._staged.append(path)
+
     def note_placed(self, file: DataFile) -> None:
         """Called when a file has its final name: makes sure that Hudi finds its partition.
 
@@ -130,14 +140,19 @@ class OpenWrite:
         self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
     ) -> events.WriteOutcome:
         """Stage the statements, or call `stage`, and make the files visible; on any failure nothing is left."""
+
+        def complete(files: list[DataFile]) -> Steps[events.WriteOutcome]:
+            name = operation or self.statements.operation
+            return events.complete(self.session.publisher, self.value, self.begun, name, files, self.token)
+
+        return self.end(stage or (lambda: self.stage(self.statements.collected, self.put)), complete)
+
+    def end(self, stage: Callable[[], S], complete: Callable[[S], Steps[events.WriteOutcome]]) -> events.WriteOutcome:
+        """End the write with the event of `complete`, of what `stage` returns; on any failure nothing is left."""
         self.session.require_own_process()
         try:
             self.publish_growth()
-            files = stage() if stage is not None else self.stage(self.statements.collected, self.put)
-            name = operation or self.statements.operation
-            committed = self.session.run(
-                events.complete(self.session.publisher, self.value, self.begun, name, files, self.token)
-            )
+            committed = self.session.run(complete(stage()))
         except CommitUnknownError as error:
             committed = self._roll_back_or_find(error)
         except BaseException:
@@ -185,6 +200,7 @@ class OpenWrite:
         try:
             value = self.roll_back()
             completion = self.session.run(find_completion(self.begun.requested, value))
+            completion = self.session.run(find_overwrite(self.begun.requested, value)) or completion
         except (StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             raise unknown from None
         if completion is None and value.find_pending(self.begun.requested) is not None:

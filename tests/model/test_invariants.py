@@ -20,6 +20,7 @@ from crdt_mor.model.invariants import (
     require_sealed,
 )
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
+from crdt_mor.model.scopes import EVERYTHING, Overwrite, Scope
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import (
     Archive,
@@ -63,6 +64,7 @@ BEFORE = Timeline(
     retention=Retention(at(8), at(6), ((("", "g"), at(9)),)),
     archive=Archive(at(1), at(0), 7, 2, 3, ("a",)),
     tokens_since=at(5),
+    overwrites=(Overwrite(at(15), EVERYTHING),),
 )
 """A value with something of everything."""
 
@@ -81,6 +83,10 @@ DONE, NEW = BEFORE.completions, AFTER.completions[-1]
 
 
 BROKEN: dict[Invariant, Timeline] = {
+    invariants.overwrites_are_noted_while_they_void_something: replace(AFTER, overwrites=()),
+    invariants.what_is_void_is_not_committed: replace(
+        AFTER, completions=(*DONE, replace(NEW, requested=at(10))), pending=(BEFORE.pending[1],)
+    ),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
     invariants.nonces_differ: replace(AFTER, nonce="n9"),
     invariants.the_table_keeps_its_id: replace(AFTER, table_id="another"),
@@ -122,6 +128,14 @@ BROKEN: dict[Invariant, Timeline] = {
 UNDONE = Completion(at(92), at(94), 10, "n10", ROLLBACK, "ROLLBACK", undone=at(40))
 
 OTHERS: list[tuple[Invariant, Timeline]] = [
+    (
+        invariants.overwrites_are_noted_while_they_void_something,
+        replace(AFTER, overwrites=(Overwrite(at(15), Scope(("p",))),)),
+    ),
+    (
+        invariants.overwrites_are_noted_while_they_void_something,
+        replace(AFTER, overwrites=(*BEFORE.overwrites, Overwrite(at(89), Scope(("p",))))),
+    ),
     (invariants.the_table_keeps_its_id, replace(AFTER, table_id=None)),
     (invariants.the_clock_moves_on, replace(AFTER, clock=at(101))),
     (invariants.new_instants_are_later_than_the_previous_clock, replace(AFTER, plans=(OpenPlan(at(94), "", 10, ""),))),

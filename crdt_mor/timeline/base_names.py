@@ -1,0 +1,81 @@
+"""How the base files of an overwrite get their names, by whoever follows its event, before anything else is published.
+
+    writer     stages the base files where no reader of Hudi's looks ── publishes the event, which says both paths
+    anybody    who follows the event: names them (`place`) ── tells Hudi of the overwrite ── goes on
+
+Only what has been published has effects. A base file that stood under its final name before would open a file slice in
+Hudi's readers, which leave out a slice of which no instant of their timeline knows, with the logs of all commits that
+complete behind it: those of whoever won the race, and of everybody where the writer died between the two. So the names
+are given after the event, and before the next version is published (rule 2 of `timeline.publish`). Hence no completion
+is ever behind a base file whose overwrite Hudi does not know. Readers of ours take a base file from where it was staged
+as long as it has no other name (`read.blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.model.retention import needless_files
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.timeline.history import all_completions, may_be_dropped
+from crdt_mor.timeline.partitions import metadata_put
+from crdt_mor.timeline.steps import Copy, Delete, GetStat, MakeDurable, Steps, put_surely
+from crdt_mor.timeline.tail import find_tail, still_stands
+
+
+def place(value: Timeline, completions: Iterable[Completion]) -> Steps[None]:
+    """Give the base files of the overwrites among these completions, which `value` has published, their names.
+
+    Any number of processes may be at it, and one that was asleep comes when all of it is long over.
+    """
+    placed: list[DataFile] = []
+    for completion in completions:
+        if completion.overwriting is not None:
+            placed += yield from _place(value, completion)
+    if placed and not (yield from still_stands(value)):
+        yield from _withdraw_late(value, placed)
+
+
+def _place(value: Timeline, overwriting: Completion) -> Steps[list[DataFile]]:
+    """The files to which this very process gave their names."""
+    placed, seen = [], set[str]()
+    for file in overwriting.files:
+        if (yield GetStat(file.path)) is not None:
+            yield MakeDurable(file.path)
+        elif (yield Copy(file.staged, file.path)):
+            placed.append(file)
+        elif (yield GetStat(file.path)) is None:
+            yield from _require_over(value, file)
+        if file.partition not in seen:
+            seen.add(file.partition)
+            metadata = metadata_put(file.partition, overwriting.requested)
+            if (yield GetStat(metadata.path)) is None:
+                yield from put_surely(metadata)
+    return placed
+
+
+def _require_over(value: Timeline, file: DataFile) -> Steps[None]:
+    """Raise unless later versions were published: then the file has had its name, and may be gone as what was staged.
+    """
+    tail = yield from find_tail(value)
+    if tail.version == value.version:
+        raise StorageUnavailableError(
+            "a base file of an overwrite that is committed cannot be given its name, and until it has it nothing else "
+            f"is committed: try again. staged={file.staged} file={file.path}"
+        )
+
+
+def _withdraw_late(value: Timeline, placed: Collection[DataFile]) -> Steps[None]:
+    """Delete of the files that were just named those that nobody needs any more: they had been named, and removed."""
+    tail = yield from find_tail(value)
+    completions = {c.requested: c for c in (yield from all_completions(tail))}
+    retention = tail.retention
+    needless = needless_files(tail, completions.values(), retention.since, dict(retention.groups))
+    paths = {file.path for file in needless}
+    for file in placed:
+        barrier = file.name.instant
+        known = barrier in completions
+        if file.path in paths or (not known and not may_be_dropped(barrier, tail)):
+            yield Delete(file.path)

@@ -1,0 +1,92 @@
+"""Base files: rows in the order of their keys, encoded in row groups while they are put."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, repeating_columns, write_parquet
+from crdt_mor.format.row_groups import join_row_groups
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.store.base import Chunks
+from crdt_mor.threads import in_threads
+from crdt_mor.write.log_files import avro_with_meta, stored_table
+
+
+@dataclass(slots=True)
+class RowStatistics:
+    """What a base file's metadata says of its rows, which are added in the order of their keys."""
+
+    rows: int = 0
+    least_key: str | None = None
+    greatest_key: str | None = None
+    latest_requested: str = ""
+
+    def add(self, frame: pl.DataFrame) -> None:
+        if not frame.height:
+            return
+        self.rows += frame.height
+        self.least_key = frame.item(0, RECORD_KEY) if self.least_key is None else self.least_key
+        self.greatest_key = frame.item(-1, RECORD_KEY)
+        self.latest_requested = max(self.latest_requested, str(frame[COMMIT_TIME].max()))
+
+
+def base_file(
+    config: TableConfig,
+    partition: str,
+    file_name: str,
+    rows: Iterable[pl.DataFrame],
+    schema: TableSchema,
+    threads: int,
+) -> tuple[Chunks, RowStatistics]:
+    """The chunks of a base file, encoded as they are taken, and what is known of its rows once they are.
+
+    file_name: what Hudi's column says of each row. rows: with the columns of `schema` and those of Hudi's that differ
+    from row to row, sorted by key; one frame at least. schema: the columns that the file holds. threads: how many row
+    groups are encoded at a time.
+    """
+    statistics = RowStatistics()
+    constants = {"_hoodie_partition_path": partition, "_hoodie_file_name": file_name}
+    columns = [*(column for column in META_COLUMNS if column not in constants), *schema.stored.names]
+
+    def row_groups() -> Iterator[pl.DataFrame]:
+        for frame in _row_groups(rows):
+            statistics.add(frame)
+            yield frame
+
+    def encode(frame: pl.DataFrame) -> memoryview:
+        table = stored_table(frame.select(columns), schema, constants)
+        repeating = repeating_columns(frame)
+        return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating)
+
+    def metadata() -> dict[str, str]:
+        return base_metadata(
+            min_record_key=statistics.least_key,
+            max_record_key=statistics.greatest_key,
+            avro_schema=avro_with_meta(schema, config.name),
+            latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
+        )
+
+    return join_row_groups(in_threads(encode, row_groups(), threads), metadata), statistics
+
+
+def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The rows of `frames`, cut into frames of about `ROW_GROUP_ROWS` rows; where there are no rows, one empty frame.
+
+    Each frame is cut evenly, so one that is not much larger than a row group stays whole.
+    """
+    empty, has_rows = pl.DataFrame(), False
+    for frame in frames:
+        if not frame.height:
+            empty = frame
+            continue
+        count = max(1, round(frame.height / ROW_GROUP_ROWS))
+        yield from frame.iter_slices(-(-frame.height // count))
+        has_rows = True
+    if not has_rows:
+        yield empty

@@ -1,0 +1,204 @@
+"""What an overwrite writes: which rows it replaces, and the base files of the new ones, staged where nobody looks.
+
+    statements ─ precombine ─► rows, states settled ─ by file group ─► one base file each, and one without rows
+
+The rows are as a compaction would leave them while nothing is pending: whoever writes to these file groups later began
+when the overwrite was there, so that no state has to be kept for a write that has not seen them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUENCE
+from crdt_mor.merge.precombine import precombine
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.names import bucket_file_id
+from crdt_mor.model.overwrites import StagedBase, StagedOverwrite
+from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.scopes import EVERYTHING, Scope
+from crdt_mor.threads import THREADS, in_threads
+from crdt_mor.timeline import events, overwriting
+from crdt_mor.timeline.paths import STAGED
+from crdt_mor.write.base_files import base_file
+from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.statements import SchemaMode, Statement
+
+Partitions = Literal["dynamic"] | Collection[object] | None
+"""The partitions that an overwrite replaces: "dynamic": those that it has rows of; None: all of them."""
+
+_META: Final = {COMMIT_TIME: pl.String(), SEQUENCE: pl.String(), RECORD_KEY: pl.String()}
+
+
+@dataclass(frozen=True, slots=True)
+class OverwriteStatement:
+    """The one statement of a write that replaces rows. operation: Hudi's word for it."""
+
+    scope: Scope
+    operation: str
+
+
+def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mode: SchemaMode) -> Scope:
+    """Make the rows those of a write that replaces partitions; raises where some row lies in another partition."""
+    config = write.session.config
+    asked = None if partitions == "dynamic" else scope_of(config.key, write.statements.schema, partitions)
+    write.statements.upsert(data, "UPSERT", mode)
+    places = sorted(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
+    if asked is None:
+        return Scope(tuple(places)) if config.key.partition_fields else EVERYTHING
+    outside = [place for place in places if not asked.covers(place)]
+    if outside:
+        raise InvalidInputError(
+            "rows of partitions that are not to be replaced: name these partitions as well, or leave the rows out; "
+            f'partitions="dynamic" replaces those that have rows. not_named={outside[:5]} '
+            f"named={list(asked.partitions or ())[:5]}"
+        )
+    return asked
+
+
+def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.WriteOutcome:
+    """Stage the base files and publish the overwrite; on any failure nothing is left."""
+
+    def stage() -> StagedOverwrite:
+        statements = write.statements
+        staging = _Staging(write, statements.merging)
+        bases = staging.bases(statements.collected)
+        return StagedOverwrite(statement.operation, statement.scope, bases, staging.empty())
+
+    return write.end(
+        stage,
+        lambda staged: overwriting.overwrite(write.session.publisher, write.value, write.begun, staged, write.token),
+    )
+
+
+# --- which partitions -------------------------------------------------------------------------------------------------
+
+
+def scope_of(key: KeySpec, schema: TableSchema, partitions: Collection[object] | str | None) -> Scope:
+    """The scope of partitions as users name them: by value, by tuples or mappings of values, or by path."""
+    if partitions is None:
+        return EVERYTHING
+    if not key.partition_fields:
+        raise InvalidInputError("this table has no partitions: leave them out, which replaces all rows of the table.")
+    if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Iterable):
+        raise InvalidInputError(
+            'partitions is a list of them, ["2026-01-31"], or "dynamic", those that have rows. '
+            f"partitions={partitions!r}"
+        )
+    return Scope(tuple(sorted({_path(key, schema, partition) for partition in partitions})))
+
+
+def _path(key: KeySpec, schema: TableSchema, partition: object) -> str:
+    """The path of a partition."""
+    fields = key.partition_fields
+    if isinstance(partition, str) and _is_path(key, partition):
+        return partition
+    if isinstance(partition, Mapping):
+        if set(partition) != set(fields):
+            raise _misnamed(fields, partition)
+        values = [partition[name] for name in fields]
+    else:
+        values = list(partition) if isinstance(partition, tuple | list) else [partition]
+    if len(values) != len(fields):
+        raise _misnamed(fields, partition)
+    columns = {}
+    for name, value in zip(fields, values, strict=True):
+        kind = schema.stored.field(name).type
+        try:
+            text = pa.array([value]) if not isinstance(value, str) else pa.array([value], pa.string())
+            columns[name] = text.cast(kind)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"a partition is named by values of its columns' types. column={name} type={kind} value={value!r}"
+            ) from error
+    path: str = key.partition_paths(pa.table(columns))[0].as_py()
+    return path
+
+
+def _is_path(key: KeySpec, text: str) -> bool:
+    """Whether a text is the path of a partition in which each level names its column, or has several levels."""
+    levels = text.split("/")
+    if len(levels) != len(key.partition_fields):
+        return False
+    if key.hive_style:
+        return all(level.startswith(f"{name}=") for level, name in zip(levels, key.partition_fields, strict=True))
+    return len(levels) > 1
+
+
+def _misnamed(fields: Sequence[str], partition: object) -> InvalidInputError:
+    return InvalidInputError(
+        "a partition is named by a value of each of its columns, by a mapping of them, or by its path. "
+        f"partition_by={list(fields)} got={partition!r}"
+    )
+
+
+# --- base files -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Staging:
+    """Makes the base files of one write."""
+
+    write: OpenWrite
+    merging: Merging
+
+    def bases(self, statements: Sequence[Statement]) -> tuple[StagedBase, ...]:
+        """One for each file group that has rows."""
+        if not statements:
+            return ()
+        rows = self._settled(statements)
+        groups = list(by_group(rows))
+        threads = max(1, THREADS // max(1, len(groups)))
+        firsts = [sum(len(positions) for _, positions in groups[:i]) for i in range(len(groups))]
+
+        def stage(item: tuple[int, tuple[Group, pl.Series]]) -> StagedBase:
+            first, ((partition, bucket), positions) = item
+            order = sorted_keys(rows, positions)
+            numbers = pl.int_range(first, first + len(order)).cast(pl.String)
+            requested = self.write.begun.requested
+            frame = rows[order].with_columns(
+                pl.lit(requested).alias(COMMIT_TIME), (pl.lit(f"{requested}_0_") + numbers).alias(SEQUENCE)
+            )
+            path, size, count = self._put(partition, bucket_file_id(bucket), frame, threads)
+            return StagedBase(path, (partition, bucket_file_id(bucket)), size, count)
+
+        return tuple(in_threads(stage, list(zip(firsts, groups, strict=True))))
+
+    def empty(self) -> tuple[str, int]:
+        """One without rows, which serves any file group."""
+        types = {name: self.merging.columns.schema[name] for name in self.merging.schema.stored.names}
+        path, size, _ = self._put("", "", pl.DataFrame(schema={**_META, **types}), 1)
+        return path, size
+
+    def _put(self, partition: str, file_name: str, rows: pl.DataFrame, threads: int) -> tuple[str, int, int]:
+        """Put a base file; its path, its size and its number of rows."""
+        write = self.write
+        path = f"{STAGED}/{write.begun.requested}-{write.session.environment.nonce()}"
+        hidden = {member.hidden for member in self.merging.rule.members if member.hidden}
+        bare = {name for name in hidden if rows[name].null_count() == rows.height}
+        schema = self.merging.schema.select(n for n in self.merging.schema.declared.names if n not in bare)
+        content, statistics = base_file(write.session.config, partition, file_name, [rows], schema, threads)
+        write.expect_staged(path)
+        size, _ = put_chunks(write.session.store, path, content)
+        return path, size, statistics.rows
+
+    def _settled(self, statements: Sequence[Statement]) -> pl.DataFrame:
+        """The rows of the statements, each key once: the columns of base files, and partition and bucket."""
+        rule, types = self.merging.rule, self.merging.columns.schema
+        names = self.merging.schema.stored.names
+        frames = []
+        for _, states in precombine(statements, rule).rows:
+            shown = rule.show(states)
+            absent = [pl.lit(None, types[name]).alias(name) for name in names if name not in shown.columns]
+            columns = [pl.col(name).cast(types[name]) for name in names]
+            frames.append(shown.with_columns(absent).select(RECORD_KEY, PARTITION_PATH, BUCKET, *columns))
+        rows = pl.concat(frames)
+        return rule.settle(rows, seen=True) if rule.kind == "columns" else rows
