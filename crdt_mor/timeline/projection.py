@@ -85,7 +85,7 @@ class Projector:
     def place(self, value: Timeline) -> Steps[None]:
         """Give the base files of the overwrite that `value.version` published, if it is one, their names."""
         completions = (*value.completions, *(yield from wide_completions(value)))
-        yield from place(value, (c for c in completions if c.version == value.version))
+        yield from place(value, [c for c in completions if c.version == value.version])
 
     def files(self, value: Timeline) -> Steps[list[EventFile]]:
         """The files of the events that `value.version` published, in the order in which to put them."""

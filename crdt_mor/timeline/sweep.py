@@ -119,9 +119,7 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
     """Delete whatever is certainly garbage. Returns the rolled-back instants that have left none."""
     given_up = {r.requested for r in known.rolled_back}
-    fresh = (*known.completions, *(yield from wide_completions(known)))
-    if any(c.overwriting is not None and c.version == known.version for c in fresh):
-        yield from publisher.help_project(known)  # base files that are staged have no other names before
+    yield from _name_base_files(publisher, known)
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
     yield from sweep_leftovers(known)
@@ -131,6 +129,16 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
         if known.find_pending(requested) is None and requested < known.clock:
             yield Delete(beat.path)
     return given_up - garbage
+
+
+def _name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
+    """Make sure that the base files of an overwrite that is the newest event have their names.
+
+    Before that they are among what is staged, of a write that is over.
+    """
+    fresh = (*known.completions, *(yield from wide_completions(known)))
+    if any(c.overwriting is not None and c.version == known.version for c in fresh):
+        yield from publisher.help_project(known)
 
 
 def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
