@@ -1,9 +1,10 @@
 """A random history of one real table, and beside it a plain list of what was committed.
 
 Several transactions are open at once on several handles, each with a wall clock of its own; they write, delete, grow
-the schema, commit, roll back and repeat their tokens. Compactions, also of logs alone, are planned, executed late and
-twice, and cancelled. The oracle (`crdt_mor.testing`) knows none of that: it folds the commits that had completed. What
-a scan shows must be that fold, for the latest snapshot and for every earlier one, before and after any compaction.
+the schema, overwrite all rows or those of partitions, commit, roll back and repeat their tokens. Compactions, also of
+logs alone, are planned, executed late and twice, and cancelled. The oracle (`crdt_mor.testing`) knows none of that: it
+folds the commits that had completed, without what an overwrite has replaced. What a scan shows must be that fold, for
+the latest snapshot and for every earlier one, before and after any compaction.
 """
 
 from __future__ import annotations
@@ -59,10 +60,18 @@ class SkewedEnvironment(SystemEnvironment):
 
 @dataclass
 class Done:
-    """A commit, as the oracle sees it."""
+    """A commit, as the oracle sees it. covered: as of the commit of an overwrite."""
 
     commit: Commit
     writes: list[Contribution]
+
+    def voids(self, other: Done, key: str) -> bool:
+        """Whether this overwrite replaces what another commit wrote to a key, however late that one completes."""
+        covered = self.commit.covered
+        if covered is None or other.commit.requested_at >= self.commit.requested_at:
+            return False
+        partition = key.rpartition("/")[0]
+        return covered == ("*",) or any(path.removeprefix("p=") == partition for path in covered)
 
 
 @dataclass
@@ -75,6 +84,7 @@ class Open:
     token: tuple[str, int] | None = None
     said: list[Statement] = field(default_factory=list)
     brings: set[str] = field(default_factory=set)
+    overwrites: bool = False
 
 
 @dataclass
@@ -139,7 +149,9 @@ class History:
 
     def step(self) -> None:
         r, x = self.random, self.random.random()
-        if x < 0.3 and len(self.open) < OPEN_MAX:
+        if x < 0.04 and len(self.open) < OPEN_MAX:
+            self.begin_overwrite()
+        elif x < 0.3 and len(self.open) < OPEN_MAX:
             self.begin()
         elif x < 0.4 and self.open:
             self.say(r.choice(self.open))
@@ -161,6 +173,12 @@ class History:
             self.follow(r.choice(self.followers))
 
     def begin(self) -> None:
+        found = self.opened()
+        self.note("begin", found)
+        for _ in range(self.random.choice([1, 1, 2])):
+            self.say(found)
+
+    def opened(self) -> Open:
         token = None
         if self.random.random() < 0.3:
             self.numbers += 1
@@ -168,11 +186,30 @@ class History:
         found = Open(self.table.transaction(token=token), dict(self.columns), list(self.done), token)
         found.tx.__enter__()
         self.open.append(found)
-        self.note("begin", found)
-        for _ in range(self.random.choice([1, 1, 2])):
-            self.say(found)
+        return found
+
+    def begin_overwrite(self) -> None:
+        """One that is under way for a while, as others are: only what it has staged by then is its own."""
+        r, found = self.random, self.opened()
+        found.overwrites = True
+        x = r.random()
+        if x < 0.2:
+            found.tx.truncate()
+        elif x < 0.4 and self.partitioned:
+            found.tx.delete_partitions(r.sample(PARTS, r.randint(1, 2)))
+        else:
+            given = list(found.columns)
+            rows = [self.row(found, given) for _ in range(r.randint(0, 4))]
+            how = r.choice([None, "dynamic", sorted({str(row["p"]) for row in rows})]) if self.partitioned else None
+            written = found.columns | types(self.trials, written=True)
+            frame = pa.Table.from_pylist(rows, pa.schema([(c, written[c]) for c in given]))
+            found.tx.overwrite(frame, partitions=how)
+            found.said += [(self.key(row), "row", tuple(row.items())) for row in rows]
+        self.note("overwrite", found, found.tx._overwrite, found.said)
 
     def say(self, found: Open) -> None:
+        if found.overwrites:
+            return
         x = self.random.random()
         if x < 0.55:
             self.upsert(found)
@@ -256,17 +293,25 @@ class History:
         self.note("delete where v > 1", found)
 
     def commit(self, found: Open) -> None:
+        assert found.tx._write is not None
+        begun = found.tx._write.begun.requested
         found.tx.__exit__(None, None, None)
         commit = found.tx.commit
         assert commit is not None
         assert not commit.repeated
+        assert (commit.covered is not None) == found.overwrites == (commit.requested_at != begun)
         self.learn({c: found.columns[c] for c in found.brings})
         writes = [
-            Contribution(f"{commit.requested_at}.{i:03d}", key, kind, row, commit.completed_at)
+            Contribution(f"{begun}.{i:03d}", key, kind, row, commit.completed_at)
             for i, (key, kind, row) in enumerate(found.said)
         ]
-        self.done.append(Done(commit, writes))
+        done = Done(commit, writes)
+        done.writes = [w for w in writes if not any(other.voids(done, w.key) for other in self.done)]
+        self.done.append(done)
         self.note("commit", found, commit)
+        if found.overwrites:
+            still = {plan.barrier for plan in self.table.maintenance.open_plans()}
+            self.plans = [plan for plan in self.plans if plan.barrier in still]
         if found.token is not None:
             again = self.table.upsert(pa.table({"nonsense": [1]}), token=found.token)
             assert again.repeated
@@ -333,7 +378,8 @@ class History:
         return "/".join(str(row[c]) for c in self.key_columns)
 
     def expected(self, done: Sequence[Done]) -> dict[str, Row]:
-        writes = (w for d in done for w in d.writes)
+        overwrites = [d for d in done if d.commit.covered is not None]
+        writes = (w for d in done for w in d.writes if not any(o.voids(d, w.key) for o in overwrites))
         return fold(writes, RULES[self.rule], self.columns, {names(trial): meaning(trial) for trial in self.trials})
 
     def check(self) -> None:
@@ -398,7 +444,7 @@ def run(seed: int, rule: str, path: Path, steps: int, kind: type[History] | None
     history = (kind or History)(random, rule, random.random() < 0.25, path, narrow_order=random.random() < 0.3)
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a base of a few rows is one of many row groups, merged part by part
-            patch.setattr("crdt_mor.services.compact.ROW_GROUP_ROWS", 2)
+            patch.setattr("crdt_mor.write.base_files.ROW_GROUP_ROWS", 2)
             patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 2)
             patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)
