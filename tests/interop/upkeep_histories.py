@@ -1,8 +1,9 @@
 """Random histories with every service, seen by somebody after each step.
 
-Writes overlap, are given up by hand while their writers go on, and end in any order. Between them are compactions, done
-and planned, log compactions, cleans, erasures, archiving, upkeep by policy and sweeps. After each step every view that
-is kept must be what it was, and every other one refused; then `look` is called, for other readers.
+Writes overlap, are given up by hand while their writers go on, and end in any order; overwrites replace all rows, or
+those of partitions, meanwhile. Between them are compactions, done and planned, log compactions, cleans, erasures,
+archiving, upkeep by policy and sweeps. After each step every view that is kept must be what it was, and every other one
+refused; then `look` is called, for other readers.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ KINDS: dict[str, dict[str, object]] = {
 CUSTOM = ("PartialUpdate", "payloads")
 """Those whose logs Hudi's readers refuse to merge."""
 
+WRITES = ("commit", "end", "overwrite", "overwrite partitions", "truncate")
 STEPS = {
-    "commit": 7, "begin": 4, "end": 5, "give up": 1, "end what was given up": 1, "compact": 4, "compact logs": 2,
+    "commit": 7, "begin": 4, "end": 5, "overwrite": 1, "overwrite partitions": 1, "truncate": 1,
+    "give up": 1, "end what was given up": 1, "compact": 4, "compact logs": 2,
     "plan": 1, "clean": 3, "erase": 2, "archive": 4, "maintain": 1, "sweep": 1,
 }  # fmt: skip
 KEYS = 6
@@ -96,7 +99,7 @@ class UpkeepHistory:
             return
         self.steps.append(name)
         now = ours(self.table)
-        if name not in ("commit", "end", "erase"):
+        if name not in (*WRITES, "erase"):
             assert now == before, f"the rows are others\n{self.story}"
         assert ours(Table.open(self.make.root)) == now, self.story
         retention = self.table._session.tail().retention
@@ -109,7 +112,7 @@ class UpkeepHistory:
                 assert ours(self.table, as_of=at) == rows, f"the view as of {at} is another\n{self.story}"
             except SnapshotExpiredError:
                 assert any(at < since for _, since in retention.groups), f"as_of={at}\n{self.story}"
-        if name in ("commit", "end"):
+        if name in WRITES:
             self.views[max(at for at in self.table.inspect.timeline()["completed_at"].to_pylist() if at)] = now
         look(self)
 
@@ -125,6 +128,12 @@ class UpkeepHistory:
                 self._write(self.pending[-1])
             case "end" if self.pending:
                 self.make.end(self.pending.pop(chance.randrange(len(self.pending))))
+            case "overwrite":
+                table.overwrite(self._batch())
+            case "overwrite partitions" if self.kind == "partitions":
+                table.overwrite(self._batch(), partitions="dynamic")
+            case "truncate" if chance.random() < 0.5:
+                table.truncate()
             case "give up" if self.pending:
                 place = chance.randrange(len(self.pending))  # they are pending in the order in which they began
                 table.maintenance.roll_back(table.inspect.pending()["requested_at"][place].as_py())
