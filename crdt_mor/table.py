@@ -42,8 +42,7 @@ from crdt_mor.scan import Scan
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import Session
-from crdt_mor.transaction import Commit, Transaction, require_delete, require_statement
-from crdt_mor.write.overwrite import Partitions
+from crdt_mor.transaction import Commit, Transaction, require_delete, require_partitions, require_statement
 from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -281,7 +280,7 @@ class Table(Readable, WrittenByMany):
         self,
         data: Data,
         *,
-        partitions: Partitions = None,
+        partitions: Literal["dynamic"] | Collection[object] | None = None,
         schema_mode: SchemaMode = "strict",
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
@@ -298,6 +297,7 @@ class Table(Readable, WrittenByMany):
             are refused then.
         schema_mode, token, commit_info: as of `upsert`.
         """
+        require_statement(data, schema_mode)
         return self._once(
             token, commit_info, lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode)
         )
@@ -310,6 +310,7 @@ class Table(Readable, WrittenByMany):
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
         """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
+        require_partitions(partitions)
         return self._once(token, commit_info, lambda tx: tx.delete_partitions(partitions))
 
     def truncate(

@@ -26,7 +26,7 @@ from crdt_mor.timeline import events
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.overwrite import OverwriteStatement, Partitions, commit_overwrite, overwrite_rows, scope_of
+from crdt_mor.write.overwrite import OverwriteStatement, commit_overwrite, overwrite_rows, scope_of
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.statements import SchemaMode
 
@@ -130,7 +130,11 @@ class Transaction:
             write.statements.delete(self._matching(filter), plain)
 
     def overwrite(
-        self, data: Data, *, partitions: Partitions = None, schema_mode: SchemaMode = "strict"
+        self,
+        data: Data,
+        *,
+        partitions: Literal["dynamic"] | Collection[object] | None = None,
+        schema_mode: SchemaMode = "strict",
     ) -> None:
         """As `Table.overwrite`, as the only statement of this commit."""
         if (write := self._open_alone("overwrite")) is not None:
@@ -140,7 +144,7 @@ class Transaction:
     def delete_partitions(self, partitions: Collection[object]) -> None:
         """As `Table.delete_partitions`, as the only statement of this commit."""
         if (write := self._open_alone("delete_partitions")) is not None:
-            scope = scope_of(self._session.config.key, write.statements.schema, checked_list(partitions))
+            scope = scope_of(self._session.config.key, write.statements.schema, require_partitions(partitions))
             self._overwrite = OverwriteStatement(scope, DELETE_PARTITION)
 
     def truncate(self) -> None:
@@ -267,8 +271,8 @@ def _not_alone(statement: str, other: str) -> InvalidInputError:
     )
 
 
-def checked_list(partitions: object) -> Collection[object]:
-    """The partitions to delete as a collection; raises for what is none."""
+def require_partitions(partitions: object) -> Collection[object]:
+    """The partitions to delete; raises `InvalidInputError` for what is no collection, before anything begins."""
     if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Collection):
         raise InvalidInputError(f'name the partitions in a list: ["2026-01-31"]. partitions={partitions!r}')
     return partitions

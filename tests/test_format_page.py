@@ -23,6 +23,7 @@ from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.retention import CleanPlan
+from crdt_mor.model.scopes import Overwrite, Scope
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
 from crdt_mor.model.timeline_parts import (
@@ -59,6 +60,7 @@ VALUE = Timeline(
     retention=Retention(T, T, ((("day=mon", "x"), T),), T, 1),
     archive=Archive(T, T, 1, 1, 1, ("file",)),
     tokens_since=from_ms(1),
+    overwrites=(Overwrite(T, Scope(("day=mon",))),),
 )  # fmt: skip
 """With everything in it."""
 

@@ -40,6 +40,9 @@ SIGNATURES = {
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
     "Table.delete": "self data * keys filter plain token commit_info",
+    "Table.overwrite": "self data * partitions schema_mode token commit_info",
+    "Table.delete_partitions": "self partitions * token commit_info",
+    "Table.truncate": "self * token commit_info",
     "Table.transaction": "self * token commit_info",
     "Table.plan_write": "self operation schema * schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
@@ -69,6 +72,9 @@ SIGNATURES = {
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
     "Transaction.delete": "self data * keys filter plain",
+    "Transaction.overwrite": "self data * partitions schema_mode",
+    "Transaction.delete_partitions": "self partitions",
+    "Transaction.truncate": "self",
     "Transaction.scan": "self * columns filter meta",
     "Scan.count": "self",
     "Scan.explain": "self",
@@ -87,19 +93,19 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write append changes complete_write config count create delete diff environment file_groups head "
-    "history inspect maintenance open plan_write properties refresh scan schema set_properties to_arrow to_pandas "
-    "to_polars transaction upsert version",
+    "Table": "abandon_write append changes complete_write config count create delete delete_partitions diff "
+    "environment file_groups head history inspect maintenance open overwrite plan_write properties refresh scan schema "
+    "set_properties to_arrow to_pandas to_polars transaction truncate upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
-    "Transaction": "append delete scan upsert",
+    "Transaction": "append delete delete_partitions overwrite scan truncate upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
     "to_reader version",
 }
 FIELDS = {
-    "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated"],
+    "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated", "covered"],
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],
     "Archived": ["instants", "until", "held_by"],

@@ -26,6 +26,7 @@ from crdt_mor.cli.erase import erase
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
+from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rollback import rollback
 
@@ -131,6 +132,9 @@ for _command in (
     writes.upsert,
     writes.delete,
     writes.write,
+    overwrite,
+    delete_partitions,
+    truncate,
     commands.cat,
     commands.count,
     changes,

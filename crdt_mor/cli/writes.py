@@ -1,4 +1,4 @@
-"""`append`, `upsert`, `delete`, and `write`, which is any of the three: what changes the rows of a table."""
+"""`append`, `upsert`, `delete`, and `write`, which is any of these or `overwrite`: what changes the rows of a table."""
 
 from __future__ import annotations
 
@@ -33,12 +33,24 @@ Plain = Annotated[bool, typer.Option("--plain", help="Delete without an ordering
 Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")]
 
 
+A_PARTITION = "the value of its column, or its path (day=2026-01-31)"
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition",
+        metavar="P|dynamic",
+        help=f"Replace these partitions alone: {A_PARTITION}; dynamic: those that have rows. May be repeated.",
+    ),
+]
+
+
 class Verb(StrEnum):
     """What `write` does with the rows."""
 
     append = "append"
     upsert = "upsert"
     delete = "delete"
+    overwrite = "overwrite"
 
 
 class SchemaMode(StrEnum):
@@ -124,7 +136,7 @@ def delete(
     rows = _keys(keys, table) if keys else None
     with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         tx.delete(rows, filter=where, plain=plain)
-    _say(tx.commit, output)
+    say(tx.commit, output)
 
 
 def write(
@@ -133,16 +145,23 @@ def write(
     verb: Annotated[Verb, typer.Option("--as", help="What to do with the rows.", show_default=False)],
     schema_mode: Mode = SchemaMode.strict,
     plain: Plain = False,
+    partitions: Partitions = None,
     input_format: InputForm = None,
     token: Token = None,
     message: Message = None,
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Append, upsert or delete the rows of files, where a script decides which.
+    """Append, upsert or delete the rows of files, or overwrite by them, where a script decides which.
 
     Example: crdt-mor write events new.csv --as upsert
     """
+    if verb is Verb.overwrite:
+        said = commit_info(message, info)
+        overwrite_files(uri, files, partitions, schema_mode, input_format, token, said, output)
+        return
+    if partitions:
+        raise typer.BadParameter("--partition says what an overwrite replaces: --as overwrite")
     _write_files(uri, verb, files, schema_mode, plain, input_format, token, commit_info(message, info), output)
 
 
@@ -171,10 +190,36 @@ def _write_files(
                 tx.upsert(rows, schema_mode=schema_mode.value)
             else:
                 tx.delete(rows, plain=plain)
-    _say(tx.commit, output, len(files))
+    say(tx.commit, output, len(files))
 
 
-def _say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
+def overwrite_files(
+    uri: str,
+    files: list[Path],
+    partitions: list[str] | None,
+    schema_mode: SchemaMode,
+    input_format: InputFormat | None,
+    token: str | None,
+    said: dict[str, str] | None,
+    output: Output,
+) -> None:
+    """Replace rows by those of files."""
+    check_inputs(files)
+    table = mor.Table.open(uri)
+    data = [pa.table(read_data(file, table.schema, input_format)) for file in files]
+    if partitions and "dynamic" in partitions and len(partitions) > 1:
+        raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
+    commit = table.overwrite(
+        pa.concat_tables(data, promote_options="permissive"),
+        partitions="dynamic" if partitions == ["dynamic"] else partitions or None,
+        schema_mode=schema_mode.value,
+        token=inputs.token(token),
+        commit_info=said,
+    )
+    say(commit, output, len(files))
+
+
+def say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
     """What came of it: rows and deletes, and where the commit is in the table's history."""
     assert commit is not None
     if output is Output.json:
@@ -182,11 +227,20 @@ def _say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
         return
     counts = {"written": commit.rows, "deleted": commit.deletes}
     done = ", ".join(f"{count:,} {_rows(count)} {what}" for what, count in counts.items() if count) or "no rows"
+    if commit.covered is not None:
+        done += f", in place of all rows of {_covered(commit.covered)}"
     if commit.repeated:
         done = "was there already, by its token"
     elif files > 1:
         done += f", {files} files in one commit"
     render.note(f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}")
+
+
+def _covered(partitions: tuple[str, ...]) -> str:
+    """What an overwrite has replaced, in words."""
+    if partitions == ("*",):
+        return "the table"
+    return f"the partitions {', '.join(partitions)}" if len(partitions) <= 3 else f"{len(partitions):,} partitions"
 
 
 def _rows(count: int) -> str:

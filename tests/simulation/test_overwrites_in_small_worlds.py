@@ -41,6 +41,7 @@ from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner, planner, sweeper, worker
 from tests.simulation.small_world import (
     HUDI,
+    LATE,
     LOG,
     Actor,
     Violation,
@@ -178,10 +179,12 @@ def hudi_shows(objects: dict[str, Any], partition: str) -> set[str]:
         for name in parsed
         if name and name.action == "compaction" and name.state == "requested" and name.requested not in completed
     }
+    cancelled = {r.requested for r in decoded(objects[LOG][-1]).rolled_back}
     files = [
         (name, json.loads(data))
         for path, data in objects.items()
         if path[0] != "!" and path.rpartition("/")[0] == partition and (name := data_file_name(path)) is not None
+        and not (path in objects[LATE] and name.instant in cancelled)  # its executor removes it, or a sweep does
     ]
     bases = {name.instant: rows for name, rows in files if isinstance(name, BaseFileName)}
     hidden = {instant for instant, groups in planned.items() if (partition, FILE_ID) in groups}

@@ -1,0 +1,88 @@
+"""`overwrite`, `delete-partitions` and `truncate`: rows are replaced, beside whoever else writes.
+
+What takes rows away without bringing any asks first.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.commands import Form, Uri
+from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.writes import A_PARTITION, Files, InputForm, Mode, Partitions, SchemaMode, Token, overwrite_files, say
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def overwrite(
+    uri: Uri,
+    files: Files,
+    partitions: Partitions = None,
+    schema_mode: Mode = SchemaMode.strict,
+    input_format: InputForm = None,
+    token: Token = None,
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Replace all rows, or those of some partitions, by the rows of files, in one commit.
+
+    Example: crdt-mor overwrite events monday.parquet --partition dynamic
+    """
+    overwrite_files(uri, files, partitions, schema_mode, input_format, token, commit_info(message, info), output)
+
+
+def delete_partitions(
+    uri: Uri,
+    partitions: Annotated[
+        list[str], typer.Argument(metavar="PARTITION", help=f"Each: {A_PARTITION}.", show_default=False)
+    ],
+    yes: Yes = False,
+    token: Token = None,
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Delete all rows of some partitions, in one commit. It asks first.
+
+    Example: crdt-mor delete-partitions events day=2026-01-31 --yes
+    """
+    table = mor.Table.open(uri)
+    _ask(f"all rows of {len(partitions)} partitions will be deleted from {table.uri}", yes, output)
+    said = commit_info(message, info)
+    say(table.delete_partitions(partitions, token=inputs.token(token), commit_info=said), output)
+
+
+def truncate(
+    uri: Uri,
+    yes: Yes = False,
+    token: Token = None,
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Delete all rows of a table, in one commit. It asks first.
+
+    Example: crdt-mor truncate events --yes
+    """
+    table = mor.Table.open(uri)
+    if not yes:
+        _ask(f"all {table.count():,} rows will be deleted from {table.uri}", yes, output)
+    say(table.truncate(token=inputs.token(token), commit_info=commit_info(message, info)), output)
+
+
+def _ask(what: str, yes: bool, output: Output) -> None:
+    """Say what is about to go, and end here unless that is meant. Earlier snapshots go on showing it."""
+    if yes:
+        return
+    if output is Output.json:
+        raise typer.BadParameter("there is nobody to ask, as stdout is for programs here: say --yes")
+    render.note(f"{what}; earlier snapshots go on showing them.")
+    if not typer.confirm("Delete?", err=True):
+        render.note("nothing was deleted")
+        raise typer.Exit(1)
