@@ -11,8 +11,8 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.commands import Form, Uri
 from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import A_PARTITION, Files, InputForm, Mode, Partitions, SchemaMode, Token, overwrite_files, say
 
