@@ -71,6 +71,7 @@ from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
 from crdt_mor.services.clean import Cleaned
+from crdt_mor.services.restore import Restored, Savepoint
 from crdt_mor.services.roll_back import GivenUp
 from crdt_mor.services.upkeep import Maintained, Upkeep
 from crdt_mor.store.base import Chunks, Content, Stat, Store
@@ -148,7 +149,9 @@ __all__ = [
     "RaceLostEvent",
     "Receipt",
     "RecordPayload",
+    "Restored",
     "RollbackEvent",
+    "Savepoint",
     "Scan",
     "SchemaLike",
     "SchemaMismatchError",

@@ -20,6 +20,8 @@ from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, to_datetime, to_ms
 from crdt_mor.model.names import COMMIT, DATA_ACTIONS
 from crdt_mor.model.overwrites import covered_by, is_end_of_write
+from crdt_mor.model.restoring import RESTORE
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline.session import Session
 
@@ -59,12 +61,18 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
     # In the order of versions, so that a commit of Hudi's that comes to light late does not renumber later ones.
     value = session.sealed()
     commits = sorted(session.completions(value), key=lambda c: (c.version, c.completed))
-    gone = value.retention.dropped_count  # those that the table has dropped are counted, so that the others keep theirs
+    numbers = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
     shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
     shown = shown if limit is None else shown[max(0, len(shown) - limit) :]
     overlaps = _overlaps(commits, shown)
-    rows = [_row(commits[i], gone + i + 1, [gone + number for number in overlaps[i]]) for i in reversed(shown)]
+    rows = [_row(commits[i], numbers[i], [numbers[place - 1] for place in overlaps[i]]) for i in reversed(shown)]
     return pa.Table.from_pylist(rows, _HISTORY)
+
+
+def _gone_before(value: Timeline, commit: Completion) -> int:
+    """How many commits that the table has dropped are counted before this one, so that each keeps its number."""
+    restored = sum(r.count for r in value.restores if r.version <= commit.version)
+    return value.retention.dropped_count + restored
 
 
 def _begun(commit: Completion) -> InstantTime:
@@ -78,7 +86,7 @@ def _require_number(limit: object) -> None:
 
 
 def _overlaps(commits: Sequence[Completion], shown: Sequence[int]) -> dict[int, list[int]]:
-    """For each commit at the positions `shown`: the numbers of those that were in flight at the same time.
+    """For each commit at the positions `shown`: the places, from 1, of those that were in flight at the same time.
 
     In the order of completion, a commit overlaps those before it that completed after it was requested.
     """
@@ -119,9 +127,11 @@ def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, obje
 
 
 def _kind(commit: Completion) -> str:
-    """What a commit is to a user: a write or overwrite, the growth of the schema, a compaction, or upkeep of Hudi's."""
+    """What a commit is to a user: a write or overwrite, growth of the schema, a compaction, a restore, upkeep."""
     if commit.overwriting is not None:
         return "write"
+    if commit.action == RESTORE and not commit.adopted:
+        return "restore"
     if commit.operation in _COMPACTIONS or (commit.action == COMMIT and not commit.adopted):
         return "compaction"
     if commit.operation == "ALTER_SCHEMA" and not commit.files:

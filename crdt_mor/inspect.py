@@ -10,8 +10,10 @@ from crdt_mor.model.authors import columns_of
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
+from crdt_mor.model.savepoints import is_savepoint_name
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.read.cuts import saved_under
 from crdt_mor.timeline.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.session import Session
@@ -138,11 +140,13 @@ class Inspect:
         beat = self._session.store.stat(heartbeat_path(write.requested))
         return write.begun_ms if beat is None else beat.modified_ms
 
-    def files(self, as_of: InstantTime | None = None) -> pa.Table:
-        """The files of the latest snapshot, or of the one as of a completion time, by file group."""
+    def files(self, as_of: InstantTime | str | None = None) -> pa.Table:
+        """The files of the latest snapshot, or of the one as of a completion time or a savepoint, by file group."""
         value = self._session.sealed(decided=as_of is not None)
         rows = []
-        cut = None if as_of is None else Cut("completed", as_of)
+        if as_of is not None and is_savepoint_name(as_of):
+            as_of = saved_under(value, as_of).at
+        cut = None if as_of is None else Cut("completed", InstantTime(as_of))
         for slice_ in fold_slices(self._session.snapshot_completions(value, cut)):
             for file in slice_.files:
                 kind = "base" if file.is_base else "log" if file in slice_.fresh_logs else "carry"

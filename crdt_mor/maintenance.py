@@ -17,11 +17,13 @@ from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.retention import RetentionPolicy
 from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.reading import AsOf, point_of
 from crdt_mor.services import service
 from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.maintain import maintain
+from crdt_mor.services.restore import Restored, restore, would_restore
 from crdt_mor.services.roll_back import GivenUp, roll_back
 from crdt_mor.services.upkeep import Maintained
 from crdt_mor.timeline.actions import COMPACT
@@ -190,6 +192,27 @@ class Maintenance:
         """
         policies = Policies.of(self._session.tail().properties)
         return maintain(self._session, _keeping(policies, keep, keep_commits), dry_run)
+
+    def restore(self, to: AsOf, *, dry_run: bool = False) -> Restored:
+        """Make the table show again what it showed at a savepoint or at another moment, in one event.
+
+        What was committed since then is dropped with its files, writes that are pending are rolled back, and open plans
+        are cancelled. Columns that were added stay. A token that a dropped commit carried may be used again. Safe
+        beside writers, who get `WriterExpiredError` and write again. This cannot be undone.
+
+        From then on points between that moment and the restore are refused as `as_of`, and checkpoints from there with
+        `CheckpointExpiredError`: whoever follows the table scans it, and goes on from the scan's checkpoint. The
+        history says that it was restored, and numbers are not used again.
+
+        to: the name of a savepoint, or whatever `as_of` takes.
+        dry_run: only say what would go; nothing is dropped.
+
+        Raises `SnapshotExpiredError` for a moment that a clean, an erasure or an earlier restore has given up,
+        `InvalidInputError` where savepoints that are newer, or an erasure that is under way, would be undone, and
+        `UnsupportedFeatureError` where what would be dropped has been archived; a savepoint keeps that from happening.
+        """
+        point = point_of(to)
+        return would_restore(self._session, point) if dry_run else restore(self._session, point)
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.

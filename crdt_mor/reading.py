@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | Point
-"""A point in a table's history: a commit, a version, or a moment.
+"""A point in a table's history: a commit, a version, a moment, or a savepoint.
 
 A moment is a datetime (in UTC where it is naive), a date (midnight UTC at its start), ISO text of either, 17 digits of
-UTC time, or "now": all that is decided.
+UTC time, or "now": all that is decided; or it has a name, which `Table.savepoint` gave it.
 """
+
+
+def point_of(as_of: AsOf) -> Point:
+    """A point as model/points.py has it: a commit is the moment when readers began to see it."""
+    return as_of.completed_at if isinstance(as_of, Commit) else as_of
 
 
 class Readable(NotASequence, ABC):

@@ -30,15 +30,15 @@ from crdt_mor.merge.payload import Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.points import Point
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import checked_changes
-from crdt_mor.read.cuts import cut_at, sealed_at, window_end
+from crdt_mor.read.cuts import cut_at, kept_cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
-from crdt_mor.reading import AsOf, Consistency, Readable
+from crdt_mor.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.scan import Scan
+from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import Session
@@ -354,15 +354,16 @@ class Table(Readable, WrittenByMany):
 
         columns: user columns, all by default. filter: a polars expression or SQL text.
         as_of: a `Commit`; a version; a moment: a datetime (naive is UTC), a date (midnight UTC at its start), ISO text
-            of either, 17 digits of UTC time; or "now". The answer for a moment never changes later. One that has passed
-            while nobody wrote is decided for good by an event that this call publishes. One in the future raises
-            `FutureSnapshotError`, and so does one that this process cannot decide, since it may only read.
+            of either, 17 digits of UTC time; the name of a savepoint; or "now". The answer for a moment never changes
+            later, unless a restore cuts it off, which it says. One that has passed while nobody wrote is decided for
+            good by an event that this call publishes. One in the future raises `FutureSnapshotError`, and so does one
+            that this process cannot decide, since it may only read.
         consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
             "read_optimized" reads base files alone: fast, and as old as the last compaction.
         meta: Hudi's five columns in front.
         limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
         """
-        point = None if as_of is None else _point(as_of)
+        point = None if as_of is None else point_of(as_of)
         stable = _consistency(consistency) == "stable"
         if stable and point is not None:
             raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
@@ -404,7 +405,7 @@ class Table(Readable, WrittenByMany):
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         session = self._session
-        first, last = (None if point is None else _point(point) for point in (since, until))
+        first, last = (None if point is None else point_of(point) for point in (since, until))
         points = {"since": first, "until": last} if by == "completed" else {}
         value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
         start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
@@ -416,9 +417,9 @@ class Table(Readable, WrittenByMany):
 
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
-        session, first, last = self._session, _point(before), _point(after)
+        session, first, last = self._session, point_of(before), point_of(after)
         value = sealed_at(session, before=first, after=last)
-        start, end = cut_at(session, value, first, "before"), cut_at(session, value, last, "after")
+        start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
         return Changes(Window.seal(self._session, value, start, end), columns, "difference")
 
     def history(self, limit: int | None = None) -> pa.Table:
@@ -436,6 +437,29 @@ class Table(Readable, WrittenByMany):
         Raises `InvalidInputError` for a limit that is no number from 0 up.
         """
         return history(self._session, limit)
+
+    def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
+        """Give what the table shows now a name, which `as_of` and `maintenance.restore` take.
+
+        What it shows stays exact for as long as it has the name: cleans keep its files, and whatever is needed to
+        restore the table to it. Safe beside writers; those that are pending are not part of it.
+
+        name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 in all. comment: at most 1 KiB.
+
+        Raises `InvalidInputError` where the table has a savepoint of this name, or a hundred of them.
+        """
+        return save(self._session, name, comment)
+
+    def savepoints(self) -> list[Savepoint]:
+        """The savepoints of the table, oldest first."""
+        return savepoints(self._session)
+
+    def drop_savepoint(self, name: str) -> None:
+        """Take a savepoint's name away: later cleans remove what only it has kept.
+
+        Raises `InvalidInputError` where the table has no savepoint of this name.
+        """
+        unsave(self._session, name)
 
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
@@ -455,11 +479,6 @@ def _inline(maintain: object) -> bool | None:
     if maintain not in (None, "inline", "off"):
         raise InvalidInputError(f'maintain is "inline" or "off", or None: as the table says. got={maintain!r}')
     return None if maintain is None else maintain == "inline"
-
-
-def _point(as_of: AsOf) -> Point:
-    """A point as model/points.py has it: a commit is the moment when readers began to see it."""
-    return as_of.completed_at if isinstance(as_of, Commit) else as_of
 
 
 def _consistency(consistency: str, *known: str) -> str:

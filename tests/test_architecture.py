@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": ROOMS,
     "inspect": ROOMS,
     "erasure": ROOMS | {"data", "scan", "transaction"},
-    "maintenance": ROOMS | {"data", "erasure"},
+    "maintenance": ROOMS | {"data", "erasure", "reading"},
     "distributed": ROOMS | {"data", "transaction"},
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,

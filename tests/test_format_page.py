@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
+from crdt_mor.model.restores import Restore
+from crdt_mor.model.restoring import Dropped, RestorePlan
 from crdt_mor.model.retention import CleanPlan
+from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.scopes import Overwrite, Scope
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
@@ -61,6 +65,9 @@ VALUE = Timeline(
     archive=Archive(T, T, 1, 1, 1, ("file",)),
     tokens_since=from_ms(1),
     overwrites=(Overwrite(T, Scope(("day=mon",))),),
+    savepoints=(Savepoint("name", T, T, T, 1, "nonce", "comment", WHO),),
+    restores=(Restore(T, from_ms(2), 1, "nonce", "path", T, 1, T, 1),),
+    tokens_noted=from_ms(1),
 )  # fmt: skip
 """With everything in it."""
 
@@ -100,6 +107,12 @@ def test_files_and_segments_are_as_the_page_says() -> None:
     assert '`{"format": …, "completions": [...]}`' in section("A segment")
 
 
+def test_the_token_of_a_commit_is_as_the_page_says() -> None:
+    (told,) = json.loads(encode_segment([replace(COMMIT, token=("application", 1))]))["completions"]
+    assert told[-1] == {"token": ["application", 1]}
+    assert "`token`: `[application, number]`" in section("`completions`")
+
+
 def test_what_history_is_kept_is_as_the_page_says() -> None:
     assert named(section("`retention`")) == list(encoded()["retention"])
     assert "`[partition path, file id, since]`" in section("`retention`")
@@ -136,6 +149,15 @@ def test_the_plan_of_a_clean_is_as_the_page_says() -> None:
     plan = json.loads(CleanPlan(EPOCH, EVERYTHING_KEPT, (DataFile("day=mon/a_0-0-0_1.parquet", 1, 2, 3),)).encode())
     assert named(section("A clean's plan")) == list(plan)
     assert plan["files"] == {"day=mon": [["a_0-0-0_1.parquet", 1, 2, 3]]}
+
+
+def test_the_plan_of_a_restore_is_as_the_page_says() -> None:
+    dropped = Dropped(T, T, "deltacommit", ("day=mon/a_0-0-0_1.parquet",))
+    plan = json.loads(RestorePlan(T, T, T, (dropped,)).encode())
+    assert named(section("A restore's plan")) == list(plan)
+    assert "`[requested, completed, action, [data files]]`" in section("A restore's plan")
+    assert plan["dropped"] == [[T, T, "deltacommit", ["day=mon/a_0-0-0_1.parquet"]]]
+
 
 def test_erasures_are_as_the_page_says() -> None:
     erasure = json.loads(Erasure(T, (("day=mon", "x"),), "id").encode())

@@ -332,7 +332,7 @@ READ: dict[str, Mistake] = {
     "a table as a frame": (lambda w: w.events["id"], InvalidUseError, r"to_polars\(\)\[.*item='id'"),
     "a scan as a list": (lambda w: list(w.events.scan()), InvalidUseError, r"to_polars\(\).*type=Scan"),
     "a lazy frame of no table": (lambda w: scan_table(w.folder / "no"), TableNotFoundError, "create it.*path="),
-    "a moment in a word": (scan(as_of="yesterday"), InvalidInputError, "'yesterday'"),
+    "a moment in a word": (scan(as_of="yesterday"), InvalidInputError, "no savepoint of this name.*'yesterday'"),
     "a version to come": (scan(as_of=10_000), FutureSnapshotError, r"as_of=10000 newest=\d+"),
     "a moment to come": (scan(as_of=datetime(2199, 1, 1, tzinfo=UTC)), FutureSnapshotError, "as_of=21990101000000000"),
     "half a version": (scan(as_of=1.5), InvalidInputError, r"as_of=1\.5"),
@@ -416,7 +416,7 @@ COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "half a condition": (["cat", "@events", "--where", "n >"], 1, "filter=.*n >"),
     "a condition on no column": (["cat", "@events", "--where", "nope > 1"], 1, "nope"),
     "a column that is misspelt": (["cat", "@events", "--columns", "id,nope"], 1, r"there are.*unknown=\['nope'\]"),
-    "a moment in a word": (["cat", "@events", "--as-of", "yesterday"], 2, "as-of.*'yesterday'"),
+    "a moment in a word": (["cat", "@events", "--as-of", "yesterday"], 1, "no savepoint of this name.*'yesterday'"),
     "fewer rows than none": (
         ["cat", "@events", "--limit", "-1"], 2, "--limit.*(greater than or equal to 0|range x>=0)"),
     "a format of another tool": (["cat", "@events", "--format", "xml"], 2, "'jsonl'"),
@@ -430,7 +430,7 @@ COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "a key that is misspelt": (["create", "@new", "--schema", "@rows.csv", "--key", "ID"], 1, "column=ID"),
     "a payload without its module": (["laws", "Longest"], 2, "named like"),
     "a payload that is not there": (["laws", "crdt_mor.payloads:Longest"], 1, "payload=crdt_mor.payloads:Longest"),
-    "a checkpoint in a word": (["changes", "@events", "--since", "nonsense"], 2, "since.*'nonsense'"),
+    "a checkpoint in a word": (["changes", "@events", "--since", "nonsense"], 1, "no savepoint.*since='nonsense'"),
 }  # fmt: skip
 
 

@@ -25,7 +25,8 @@ PUBLIC = [
     "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LocalStore",
     "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "Observation", "ParquetSource",
     "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
-    "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "RollbackEvent", "Scan",
+    "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "Restored", "RollbackEvent",
+    "Savepoint", "Scan",
     "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
     "StorageUnavailableError", "Store", "SweepEvent", "Table", "TableConfig", "TableExistsError",
     "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError", "Transaction",
@@ -60,6 +61,10 @@ SIGNATURES = {
     "Table.diff": "self before after * columns",
     "Table.history": "self limit",
     "Table.refresh": "self",
+    "Table.savepoint": "self name * comment",
+    "Table.savepoints": "self",
+    "Table.drop_savepoint": "self name",
+    "Maintenance.restore": "self to * dry_run",
     "Table.set_properties": "self properties",
     "Maintenance.roll_back": "self instant",
     "Maintenance.maintain": "self * keep keep_commits dry_run",
@@ -94,8 +99,9 @@ SIGNATURES = {
 }
 MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create delete delete_partitions diff "
-    "environment file_groups head history inspect maintenance open overwrite plan_write properties refresh scan schema "
-    "set_properties to_arrow to_pandas to_polars transaction truncate upsert version",
+    "drop_savepoint environment file_groups head history inspect maintenance open overwrite plan_write properties "
+    "refresh savepoint savepoints scan schema set_properties to_arrow to_pandas to_polars transaction truncate upsert "
+    "version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
@@ -109,6 +115,8 @@ FIELDS = {
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],
     "Archived": ["instants", "until", "held_by"],
+    "Restored": ["to", "savepoint", "commits", "instants", "files", "pending", "plans", "dry_run"],
+    "Savepoint": ["name", "at", "created", "comment", "application", "host", "pid"],
     "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated"],
     "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
 }

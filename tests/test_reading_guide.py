@@ -1,4 +1,4 @@
-"""Guides in docs/: reading, changes, history, tests, observing, upkeep. Every block runs and prints what it shows."""
+"""Guides in docs/: reading, changes, history, upkeep, savepoints, … Every block runs and prints what it shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize(
-    "guide", ["reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md", "maintenance.md"]
+    "guide",
+    [
+        *("reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md", "maintenance.md"),
+        "savepoints.md",
+    ],
 )
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
     with interpreter(fast_path) as python:

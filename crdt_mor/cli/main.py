@@ -28,6 +28,7 @@ from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
 
 Payloads = Annotated[
@@ -149,6 +150,10 @@ for _command in (
     archive,
     maintain,
     rollback,
+    savepoint,
+    savepoints,
+    drop_savepoint,
+    restore,
     erase,
     laws,
     demo,

@@ -15,6 +15,9 @@ of their requested times, and an instant T only if
      stands before it leaves what it put; one that finds it gone looks at the newest value, and removes what it put at
      or below the watermark.
 
+A savepoint keeps what came after it, so that the table can be restored to it: no instant goes that completed later, and
+(b) has to hold with the base files that its moment shows.
+
 Nor is an instant passed over that Hudi has saved, or that replaced file groups, or that only the directory knows, as a
 write of Hudi's does that has not ended. The newest commits stay, for Hudi's readers of increments; so there is always
 one whose schema they find: a table whose directory has no commit looks empty to them.
@@ -93,22 +96,25 @@ class _Limits:
     standing: frozenset[str]
     unknown: InstantTime
     saved: InstantTime
+    restorable: InstantTime
 
     @classmethod
     def of(
         cls, value: Timeline, active: Sequence[Completion], named: Iterable[TimelineFileName], oldest_version: int
     ) -> _Limits:
         names = [name for name in named if name.requested > value.archive.watermark]
+        restorable = min((s.at for s in value.savepoints), default=LAST)
         known = {c.requested for c in active}
         return cls(
             unfinished=min([*(p.requested for p in value.pending), *(p.barrier for p in value.plans)], default=LAST),
             given_up=min((r.requested for r in value.rolled_back), default=LAST),
             carried=frozenset(c.requested for c in value.completions),
-            bases=newest_bases(active),
+            bases=newest_bases(c for c in active if c.completed <= restorable),
             oldest_version=oldest_version,
             standing=frozenset(str(name) for name in names if name.state == "completed"),
             unknown=min((name.requested for name in names if name.requested not in known), default=LAST),
             saved=min((name.requested for name in names if name.action == SAVEPOINT), default=LAST),
+            restorable=restorable,
         )
 
     def holds(self, completion: Completion) -> str:
@@ -120,6 +126,8 @@ class _Limits:
             return f"files of an instant that was given up have not been swept yet, requested at {self.given_up}"
         if requested >= self.unknown:
             return f"Hudi's directory has files of an instant that is not complete, requested at {self.unknown}"
+        if completion.completed > self.restorable:
+            return f"the table can be restored to a savepoint of {self.restorable}, which keeps what came after it"
         if requested >= self.saved:
             return f"Hudi's savepoint of the instant {self.saved} keeps it"
         if completion.replaced:

@@ -225,8 +225,11 @@ def completions_bear_the_version_that_published_them(previous: Timeline, followi
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
     """What the previous value carries is carried in the same order, and the segments are the same.
 
-    Only what follows, the sealing, moves completions; and it is asked for itself that it loses none.
+    Only what follows, the sealing, moves completions; and it is asked for itself that it loses none. A restore drops
+    some, see `a_restore_keeps_what_came_before`.
     """
+    if _is_restore(previous, following):
+        return True
     return _begins_with(previous, following) and previous.segments == following.segments
 
 
@@ -234,11 +237,16 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
 
 
 def tokens_grow(previous: Timeline, following: Timeline) -> bool:
-    """Each application's last number stays, or grows with a commit of this version, or is forgotten by the mark.
+    """Each application's numbers go back only with a restore, which drops the commits that carried the later ones.
+
+    Else each application's last number stays, or grows with a commit of this version, or is forgotten by the mark.
 
     Without the mark a repeated write would be taken for a new one, and a counter would count it twice. The mark moves
     forward, to a moment that has passed; what it forgets is older, and nothing that is so old stays.
     """
+    if _is_restore(previous, following):
+        before = {t.application: t.number for t in previous.tokens}
+        return all(t.number <= before.get(t.application, -1) for t in following.tokens)
     since = following.tokens_since
     if not previous.tokens_since <= since <= following.clock:
         return False
@@ -326,6 +334,39 @@ def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline
     return following.standing >= 0
 
 
+# --- savepoints and restores ------------------------------------------------------------------------------------------
+
+
+def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) -> bool:
+    """A restore drops nothing that was completed by the moment to which it goes back, and nothing that is archived.
+
+    It leaves nothing pending or planned, whose place in the order of what was dropped would have no meaning any more.
+    """
+    if not _is_restore(previous, following):
+        return previous.restores == following.restores
+    restore = following.restores[-1]
+    carried = {c.requested for c in following.completions}
+    return (
+        following.restores[:-1] == previous.restores
+        and restore.version == following.version
+        and restore.to <= previous.clock < restore.at == following.clock
+        and restore.to < restore.first
+        and not (following.pending or following.plans)
+        and all(c.requested in carried for c in previous.completions if c.completed <= restore.to)
+        and all(s.at < restore.first for s in following.savepoints)
+        and following.standing >= 0
+    )
+
+
+def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
+    """A savepoint that the value has is the very savepoint; a new one shows what the previous value shows."""
+    before = {s.name: s for s in previous.savepoints}
+    return len({s.name for s in following.savepoints}) == len(following.savepoints) and all(
+        s == before[s.name] if s.name in before else s.at == previous.clock and s.version == following.version
+        for s in following.savepoints
+    )
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     versions_are_consecutive,
     nonces_differ,
@@ -352,6 +393,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     the_watermark_moves_only_forward,
     nothing_unfinished_is_archived,
     only_what_is_in_segments_is_archived,
+    a_restore_keeps_what_came_before,
+    savepoints_never_change,
 )
 """Those of an event, the simplest first."""
 
@@ -414,6 +457,11 @@ SEALING_INVARIANTS: tuple[Invariant, ...] = (
     only_what_may_go_is_dropped,
 )
 """Those of moving the completions of an event's value to segments, asked of that value before and after."""
+
+
+def _is_restore(previous: Timeline, following: Timeline) -> bool:
+    """Whether this version restored the table to an earlier moment."""
+    return len(following.restores) > len(previous.restores)
 
 
 def _open_instants(value: Timeline) -> set[InstantTime]:

@@ -109,7 +109,8 @@ def overwritten(
             author=write.author,
         ),
         Completion(
-            barrier, completed, version, nonce, COMMIT, staged.operation, files, author=write.author, overwriting=note
+            barrier, completed, version, nonce, COMMIT, staged.operation, files, author=write.author, overwriting=note,
+            token=token,
         ),
     )  # fmt: skip
     tokens = value.tokens

@@ -47,8 +47,9 @@ def droppable_until(value: Timeline, deletion: InstantTime, archived: InstantTim
 
     deletion: from then on data files are kept, for views by completion. Those by request are kept from `stable_since`.
     archived: Hudi's timeline directory has none of the commits requested up to then, and none of them is adopted again.
+    What completed after a savepoint stays as well, since the table may be restored to it.
     """
-    return min(deletion, value.retention.stable_since, archived)
+    return min([deletion, value.retention.stable_since, archived, *(s.at for s in value.savepoints)])
 
 
 def is_droppable(segment: Segment, until: InstantTime) -> bool:

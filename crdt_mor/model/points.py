@@ -9,6 +9,7 @@
     datetime(2026, 1, 31, 12, tzinfo=UTC)                                       what was completed by then
     datetime(2026, 1, 31, 12)                                                   the same: without a zone it is UTC
     date(2026, 1, 31) or "2026-01-31"       2026-01-31                          the start of that day: midnight, UTC
+    "before-backfill"                       before-backfill                     what the savepoint of this name shows
     "completed:20260131120000000:0b3d…"     completed:20260131120000000:0b3d…   where a window of changes ends or begins
 
 A moment is known to the millisecond; what is finer is cut off. Text comes from command lines and from options of Spark,
@@ -26,10 +27,11 @@ from typing import Final, Literal, TypeGuard, get_args
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.cut import By
 from crdt_mor.model.instant import DIGITS, InstantTime, from_datetime, parse
+from crdt_mor.model.savepoints import is_savepoint_name
 
 Point = int | str | datetime | date
 """A version; a moment, as a datetime or a date (in UTC where no zone is named), ISO text of either, or 17 digits of UTC
-time; "now"; or a checkpoint."""
+time; "now"; the name of a savepoint; or a checkpoint."""
 
 Now = Literal["now"]
 
@@ -42,7 +44,8 @@ CUTS: Final = get_args(By)
 def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> Point:
     """The point that a text names: fewer than 17 digits are a version, 17 digits are a UTC time, `now` is itself.
 
-    All else is ISO 8601: a time, in UTC where it names no zone, or a date, which is midnight UTC at its start.
+    What begins with a letter or `_` is the name of a savepoint. All else is ISO 8601: a time, in UTC where it names no
+    zone, or a date, which is midnight UTC at its start.
 
     checkpoint: the point is an end of a window of changes, so that a checkpoint will do as well.
     name: what the user calls this point, for the error.
@@ -54,6 +57,8 @@ def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> 
     if text.isascii() and text.isdigit() and len(text) < DIGITS:
         return int(text)
     if checkpoint and is_checkpoint(text):
+        return text
+    if is_savepoint_name(text):
         return text
     return _moment(text, checkpoint, name)
 
@@ -81,8 +86,8 @@ def check_point(point: object, name: str = "as_of") -> int | InstantTime | Now:
         case date() if not isinstance(point, datetime):
             return from_datetime(datetime(point.year, point.month, point.day, tzinfo=UTC))
     raise InvalidInputError(
-        f"{name} is a commit, a version, 17 digits or a datetime, a date, ISO text like 2026-01-31T12:00:00Z, or "
-        f"'now'. {name}={point!r}"
+        f"{name} is a commit, a version, 17 digits or a datetime, a date, ISO text like 2026-01-31T12:00:00Z, the name "
+        f"of a savepoint, or 'now'. {name}={point!r}"
     )
 
 
@@ -99,6 +104,6 @@ def _moment(text: str, checkpoint: bool, name: str) -> datetime:
         kinds = "a checkpoint, " if checkpoint else ""
         raise InvalidInputError(
             f"{name} is {kinds}a version, an instant of 17 digits, or a time like 2026-01-31T12:00:00+00:00, a date "
-            f"like 2026-01-31 (both in UTC unless a zone is named), or 'now'. {name}={text!r}"
+            f"like 2026-01-31 (both in UTC unless a zone is named), the name of a savepoint, or 'now'. {name}={text!r}"
         ) from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

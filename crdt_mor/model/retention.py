@@ -10,7 +10,7 @@ Some views of earlier times are still needed, and the files that they show stay 
     a pending write p    its transaction reads what was completed by p; a stable view ends before p for as long as p is
                          pending, and goes on from there afterwards, with the logs of all commits requested since
     an open plan         its executors read what was completed by its barrier
-    a savepoint          of Hudi's, names its files itself
+    a savepoint          shows what was completed by its moment; one that Hudi made names its files itself
     a reader             that began a moment ago may look at what the mark let it look at then
 
 The marks move in the event that schedules a clean, and never back. So a file that may go by the value in which they
@@ -141,9 +141,10 @@ def needless_files(
 
 
 def _earlier_views(value: Timeline) -> list[Cut]:
-    """The views that pending writes and open plans look at, or hold back, however early they began."""
+    """The views that pending writes and open plans look at, or hold back, however early they began; and savepoints."""
     pending = [Cut(by, p.requested) for p in value.pending for by in ("completed", "requested")]
-    return [*pending, *(Cut("completed", plan.barrier) for plan in value.plans if plan.action != CLEAN)]
+    saved = [Cut("completed", s.at) for s in value.savepoints]
+    return [*pending, *saved, *(Cut("completed", plan.barrier) for plan in value.plans if plan.action != CLEAN)]
 
 
 def _beyond(
@@ -300,7 +301,7 @@ def plan_cleaning(
         marks[group] = max(mark, marks.get(group, EPOCH))
     going = [file for file in needless_files(value, completions, before, marks, saved) if file.path in there]
     unneeded = needless_files(
-        replace(value, pending=(), plans=()), completions, retention.since, dict(retention.groups)
+        replace(value, pending=(), plans=(), savepoints=()), completions, retention.since, dict(retention.groups)
     )
     there_unneeded = sum(file.path in there for file in unneeded)
     return Cleaning(retention, tuple(going), max(0, there_unneeded - len(going)), EPOCH if saved else before)

@@ -10,6 +10,8 @@
     retain                only which history is kept; a clean that removes files says it with its plan
     archive_until         instants leave Hudi's active timeline for its history
     forget_tokens         applications that have not written for long are forgotten
+    save, unsave          what the table shows now gets a name, or loses it      } in
+    restored              what was committed after a moment is dropped          } `model.restoring`
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -32,6 +34,8 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
+from crdt_mor.model.restores import Restore, restore_json, restore_of
+from crdt_mor.model.savepoints import Savepoint, savepoint_json, savepoint_of
 from crdt_mor.model.scopes import Overwrite, overwrite_json, overwrite_of, still_noted
 from crdt_mor.model.table_properties import Properties, decoded
 from crdt_mor.model.timeline_json import (
@@ -52,6 +56,7 @@ from crdt_mor.model.timeline_json import (
     rolled_back_json,
     rolled_back_of,
     segment_json,
+    tokens_noted_in,
 )
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
@@ -109,6 +114,12 @@ class Timeline:
     """Applications whose last commit completed before it are forgotten; EPOCH: none is."""
     overwrites: tuple[Overwrite, ...] = ()
     """Those whose barriers are later than the request of some pending write, in the order of their barriers."""
+    savepoints: tuple[Savepoint, ...] = ()
+    """Names for what the table showed, oldest first; what they show is kept."""
+    restores: tuple[Restore, ...] = ()
+    """The restores that the table has had, oldest first."""
+    tokens_noted: InstantTime = EPOCH
+    """Completions up to this time may lack the token that their write carried; EPOCH: each has it."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -121,8 +132,9 @@ class Timeline:
     def header(self) -> Timeline:
         """Version, clock, schema, the table's id and the history that is kept: what reading needs beside the files."""
         return Timeline(
-            self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention
-        )
+            self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
+            savepoints=self.savepoints, restores=self.restores,
+        )  # fmt: skip
 
     @property
     def newly_pending(self) -> InstantTime | None:
@@ -148,6 +160,9 @@ class Timeline:
     def find_completion(self, requested: InstantTime) -> Completion | None:
         """The completion of an instant, if this value carries it itself (not in a segment)."""
         return next((c for c in self.completions if c.requested == requested), None)
+
+    def find_savepoint(self, name: str) -> Savepoint | None:
+        return next((s for s in self.savepoints if s.name == name), None)
 
     def find_token(self, application: str) -> Token | None:
         return next((t for t in self.tokens if t.application == application), None)
@@ -200,7 +215,7 @@ class Timeline:
         version = self.version + 1
         completion = Completion(
             requested, completed, version, old.nonce, DELTA_COMMIT, operation, tuple(files), driver=old.driver,
-            author=old.author,
+            author=old.author, token=token,
         )  # fmt: skip
         tokens = self.tokens
         if token is not None:
@@ -422,6 +437,9 @@ class Timeline:
                 **({"archive": archive_json(self.archive)} if self.archive != NOTHING_ARCHIVED else {}),
                 **({"tokens_since": self.tokens_since} if self.tokens_since != EPOCH else {}),
                 **({"overwrites": [overwrite_json(o) for o in self.overwrites]} if self.overwrites else {}),
+                **({"savepoints": [savepoint_json(s) for s in self.savepoints]} if self.savepoints else {}),
+                **({"restores": [restore_json(r) for r in self.restores]} if self.restores else {}),
+                **({"tokens_noted": self.tokens_noted} if self.tokens_noted != EPOCH else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -461,6 +479,9 @@ class Timeline:
                 archive=archive_of(document["archive"]) if "archive" in document else NOTHING_ARCHIVED,
                 tokens_since=document.get("tokens_since", EPOCH),
                 overwrites=tuple(overwrite_of(o) for o in document.get("overwrites", ())),
+                savepoints=tuple(map(savepoint_of, document.get("savepoints", ()))),
+                restores=tuple(map(restore_of, document.get("restores", ()))),
+                tokens_noted=tokens_noted_in(document),
             )
             _require_shape(value)
         except WRONG_SHAPE as error:
@@ -474,9 +495,11 @@ def _require_shape(value: Timeline) -> None:
     """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
     require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
     require_types((*value.segments, *value.tokens, value.retention, value.archive, *value.overwrites))
+    require_types((*value.savepoints, *value.restores))
     marks = value.retention
     kept = marks.since, marks.stable_since, marks.dropped, *(since for _, since in marks.groups)
-    kept = *kept, value.archive.watermark, value.archive.since, value.tokens_since
+    kept = *kept, value.archive.watermark, value.archive.since, value.tokens_since, value.tokens_noted
     kept = *kept, *(o.barrier for o in value.overwrites)
+    kept = *kept, *(s.at for s in value.savepoints), *(time for r in value.restores for time in (r.to, r.at))
     for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
         to_ms(instant)

@@ -11,6 +11,7 @@ from typing import Any
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.scopes import overwriting_json, overwriting_of
 from crdt_mor.model.timeline_parts import (
@@ -35,10 +36,13 @@ what to do about that plan.
 
 Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept,
 and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
-files that an overwrite has voided.
+files that an overwrite has voided; savepoints, restores, and the token of a commit.
 """
 
 FORMATS_READ = (1, 2, 3, 4, FORMAT)
+
+_WITHOUT_TOKENS = 4
+"""The last format whose completions do not say which token their write carried."""
 
 _WITHOUT_AUTHORS = 2
 """The last format that says nothing of who made what."""
@@ -166,6 +170,7 @@ def completion_json(c: Completion) -> list[object]:
     files = [[f.path, f.size, f.rows, f.deletes, *([f.staged] if f.staged else [])] for f in c.files]
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
     more: dict[str, object] = {"overwriting": overwriting_json(c.overwriting)} if c.overwriting else {}
+    more |= {"token": list(c.token)} if c.token else {}
     ends = [c.driver, c.undone] if c.undone else [c.driver] if c.driver else []
     return [*plain, author_json(c.author), *ends, *([more] if more else [])]
 
@@ -174,9 +179,23 @@ def completion_of(entry: list[Any], written_in: int) -> Completion:
     head, (files, replaced, adopted, *rest) = entry[:6], entry[6:]
     author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
     groups = tuple((a, b) for a, b in replaced)
-    more = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+    more: Mapping[str, Any] = rest.pop() if rest and isinstance(rest[-1], dict) else {}
     driver = rest.pop(0) if rest else ""
     (undone,) = rest or [None]
     plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author, undone]
     plain.append(overwriting_of(more["overwriting"]) if "overwriting" in more else None)
+    plain.append(_token_of(more["token"]) if "token" in more else None)
     return Completion(*plain)
+
+
+def _token_of(entry: Any) -> tuple[str, int]:
+    application, number = entry
+    if not isinstance(application, str) or not isinstance(number, int):
+        raise TypeError(f"token={entry!r}")
+    return application, number
+
+
+def tokens_noted_in(document: Mapping[str, Any]) -> InstantTime:
+    """Up to when the completions that a version knows may lack the token of their write."""
+    noted: InstantTime = document.get("tokens_noted", EPOCH)
+    return max(noted, document["clock"]) if document["format"] <= _WITHOUT_TOKENS and document["version"] else noted

@@ -116,7 +116,8 @@ class Completion:
     `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
     `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: who made it; None of
     those that Hudi or an older release made. `undone`: of a rollback, the write that it undid. `overwriting`: of an
-    overwrite, what it covers.
+    overwrite, what it covers. `token`: the one that the write carried, (application, number); None where it carried
+    none, or FORMAT 4 noted none.
     """
 
     requested: InstantTime
@@ -132,6 +133,7 @@ class Completion:
     author: Author | None = None
     undone: InstantTime | None = None
     overwriting: Overwriting | None = None
+    token: tuple[str, int] | None = None
 
     @property
     def rows(self) -> int:

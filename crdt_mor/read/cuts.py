@@ -18,7 +18,10 @@ from crdt_mor.errors import (
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.points import NOW, Point, check_point, is_checkpoint
+from crdt_mor.model.restores import restore_hiding
+from crdt_mor.model.restoring import refuse_cut_off
 from crdt_mor.model.retention import shows_the_same
+from crdt_mor.model.savepoints import Savepoint, is_savepoint_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.session import Session
 
@@ -32,7 +35,7 @@ def sealed_at(session: Session, **points: Point | None) -> Timeline:
     """
     value = session.sealed(decided=True)
     given = {name: point for name, point in points.items() if point is not None and not is_checkpoint(point)}
-    named = [check_point(point, name) for name, point in given.items()]
+    named = [check_point(point, name) for name, point in given.items() if not is_savepoint_name(point)]
     undecided = [moment for moment in named if not isinstance(moment, int) and moment != NOW and moment > value.clock]
     if undecided:
         session.decide(max(undecided))
@@ -43,9 +46,29 @@ def sealed_at(session: Session, **points: Point | None) -> Timeline:
 def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of") -> Cut:
     """The cut that shows what was completed at a version or by a moment; "now": all that `value` shows.
 
-    name: what the user calls this point, for errors. Raises `FutureSnapshotError` where that is not decided yet, and
-    `SnapshotExpiredError` where a clean has given that history up.
+    name: what the user calls this point, for errors. Raises `FutureSnapshotError` where that is not decided yet,
+    `SnapshotExpiredError` where a clean has given that history up, or a restore has cut it off, and `InvalidInputError`
+    where there is no savepoint of this name.
     """
+    if is_savepoint_name(point):
+        return Cut("completed", saved_under(value, str(point), name).at)
+    cut = _cut_at(session, value, point, name)
+    refuse_cut_off(value, cut, name)
+    return cut
+
+
+def saved_under(value: Timeline, text: str, name: str = "as_of") -> Savepoint:
+    """The savepoint of this name; raises `InvalidInputError` where there is none."""
+    found = value.find_savepoint(text)
+    if found is None:
+        raise InvalidInputError(
+            f"the table has no savepoint of this name; table.savepoints() lists those that it has. {name}={text!r} "
+            f"savepoints={[s.name for s in value.savepoints]}"
+        )
+    return found
+
+
+def _cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
     checked = check_point(point, name)
     if checked == NOW:
         return Cut.latest(value, "completed")
@@ -56,7 +79,7 @@ def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of")
             "what this moment will show is not decided yet; ask for one that is not after the table's clock. "
             f"{name}={checked} clock={value.clock}"
         )
-    if checked < value.retention.since:
+    if checked < value.retention.since and all(s.at != checked for s in value.savepoints):
         raise _expired(value, checked, name)
     return Cut("completed", checked)
 
@@ -65,6 +88,13 @@ def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
     """The cut that shows what was completed at a version."""
     if version > value.version:
         raise FutureSnapshotError(f"no such version yet. {name}={version} newest={value.version}")
+    cut_off = next((r for r in value.restores if r.hides_version(version)), None)
+    if cut_off is not None:
+        raise SnapshotExpiredError(
+            "history was cut here: the table was restored to an earlier moment, and what this version showed is gone. "
+            "Ask for a version before that, or from the restore on. "
+            f"{name}={version} gone_from={cut_off.first_version} restored_in={cut_off.version}"
+        )
     completions = session.completions(value)
     completed = max((c.completed for c in completions if c.version <= version), default=EPOCH)
     oldest = value.retention.since
@@ -84,7 +114,7 @@ def _expired(value: Timeline, point: Point, name: str) -> SnapshotExpiredError:
 
 
 def window_end(session: Session, value: Timeline, point: Point, by: By, name: str) -> Cut:
-    """The cut at which a window of changes begins or ends: that of a checkpoint, else as `cut_at`.
+    """The cut at which a window of changes begins or ends: that of a checkpoint, else as `kept_cut_at`.
 
     by: how the window's commits are ordered. name: what the user calls this end of the window, for errors.
     """
@@ -94,7 +124,15 @@ def window_end(session: Session, value: Timeline, point: Point, by: By, name: st
         raise InvalidInputError(
             f"stable changes go on from the checkpoint of stable changes, or from None. {name}={point!r}"
         )
-    return cut_at(session, value, point, name)
+    return kept_cut_at(session, value, point, name)
+
+
+def kept_cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
+    """As `cut_at`, of a point since which all is kept: a savepoint keeps what it shows, and not what came after it."""
+    cut = cut_at(session, value, point, name)
+    if cut.time < value.retention.since:
+        raise _expired(value, point, name)
+    return cut
 
 
 def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str) -> Cut:
@@ -115,6 +153,14 @@ def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str)
         raise InvalidInputError(
             "this checkpoint is ahead of the table: is it another table's, or was the table restored from a copy? "
             f"{name}={text!r} clock={value.clock}"
+        )
+    restore = restore_hiding(value.restores, cut)
+    if restore is not None:
+        raise CheckpointExpiredError(
+            "history was cut: the table was restored to an earlier moment, and commits that this checkpoint has passed "
+            "are gone, so that what has changed since then cannot be told: scan the table, and go on from the scan's "
+            "checkpoint (a Spark stream: start it with a new checkpointLocation, from the scan's checkpoint as the "
+            f"option since). {name}={text!r} restored_to={restore.to} restored_at={restore.at}"
         )
     return _retained(session, value, cut, text, name)
 

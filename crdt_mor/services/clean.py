@@ -29,6 +29,7 @@ from crdt_mor.services.service import Planner
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events
 from crdt_mor.timeline.actions import CLEAN
+from crdt_mor.timeline.cut_records import own_savepoint_time
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_no_archive, require_written_format
 
@@ -158,13 +159,13 @@ def _require(session: Session) -> None:
 
 
 def saved_files(session: Session) -> set[str]:
-    """The files that the savepoints in Hudi's timeline name."""
+    """The files that savepoints of Hudi's own name. Those of ours stand in the timeline's value."""
     found: set[str] = set()
     for stat in session.store.list(session.publisher.projector.folder):
         name = TimelineFileName.parse(stat.path.rpartition("/")[2])
         if name is None or name.action != SAVEPOINT or name.state != "completed":
             continue
         data = session.store.read(stat.path)
-        if data is not None:
+        if data is not None and own_savepoint_time(data, stat.path) is None:
             found.update(decode_savepoint(data, stat.path))
     return found

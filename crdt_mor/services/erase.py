@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.erasure import Erasure, history_begins
 from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
 from crdt_mor.model.names import SAVEPOINT, data_file_name, join_path
@@ -154,6 +155,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
 
 def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
     """Raise `InvalidInputError` where a savepoint of Hudi's names files of these file groups."""
+    refuse_saved_in(session, session.tail(), groups)
     held = [path for path in saved_files(session) if _group_of(path) in set(groups)]
     if held:
         listed = session.store.list(session.publisher.projector.folder)
@@ -163,6 +165,19 @@ def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
             "delete_savepoint), then erase again. Nothing more was deleted by now. "
             f"savepoints={names} files={len(held)} file={min(held)}"
         )
+
+
+def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGroup]) -> None:
+    """Raise `InvalidInputError` where a savepoint of a value shows files of these file groups."""
+    for savepoint in value.savepoints:
+        cut = Cut("completed", savepoint.at)
+        held = [s for s in fold_slices(session.snapshot_completions(value, cut)) if s.group in set(groups)]
+        if held:
+            raise InvalidInputError(
+                "a savepoint keeps files that hold these rows, and the table could be restored to it: drop it with "
+                f"drop_savepoint({savepoint.name!r}), then erase again. Nothing more was deleted by now. "
+                f"savepoint={savepoint.name} as_of={savepoint.at} file={held[0].files[0].path}"
+            )
 
 
 def await_writes(session: Session, until: InstantTime, patience: Patience, why: str) -> None:
@@ -244,7 +259,12 @@ def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
         if 0 <= ahead_ms < _CLOCK_AHEAD_MS:
             session.environment.sleep((ahead_ms + 1) / 1000)
         policy = RetentionPolicy(keep_ms=max(0, session.store.now_ms() - last_ms))
-    Cleaner(session, policy, lambda _: marks).clean()
+
+    def unsaved(value: Timeline) -> Mapping[FileGroup, InstantTime]:
+        refuse_saved_in(session, value, marks)  # one that was made since the erasure began
+        return marks
+
+    Cleaner(session, policy, unsaved).clean()
 
 
 def _sweep(session: Session) -> None:

@@ -4,12 +4,14 @@
     write        T.deltacommit.inflight, .requested    T_C.deltacommit                         a writer
     compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
     clean        b.clean.requested, with the rest      b.clean.inflight, b_C.clean             a frozen plan
+    restore      T.restore.requested, with the rest    T.restore.inflight, T_C.restore         a frozen plan
     rollback     T.rollback.requested, with the rest   T.rollback.inflight, T_C.rollback       a sweep
     overwrite    b.compaction.requested, with the rest b.compaction.inflight, b_C.commit       a writer
 
 A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
 up. So does an overwrite, beside the write that has staged it, and Hudi is told of it as of a compaction at its barrier:
-Hudi's own word for it, a replacecommit, would hide all later writes to the file groups, whose ids are fixed. Every
+Hudi's own word for it, a replacecommit, would hide all later writes to the file groups, whose ids are fixed. A restore,
+too, begins and ends in one event, which whoever projects it carries out from its frozen plan. Every
 other action is one of a service (`services.service`): it begins with a plan that is frozen whole, an object of ours,
 and ends when the plan is completed or cancelled. The code that schedules, projects, completes, cancels and sweeps knows
 no action by name; it asks this table.
@@ -37,6 +39,7 @@ from typing import Any, Generic, TypeVar
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.format.rollback import rollback_notes
+from crdt_mor.format.savepoint import notes
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import CLEAN as CLEANING
 from crdt_mor.model.names import (
@@ -50,8 +53,11 @@ from crdt_mor.model.names import (
     TimelineState,
 )
 from crdt_mor.model.plans import CompactionPlan, FrozenPlan
+from crdt_mor.model.restoring import RESTORE as RESTORING
+from crdt_mor.model.restoring import RestorePlan
 from crdt_mor.model.retention import CleanPlan
 from crdt_mor.model.timeline_parts import Completion, Retention
+from crdt_mor.timeline.cut_records import encode_completed_restore, encode_restore_record
 from crdt_mor.timeline.records import (
     clean_extra,
     clean_plan_extra,
@@ -67,6 +73,7 @@ from crdt_mor.timeline.records import (
 )
 
 P = TypeVar("P", bound=FrozenPlan)
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,19 @@ class MomentaryAction(Action):
     encode_record: Callable[[Completion], bytes]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledAction(Action, Generic[D]):
+    """An action that begins and ends in one event, whose frozen plan says what its completion does not.
+
+    decode: decodes the frozen plan from (the bytes of its object, its path).
+    encode_record: encodes the record of what has begun. encode_outcome: encodes the completed file.
+    """
+
+    decode: Callable[[bytes, str], D]
+    encode_record: Callable[[D], bytes]
+    encode_outcome: Callable[[Completion, D], bytes]
+
+
 WRITE = Action(
     name=DELTA_COMMIT,
     completed=DELTA_COMMIT,
@@ -186,7 +206,20 @@ CLEAN = PlannedAction(
     deletion=lambda plan: plan.deletion,
 )
 
-ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, CLEAN, ROLL_BACK)}
+RESTORE = SettledAction(
+    name=RESTORING,
+    completed=RESTORING,
+    begun=("requested",),
+    ending=("inflight",),
+    extra=notes,
+    completed_extra=notes,
+    encode_completed=_said_by_the_plan,
+    decode=RestorePlan.decode,
+    encode_record=encode_restore_record,
+    encode_outcome=encode_completed_restore,
+)
+
+ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, CLEAN, ROLL_BACK, RESTORE)}
 """Every action that this release knows, by its name."""
 
 

@@ -7,8 +7,8 @@ otherwise are names compared and files read; and the archive only where its newe
 
 Never adopted: an instant that the value knows, one whose file carries our own key (a commit newer than the value, or a
 stale helper's), and a `.requested` or `.inflight` file alone; nor a savepoint, which only marks the instant whose
-requested time it bears; nor any instant at or below the watermark. A commit of Hudi's that comes to light there is
-refused, as its rows could be seen by nobody.
+requested time it bears; nor what a restore has dropped; nor any instant at or below the watermark. A commit of Hudi's
+that comes to light there is refused, as its rows could be seen by nobody.
 
 A log file belongs to the slice of the newest base file before its completion. So a commit that comes to light with a
 completion below a base file of ours, of a file group that it wrote to, would be seen by nobody: the compaction that
@@ -54,6 +54,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenP
 from crdt_mor.observing import AdoptionEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS
+from crdt_mor.timeline.cutting import dropped_by_restores
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.plans import read_plan
@@ -113,17 +114,16 @@ def foreign_completions(projector: Projector, value: Timeline, cache: InstantCac
     known |= {r.requested for r in value.rolled_back}
     instants: dict[InstantTime, HudiInstant] = {}
     completed = {c.requested: c.completed for c in completions}
-    for name in candidates:
+    dropped = yield from dropped_by_restores(value, {name.requested: [name] for name in candidates}, known)
+    for name in (name for name in candidates if name.requested not in dropped):  # nobody has come to those yet
         if name.requested in known and name.completed in (None, completed.get(name.requested)):
             continue
         instant = yield from _read_active(projector.path(name), name, cache)
         if instant is None:
             moved = True
-        elif name.requested not in known and name.requested <= value.archive.watermark:
-            _refuse_archived(instant, value.archive.watermark)
-        elif name.requested not in known:
+        elif name.requested not in known and not _is_misplaced(value, instant):
             instants[name.requested] = instant
-        elif not instant.own and name.action in DATA_ACTIONS:
+        elif name.requested in known and not instant.own and name.action in DATA_ACTIONS:
             raise _same_time_error(instant.completion)
     for instant in (yield from _read_archive(projector.archive, cache)) if moved else []:
         requested = instant.completion.requested
@@ -252,6 +252,16 @@ def _refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[
             )
 
 
+def _is_misplaced(value: Timeline, instant: HudiInstant) -> bool:
+    """Whether the times of an unknown instant keep it from being adopted; raises where rows would be lost."""
+    if instant.completion.requested <= value.archive.watermark:
+        _refuse_archived(instant, value.archive.watermark)
+        return True
+    if not instant.own and _is_cut_off(value, instant):
+        raise _cut_off_error(instant.completion)
+    return False
+
+
 def _refuse_archived(instant: HudiInstant, watermark: InstantTime) -> None:
     """Raise for a commit of Hudi's at or below the watermark. What a stale helper of ours has left is swept."""
     if not instant.own and instant.completion.action in DATA_ACTIONS:
@@ -270,6 +280,22 @@ def _same_time_error(completion: Completion) -> UnsupportedFeatureError:
         "instant of ours, so that its rows cannot be told from ours: move its completed file out of the timeline's "
         f"folder and its log files out of the table, and write its rows again. instant={completion.requested} "
         f"completed={completion.completed} files={[file.path for file in completion.files]}"
+    )
+
+
+def _is_cut_off(value: Timeline, instant: HudiInstant) -> bool:
+    """Whether a commit of Hudi's that nobody knew bears a time that a restore has passed and gone back beyond."""
+    completed = instant.completion.completed
+    wrote = instant.completion.action in DATA_ACTIONS
+    return wrote and any(restore.to < completed < restore.at for restore in value.restores)
+
+
+def _cut_off_error(completion: Completion) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        "a commit of Hudi's was completed at a time that a restore of this table had passed already, so that it "
+        "belongs neither to what was dropped nor to what came after it: Hudi wrote at the very same moment, or its "
+        "clock is behind the table's. Move the files of its instant out of the timeline's folder and its log files out "
+        f"of the table, and write its rows again. instant={completion.requested} completed={completion.completed}"
     )
 
 

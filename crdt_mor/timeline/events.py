@@ -16,6 +16,7 @@ from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TokenOr
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrites import void_files
+from crdt_mor.model.restoring import UNKNOWN
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
@@ -129,6 +130,13 @@ def repeated_token(value: Timeline, token: tuple[str, int] | None) -> Token:
     last = blocking_token(value, token)
     assert last is not None
     assert token is not None
+    if last.requested == UNKNOWN:
+        raise TokenOrderError(
+            "the table was restored to an earlier moment, and with what number those commits of this application end "
+            "that were kept is not known any more, so that this write may repeat one of them: look whether its rows "
+            "are there, and go on with a number above the last one. "
+            f"application={last.application!r} number={token[1]} last={last.number}"
+        )
     if token[1] < last.number:
         raise TokenOrderError(
             "this token's number is below the last one of its application, so it is either a repeat of an older write "
@@ -202,7 +210,8 @@ def expired_error(requested: InstantTime | None) -> WriterExpiredError:
     """The error of a writer whose write was given up: the newest value has it neither pending nor completed."""
     return WriterExpiredError(
         "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
-        "its own processes abandoned it, or somebody rolled it back by hand. Nothing of it is visible. "
+        "its own processes abandoned it, or somebody rolled it back by hand, or restored the table to an "
+        "earlier moment. Nothing of it is visible. "
         f"Write again. requested={requested}"
     )
 

@@ -27,7 +27,7 @@ def sweep_leftovers(known: Timeline) -> Steps[None]:
     segments: list[Stat] = yield List(SEGMENTS)
     plans: list[Stat] = yield List(PLANS)
     named = {segment_path(segment.name) for segment in known.segments}
-    open_plans = {plan.path for plan in known.plans}
+    open_plans = {plan.path for plan in known.plans} | {restore.path for restore in known.restores}
     segments = [stat for stat in segments if stat.path not in named]
     plans = [stat for stat in plans if stat.path not in open_plans]
     if not segments and not plans:

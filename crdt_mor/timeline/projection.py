@@ -18,28 +18,35 @@ from functools import lru_cache, partial
 
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import TimelineFileName, TimelineState, data_file_name, join_path
+from crdt_mor.model.names import SAVEPOINT, TimelineFileName, TimelineState, data_file_name, join_path
+from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import (
     WRITE,
     Action,
+    D,
     MomentaryAction,
     P,
     PlannedAction,
+    SettledAction,
     action_ending_as,
     action_named,
     planned_action,
 )
 from crdt_mor.timeline.base_names import place
+from crdt_mor.timeline.cut_records import encode_savepoint_record
+from crdt_mor.timeline.cutting import carry_out, withdraw_dropped
 from crdt_mor.timeline.hudi_history import HudiHistory, when_removed
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.records import OVERWRITE_RECORD, PENDING_WRITE
-from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions
+from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions, read_segment
 from crdt_mor.timeline.steps import Delete, Read, Steps, Walk
 from crdt_mor.timeline.tail import still_stands
 
@@ -98,6 +105,9 @@ class Projector:
             data = (yield Read(plan.path)) if action.told_open else None
             if data is not None:
                 files += self._begun(plan.barrier, action, partial(_record, action, data, plan.path))
+        for savepoint in value.savepoints:
+            if savepoint.version == value.version and savepoint.told:
+                files += yield from self._saved(value, savepoint)
         for completion in (*value.completions, *(yield from wide_completions(value))):
             if completion.version == value.version and not completion.adopted:
                 files += yield from self._ended(completion, value.schema)
@@ -129,6 +139,36 @@ class Projector:
     def move_archived(self, value: Timeline) -> Steps[None]:
         """Move the instants to Hudi's history that this very version archived."""
         yield from self.history.project(value)
+
+    def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
+        yield from withdraw_dropped(tail, value, placed)
+
+    def carry_out_restore(self, value: Timeline) -> Steps[None]:
+        """Remove what this very version dropped, if it restored the table to an earlier moment."""
+        yield from carry_out(value, self.folder)
+
+    def savepoint_paths(self, savepoint: Savepoint) -> list[str]:
+        """The files of a savepoint, in the order in which to remove them: none where Hudi is not told of it."""
+        names = (
+            TimelineFileName(savepoint.marks, SAVEPOINT, "completed", savepoint.saved),
+            TimelineFileName(savepoint.marks, SAVEPOINT, "inflight"),
+        )
+        return [self.path(name) for name in names] if savepoint.told else []
+
+    def _saved(self, value: Timeline, savepoint: Savepoint) -> Steps[list[EventFile]]:
+        """The files of a savepoint. Once the version is no longer kept, others have put them long ago."""
+        cut = Cut("completed", savepoint.at)
+        shown = [c for c in value.completions if cut.shows(c)]
+        try:
+            for segment in (segment for segment in value.segments if cut.needs(segment)):
+                shown += [c for c in (yield from read_segment(segment)) if cut.shows(c)]
+        except SegmentGoneError:
+            if (yield from still_stands(value)):
+                raise
+            return []
+        record = partial(encode_savepoint_record, savepoint, tuple(fold_slices(shown)))
+        return [EventFile(path, record) for path in reversed(self.savepoint_paths(savepoint))]
 
     def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`timeline.plans` says why), then its files in Hudi's.
@@ -168,6 +208,8 @@ class Projector:
             files += self._begun(completion.requested, action, _planned_overwrite)
         files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
         path = self.path(completed_name(completion))
+        if isinstance(action, SettledAction):
+            return (yield from self._settled(completion, action, files))
         if not isinstance(action, PlannedAction) or action.encode_outcome is None:
             return [*files, EventFile(path, partial(self._completed, completion, schema))]
         plan = plan_path(completion.requested, completion.nonce)
@@ -178,6 +220,18 @@ class Projector:
         if not action.told_open:
             begun = self._begun(completion.requested, action, partial(_record, action, data, plan))
         return [*begun, *files, EventFile(path, partial(_outcome, action, completion, data, plan))]
+
+    def _settled(
+        self, completion: Completion, action: SettledAction[D], ending: Sequence[EventFile]
+    ) -> Steps[list[EventFile]]:
+        """The files of an event that has begun and ended what its frozen plan says."""
+        plan = plan_path(completion.requested, completion.nonce)
+        data = yield Read(plan)
+        if data is None:  # another table is here by now
+            return []
+        begun = self._begun(completion.requested, action, partial(_settled_record, action, data, plan))
+        outcome = partial(_settled_outcome, action, completion, data, plan)
+        return [*begun, *ending, EventFile(self.path(completed_name(completion)), outcome)]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
@@ -202,6 +256,16 @@ def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:
 def _outcome(action: PlannedAction[P], completion: Completion, data: bytes, path: str) -> bytes:
     """What Hudi is told of a completion whose frozen plan is in `data`, which is the object at `path`."""
     assert action.encode_outcome is not None, "only actions of which Hudi is told more than the files"
+    return action.encode_outcome(completion, action.decode(data, path))
+
+
+def _settled_record(action: SettledAction[D], data: bytes, path: str) -> bytes:
+    """What Hudi is told of what has begun, by its frozen plan in `data`, which is the object at `path`."""
+    return action.encode_record(action.decode(data, path))
+
+
+def _settled_outcome(action: SettledAction[D], completion: Completion, data: bytes, path: str) -> bytes:
+    """What Hudi is told of its end."""
     return action.encode_outcome(completion, action.decode(data, path))
 
 

@@ -115,6 +115,14 @@ class EventProjector(Protocol):
         """Move to the archive what this very version archived."""
         ...
 
+    def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
+        ...
+
+    def carry_out_restore(self, value: Timeline) -> Steps[None]:
+        """Remove what this very version dropped, if it restored the table to an earlier moment."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
@@ -222,6 +230,7 @@ class Publisher:
         if placed:
             yield from self._withdraw_late(value, placed)
         yield from self.projector.move_archived(value)
+        yield from self.projector.carry_out_restore(value)
 
     def _withdraw_late(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove of the files that were just put those that do not belong there any more.
@@ -240,6 +249,7 @@ class Publisher:
             yield from self.projector.withdraw_obsolete(value, placed)
             return
         yield from self.projector.withdraw_archived(tail, placed)
+        yield from self.projector.withdraw_dropped(tail, value, placed)
         if instant is not None and (yield from is_given_up_in(instant, tail)):
             yield from self.projector.withdraw_obsolete(value, placed)
 

@@ -52,7 +52,7 @@ def give_up(
         if ours:
             publisher.tell(RollbackEvent(requested=requested, version=value.version, others=others))
         with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
-            yield from _remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
+            yield from remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
     elif staged:
         completion = yield from find_completion(requested, value)
         unknown = completion is None and may_be_dropped(requested, value)  # it may be a commit; what is left is swept
@@ -62,7 +62,7 @@ def give_up(
     return value
 
 
-def _remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
+def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
     """Remove the files of a rolled-back write. Those in Hudi's timeline go last, once all data files are gone."""
     requested = rolled_back.requested
     if staged is None:

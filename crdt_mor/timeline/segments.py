@@ -48,6 +48,8 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
 
     known: what was read of segments. own: the paths of the segments that are put for this attempt alone are added.
     """
+    if len(value.restores) > len(tail.restores):
+        return value  # a restore has made its segments itself; those of the tail hold what it drops
     before = {c.requested for c in tail.completions}
     fresh = [c for c in value.completions if c.requested not in before]
     many = len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX
@@ -59,15 +61,15 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
     moved: list[Completion] = []
     if many:
         moved += tail.completions
-        segments += yield from _put_chunks(_Name(tail.version, tail.nonce, 0, "live"), _live(moved))
+        segments += yield from put_chunks(SegmentName(tail.version, tail.nonce, 0, "live"), _live(moved))
     if many or wide:
         segments = yield from _roll_up_full(tail, segments, known)
-    attempt = _Name(tail.version, value.nonce, 0, "wide", own)
+    attempt = SegmentName(tail.version, value.nonce, 0, "wide", own)
     if wide:
         moved += fresh
         adopted = [c for c in fresh if c.adopted]  # nobody projects these, so that they may be in several segments
         ours = tuple(c for c in fresh if not c.adopted)
-        segments += yield from _put_chunks(attempt, [*_live(adopted), *([Chunk(ours, None)] if ours else [])])
+        segments += yield from put_chunks(attempt, [*_live(adopted), *([Chunk(ours, None)] if ours else [])])
     retention = value.retention
     if cleaned:
         times = {c.requested for c in moved}
@@ -77,8 +79,8 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
                 yield from read_once(segment, known)
         packed = repack(segments, known, carried, retention.dropped)
         segments = list(packed.kept)
-        segments += yield from _put_chunks(replace(attempt, level=1, kind="live"), packed.live)
-        segments += yield from _put_chunks(replace(attempt, level=1, kind="past"), packed.history)
+        segments += yield from put_chunks(replace(attempt, level=1, kind="live"), packed.live)
+        segments += yield from put_chunks(replace(attempt, level=1, kind="past"), packed.history)
         segments.sort(key=_by_age)
         last, count = packed.dropped
         dropped = max(tail.retention.dropped, last)
@@ -151,9 +153,9 @@ def _roll_up_live(
     ends = superseded_at(run)
     live = [c for c in run if ends[c.requested] is None]
     past = [c for c in run if ends[c.requested] is not None]
-    name = _Name(tail.version, tail.nonce, level, "live")
-    written = yield from _put_chunks(name, in_chunks(live, ends))
-    written += yield from _put_chunks(replace(name, kind="past"), in_chunks(past, ends))
+    name = SegmentName(tail.version, tail.nonce, level, "live")
+    written = yield from put_chunks(name, in_chunks(live, ends))
+    written += yield from put_chunks(replace(name, kind="past"), in_chunks(past, ends))
     return sorted([*(s for s in segments if s not in full), *written], key=_by_age)
 
 
@@ -167,7 +169,7 @@ def _roll_up_history(
         content = yield from read_once(segment, known)
         run += content
         ends |= {c.requested: segment.superseded for c in content}
-    written = yield from _put_chunks(_Name(tail.version, tail.nonce, level, "history"), in_chunks(run, ends))
+    written = yield from put_chunks(SegmentName(tail.version, tail.nonce, level, "history"), in_chunks(run, ends))
     return sorted([*(s for s in segments if s not in full), *written], key=_by_age)
 
 
@@ -175,7 +177,7 @@ def _roll_up_history(
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
+class SegmentName:
     """What the names of segments are made of. `own`: where the paths are noted of those that are of one attempt."""
 
     version: int
@@ -189,7 +191,7 @@ class _Name:
         return f"{name}-{number}" if number else name
 
 
-def _put_chunks(name: _Name, chunks: Iterable[Chunk]) -> Steps[list[Segment]]:
+def put_chunks(name: SegmentName, chunks: Iterable[Chunk]) -> Steps[list[Segment]]:
     written = []
     for number, chunk in enumerate(chunks):
         part = chunk.completions

@@ -29,6 +29,7 @@ from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.observing import Teller
@@ -287,6 +288,12 @@ class Session:
         before `retention.dropped` alone may need.
         """
         newest = self.remember(self.run(newer_value(value)))
+        cut = restored_since(newest.restores, value.version)
+        if cut is not None and cut.first <= value.clock:
+            raise SnapshotExpiredError(
+                "the table was restored to an earlier moment while this snapshot was held, so that some of what it "
+                f"shows is gone: take a new one. version={value.version} clock={value.clock} restored_to={cut.to}"
+            )
         if newest.retention.dropped > value.clock:
             raise SnapshotExpiredError(
                 "the table has dropped the history that this snapshot is of, while it was held: take a new one. "

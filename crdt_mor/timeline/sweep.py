@@ -13,7 +13,7 @@ know for one of an archived commit, and would show it.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from crdt_mor.errors import StorageUnavailableError
@@ -32,6 +32,8 @@ from crdt_mor.observing import SweepEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
+from crdt_mor.timeline.cut_records import own_savepoint_time
+from crdt_mor.timeline.cutting import Named, drop, dropped_by_restores, named_in
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.hudi_history import when_removed
 from crdt_mor.timeline.leftovers import sweep_leftovers
@@ -144,15 +146,13 @@ def _name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
 def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
     """Delete data files that are certainly garbage, then the timeline files of their instants. Returns them."""
     files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
-    named: dict[InstantTime, list[TimelineFileName]] = {}
-    for stat in (yield List(publisher.projector.folder)):
-        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
-        if name is not None:
-            named.setdefault(name.requested, []).append(name)
+    named = yield from named_in(publisher.projector.folder)
     yield from find_tail(known)  # raises where the listings are of another table, which was made here since
     completions = yield from all_completions(known)
     alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
     yield from _sweep_overtaken(files, completions)
+    yield from _sweep_savepoints(publisher, known, named)
+    yield from _sweep_dropped(publisher, known, named, alive)
     if publisher.projector.config.ours:
         yield from sweep_partitions(files, known.clock)
     # Files of commits that the value has dropped, as no view needs them, may be those of a savepoint of Hudi's.
@@ -215,6 +215,26 @@ def _sweep_archived(
     for name in sorted(stale, key=when_removed):
         if not (yield Delete(publisher.projector.path(name))):
             return
+
+
+def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) -> Steps[None]:
+    """Delete the files of savepoints of ours that were dropped, or that a stalled helper put after that."""
+    told = {path for s in known.savepoints for path in publisher.projector.savepoint_paths(s)}
+    for name in [name for names in named.values() for name in names if name.action == SAVEPOINT]:
+        path = publisher.projector.path(name)
+        data = (yield Read(path)) if path not in told else None
+        saved = own_savepoint_time(data, path) if data else None
+        if saved is not None and saved < known.clock:
+            yield Delete(path)
+
+
+def _sweep_dropped(
+    publisher: TablePublisher, known: Timeline, named: Named, alive: Collection[InstantTime]
+) -> Steps[None]:
+    """Delete what restores have dropped and nobody has come to, or what a stalled helper put after that."""
+    left = yield from dropped_by_restores(known, named, set(alive))
+    for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
+        yield from drop(dropped, publisher.projector.folder, named.pop(dropped.requested))
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:

@@ -2,8 +2,9 @@
 
     find_tail    remembered value ─ gallop upward ─ look again that it still stands;  else list, take the highest
 
-The two belong together. Versions are deleted strictly oldest first, so a version that still stands vouches for all that
-were found above it: none of them was deleted, and none is a *ghost*, an object that a late put has left below the tail.
+The two belong together. Versions are deleted strictly oldest first, those before a restore at once. So a version that
+still stands vouches for all that were found above it: none of them was deleted, and none is a *ghost*, an object that a
+late put has left below the tail.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
+from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.timeline.steps import Delete, GetStat, List, Read, Steps
@@ -45,8 +47,16 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
         names = yield List(VERSIONS)
         if names and names[-1].path < version_path(newest.version + KEPT_VERSIONS):
             tail = yield from _gallop(newest)
-            if tail is not None:
+            if tail is not None and not _is_behind_a_gap(tail, names[-1].path):
                 return tail
+
+
+def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
+    """Whether a listing, made after a version was read, has shown a later one than a climb from there has reached.
+
+    A restore deletes versions at once. So what was read may be a ghost, however few versions have followed it.
+    """
+    return version_path(tail.version) < listed
 
 
 def _decode_version(data: bytes, path: str) -> Timeline:
@@ -66,6 +76,8 @@ def _is_elsewhere(known: Timeline, newest: Timeline) -> Steps[bool]:
     """Whether `newest`, the newest version that is there, is of another table than `known`."""
     if _is_foreign(newest, known):
         return True
+    if restored_since(newest.restores, known.version) is not None:
+        return False  # a restore deletes all earlier versions
     return is_kept(known, newest) and not (yield from still_stands(known))
 
 

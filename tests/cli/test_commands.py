@@ -24,8 +24,9 @@ from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
 
 COMMANDS = (
-    "create", "append", "upsert", "delete", "write", "cat", "count", "changes", "diff", "show", "schema", "history",
-    "timeline", "files", "compact", "clean", "archive", "maintain", "rollback", "erase", "laws", "demo",
+    "create", "append", "upsert", "delete", "write", "overwrite", "delete-partitions", "truncate", "cat", "count",
+    "changes", "diff", "show", "schema", "history", "timeline", "files", "compact", "clean",
+    "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "laws", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"
@@ -78,13 +79,15 @@ def test_the_page_of_the_command_line_lists_the_commands_as_their_help_does() ->
         assert command.callback is not None
         says, _, rest = (inspect.getdoc(command.callback) or "").partition("\n\n")
         example = rest.partition("Example: ")[2].strip()
-        rows.append(f"| `crdt-mor {command.callback.__name__}` | {says.rstrip('.')} | `{example}` |")
+        name = command.callback.__name__.replace("_", "-")
+        rows.append(f"| `crdt-mor {name}` | {says.rstrip('.')} | `{example}` |")
     page = [line for line in PAGE.read_text().splitlines() if line.startswith("| `crdt-mor ")]
     assert page == rows
 
 
 def test_the_list_of_commands_is_complete() -> None:
-    assert tuple(command.callback.__name__ for command in app.registered_commands if command.callback) == COMMANDS
+    names = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert tuple(name.replace("_", "-") for name in names) == COMMANDS
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -108,7 +111,7 @@ def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
     [
         ["write", "t", "--as", "append"],
         ["cat"],
-        ["cat", "t", "--as-of", "yesterday"],
+        ["cat", "t", "--as-of", "a day ago"],
         ["changes", "t", "--since", "started:1"],
         ["diff", "t", "0", "2026-01-32"],
         ["cat", "t", "--limit", "-1"],

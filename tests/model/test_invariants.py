@@ -20,6 +20,8 @@ from crdt_mor.model.invariants import (
     require_sealed,
 )
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
+from crdt_mor.model.restores import Restore
+from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.scopes import EVERYTHING, Overwrite, Scope
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import (
@@ -79,6 +81,27 @@ AFTER = replace(
 )
 """What follows it when the second pending write completes, with a token."""
 
+RESTORE = Restore(at(60), at(100), 10, "r", "plan", at(80), 8, at(70), 1)
+RESTORED = replace(
+    BEFORE,
+    version=10,
+    nonce="n10",
+    clock=at(100),
+    pending=(),
+    plans=(),
+    rolled_back=(
+        *BEFORE.rolled_back,
+        *(RolledBack(p.requested, p.nonce, 10) for p in BEFORE.pending),
+        RolledBack(at(31), "n3", 10, COMPACTION),
+    ),
+    completions=(BEFORE.completions[0], Completion(at(92), at(100), 10, "r", "restore", "RESTORE")),
+    tokens=(),
+    restores=(RESTORE,),
+)
+"""What follows it when the table is restored to what it showed before its last commit."""
+
+SAVED = Savepoint("one", at(90), at(100), at(70), 10, "n10")
+
 DONE, NEW = BEFORE.completions, AFTER.completions[-1]
 
 
@@ -87,6 +110,8 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.what_is_void_is_not_committed: replace(
         AFTER, completions=(*DONE, replace(NEW, requested=at(10))), pending=(BEFORE.pending[1],)
     ),
+    invariants.a_restore_keeps_what_came_before: replace(AFTER, restores=(RESTORE,)),
+    invariants.savepoints_never_change: replace(AFTER, savepoints=(replace(SAVED, version=9),)),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
     invariants.nonces_differ: replace(AFTER, nonce="n9"),
     invariants.the_table_keeps_its_id: replace(AFTER, table_id="another"),
@@ -166,6 +191,13 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.tokens_grow, replace(AFTER, tokens=(), tokens_since=at(80))),
     (invariants.tokens_grow, replace(AFTER, tokens=BEFORE.tokens, tokens_since=at(82))),
     (invariants.the_schema_loses_no_column, replace(AFTER, added=())),
+    (invariants.tokens_grow, replace(RESTORED, tokens=AFTER.tokens)),
+    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, completions=())),
+    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, pending=BEFORE.pending)),
+    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, restores=(replace(RESTORE, to=at(92)),))),
+    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, savepoints=(replace(SAVED, at=at(80)),))),
+    (invariants.savepoints_never_change, replace(AFTER, savepoints=(replace(SAVED, at=at(80)),))),
+    (invariants.savepoints_never_change, replace(AFTER, savepoints=(SAVED, SAVED))),
     (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=replace(BEFORE.archive, manifest=4))),
     (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 9, 3, 4, ("a", "b")))),
     (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(0), 10, 3, 4, ("a", "b")))),
@@ -195,8 +227,10 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         replace(AFTER, pending=(replace(BEFORE.pending[0], driver="another", drivers=2),)),
         replace(AFTER, rolled_back=(), completions=(*DONE, UNDONE, NEW)),
         replace(AFTER, schema='[["id","string",false],["new","string",true]]', added=("n", "new")),
+        RESTORED,
+        replace(AFTER, savepoints=(SAVED,)),
     ],
-    ids=["complete", "droppable", "hand-over", "forget", "grow"],
+    ids=["complete", "droppable", "hand-over", "forget", "grow", "restore", "save"],
 )
 def test_what_may_follow_breaks_none(after: Timeline) -> None:
     require_invariants(BEFORE, after)

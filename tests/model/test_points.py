@@ -39,7 +39,7 @@ def test_a_checkpoint_is_a_point_only_where_a_window_begins_or_ends(text: str) -
         parse_point(text, name="--as-of")
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-1", "1.5", "2026-13-01T00:00:00Z", "started:1", "٣", "9" * 18])
+@pytest.mark.parametrize("text", ["", "in a day", "-1", "1.5", "2026-13-01T00:00:00Z", "started:1", "٣", "9" * 18])
 def test_any_other_text_is_refused_by_the_name_of_the_option(text: str) -> None:
     with pytest.raises(InvalidInputError, match="until is a checkpoint, a version, an instant of 17 digits"):
         parse_point(text, checkpoint=True, name="until")
@@ -65,6 +65,11 @@ def test_text_is_the_same_point_in_a_program_as_on_a_command_line() -> None:
     for text in ("now", "20260131120000000", "2026-01-31T12:00:00Z", "2026-01-31 13:00:00+01:00", "2026-01-31"):
         assert check_point(text) == check_point(parse_point(text)), text
     assert parse_point("now") == "now"
+
+
+@pytest.mark.parametrize("text", ["before-backfill", "v1.2", "_", "Now", "completed"])
+def test_what_begins_with_a_letter_is_the_name_of_a_savepoint(text: str) -> None:
+    assert parse_point(text) == parse_point(text, checkpoint=True) == text
 
 
 def test_moments_that_no_instant_can_name_are_the_first_and_the_last_one() -> None:

@@ -30,6 +30,8 @@ from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.plans import CompactionPlan, GroupInput
+from crdt_mor.model.restores import Restore
+from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_segment, encode_segment
 from crdt_mor.model.timeline_parts import (
@@ -137,6 +139,7 @@ def test_json_gives_back_the_very_value(seed: int) -> None:
 
 WHO = Author("nightly", "höst", 5, (("message", "ü"), ("k", "")))
 
+RESTORED = from_ms(10), 5, from_ms(8)
 EVERYTHING = Timeline(
     version=12,
     nonce="n12",
@@ -163,6 +166,7 @@ EVERYTHING = Timeline(
             (DataFile(f"eu/{log(from_ms(1_700_000_000_140)).name}", 904, 3, 1),),
             driver="driver",
             author=WHO,
+            token=("app", 7),
         ),
         Completion(
             *(from_ms(1_700_000_000_160), from_ms(1_700_000_000_170), 10, "", "replacecommit", "INSERT_OVERWRITE"),
@@ -187,6 +191,12 @@ EVERYTHING = Timeline(
     ),
     archive=Archive(from_ms(5), from_ms(3), 11, 3, 2, ("a_0.parquet", "b_0.parquet")),
     tokens_since=from_ms(2),
+    savepoints=(
+        Savepoint("one", from_ms(1), from_ms(3), EPOCH, 4, "n4"),
+        Savepoint("two", from_ms(5), from_ms(7), from_ms(4), 5, "n5", "why", WHO),
+    ),
+    restores=(Restore(from_ms(9), from_ms(12), 6, "n6", ".hoodie/.crdt_mor/plans/d-n6.json", *RESTORED, 1),),
+    tokens_noted=from_ms(3),
 )
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
@@ -200,7 +210,7 @@ EVERYTHING_JSON = (
     rb'"rolled_back":[["20231114221320020","n2",3,false],["20231114221320031","n4",4,true],'
     rb'["20231114221320033","n4",4,"clean"]],'
     rb'"completions":[["20231114221320140","20231114221320150",9,"n9","deltacommit","UPSERT",'
-    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver"],'
+    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver",{"token":["app",7]}],'
     rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1,null],'
     rb'["20231114221320180","20231114221320182",11,"n11","rollback","ROLLBACK",[],[],0,null,"","20231114221320022"]],'
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
@@ -208,7 +218,11 @@ EVERYTHING_JSON = (
     rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]],'
     rb'"retention":{"since":"20231114221320010","stable_since":"20231114221320008","groups":[["eu","g","20231114221320012"]]},'
     rb'"archive":{"watermark":"19700101000000005","since":"19700101000000003","version":11,"count":3,"manifest":2,'
-    rb'"files":["a_0.parquet","b_0.parquet"]},"tokens_since":"19700101000000002"}'
+    rb'"files":["a_0.parquet","b_0.parquet"]},"tokens_since":"19700101000000002",'
+    rb'"savepoints":[["one","19700101000000001","19700101000000003","19700101000000000",4,"n4","",null],'
+    rb'["two","19700101000000005","19700101000000007","19700101000000004",5,"n5","why",["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}]]],'
+    rb'"restores":[["19700101000000009","19700101000000012",6,"n6",".hoodie/.crdt_mor/plans/d-n6.json",'
+    rb'"19700101000000010",5,"19700101000000008",1]],"tokens_noted":"19700101000000003"}'
 )
 
 
@@ -279,6 +293,7 @@ def test_a_value_of_format_1_is_read_whole_and_goes_on_in_the_newest_format() ->
         tokens=(Token("app", 7, requested, InstantTime("20231114221320010"), 2),),
         foreign_group="abc-0",
         table_id=None,
+        tokens_noted=InstantTime("20231114221320050"),
     )
     assert value.is_in(FORMAT_1), "it still stands, so who remembers it may climb from it"
     assert not replace(value, nonce="n7").is_in(FORMAT_1)
@@ -309,10 +324,13 @@ FORMAT_2 = (
 
 def test_a_value_of_format_2_is_read_whole_and_goes_on_in_the_newest_format() -> None:
     commits = EVERYTHING.completions[:2]  # it told nobody of rollbacks either
-    nobody = [replace(entry, author=None) for entry in (*EVERYTHING.pending, *commits)]
+    nobody: list[Pending | Completion] = [replace(entry, author=None) for entry in EVERYTHING.pending]
+    nobody += [replace(entry, author=None, token=None) for entry in commits]
     value = Timeline.decode(FORMAT_2, "x")
     assert [*value.pending, *value.completions] == nobody
-    assert replace(value, pending=EVERYTHING.pending, completions=EVERYTHING.completions) == EVERYTHING
+    later = {name: getattr(EVERYTHING, name) for name in ("pending", "completions", "savepoints", "restores")}
+    assert value.tokens_noted == value.clock, "it did not note which token a commit carried"
+    assert replace(value, **later, tokens_noted=EVERYTHING.tokens_noted) == EVERYTHING
     assert Timeline.decode(value.encode(), "x") == value
     segment = rb'{"format":2,"completions":' + FORMAT_2.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
     assert list(decode_segment(segment, "x")) == nobody[3:]

@@ -23,7 +23,7 @@ import pytest
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, encode_instants, manifest_number
 from crdt_mor.model import archiving
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.names import LogFileName, TimelineFileName, data_file_name
+from crdt_mor.model.names import LogFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
 from crdt_mor.timeline import adoption, archive, hudi_history, publish, sweep
@@ -33,9 +33,9 @@ from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import GENESIS, PUBLISHER, Run, all_given_up, complete, data_path, sweeper, writer
-from tests.simulation.holding_bases import compactor, logs_shown
+from tests.simulation.holding_bases import logs_shown
+from tests.simulation.playing import archiver, happened, named_in
 from tests.simulation.small_world import (
-    HUDI,
     LATE,
     LOG,
     PROJECTOR,
@@ -55,9 +55,6 @@ from tests.simulation.small_world import (
 )
 
 HISTORY = PROJECTOR.archive
-KEPT = 1
-"""An archiver leaves so many of the newest commits."""
-
 
 @lru_cache(maxsize=1_000)
 def _encoded(instants: tuple[ArchivedInstant, ...]) -> bytes:
@@ -78,12 +75,6 @@ def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- who is there -----------------------------------------------------------------------------------------------------
-
-
-def archiver(value: Timeline) -> Run:
-    """Archives what may go, in one event."""
-    done = yield from archive.archive_once(PUBLISHER, value, KEPT)
-    return ("archived", done.value.archive.watermark)
 
 
 def helper(value: Timeline, paths: tuple[str, ...]) -> Run:
@@ -182,35 +173,6 @@ class Archived(World):
                 raise Violation(f"commits of ours were taken for Hudi's: {result}")
             case _:
                 super().check_result(result, unarchived(objects))
-
-
-def happened(event: str, n: int, objects: dict[str, Any]) -> dict[str, Any]:
-    """The store after an event of a history."""
-    value = decoded(objects[LOG][-1])
-    if event in "fg":
-        path = data_path(value.pending[0].requested)
-        objects = {**objects, path: b"rows"}
-    if event == "a":
-        objects = stood(settled(objects))
-    steps: dict[str, Callable[[], Steps[Any]]] = {
-        "c": writer,
-        "k": partial(compactor, value),
-        "b": lambda: PUBLISHER.publish(lambda tail, wall_ms: tail.begin(f"begun{n}", wall_ms)),
-        "f": lambda: complete(value, value.pending[0]),
-        "g": lambda: PUBLISHER.publish(
-            lambda tail, wall_ms: tail.roll_back(f"given-up{n}", wall_ms, tail.pending[0].requested)
-        ),
-        "d": lambda: PUBLISHER.publish(lambda tail, _: tail.decide(f"decided{n}", 0)),
-        "a": partial(archiver, value),
-    }
-    _, objects = alone(steps[event](), objects, f"h{n}.")
-    return objects
-
-
-def named_in(path: str) -> TimelineFileName | None:
-    """The name of a file in Hudi's active timeline."""
-    folder, _, name = path.rpartition("/")
-    return TimelineFileName.parse(name) if folder == HUDI else None
 
 
 def is_archived(path: str, watermark: InstantTime) -> bool:

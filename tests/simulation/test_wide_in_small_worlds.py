@@ -226,12 +226,12 @@ def a_ghost_is_taken_for_the_version_that_won(patch: pytest.MonkeyPatch) -> None
 
 
 def all_attempts_share_a_name(patch: pytest.MonkeyPatch) -> None:
-    name = segments._Name
+    name = segments.SegmentName
 
-    def shared(version: int, nonce: str, level: int, kind: str, own: list[str] | None = None) -> segments._Name:
+    def shared(version: int, nonce: str, level: int, kind: str, own: list[str] | None = None) -> segments.SegmentName:
         return name(version, "shared" if kind == "wide" else nonce, level, kind, own)
 
-    patch.setattr(segments, "_Name", shared)
+    patch.setattr(segments, "SegmentName", shared)
 
 
 def what_no_version_names_yet_is_swept(patch: pytest.MonkeyPatch) -> None:

@@ -299,7 +299,7 @@ def test_a_difference_turns_one_snapshot_into_the_other(make: Make, state: str) 
 # --- what they say when they cannot -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("since", ["yesterday", "completed:1", "started:20260101000000000", "completed:"])
+@pytest.mark.parametrize("since", ["a day ago", "completed:1", "started:20260101000000000", "completed:"])
 def test_what_is_no_checkpoint_is_refused(make: Make, since: str) -> None:
     with pytest.raises(InvalidInputError, match=r"17 digits|checkpoint"):
         make().changes(since)

@@ -1,0 +1,104 @@
+"""`savepoint`, `savepoints`, `drop-savepoint`, `restore`: names for what a table showed, and the way back to it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.render import Output
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name; --as-of and `restore` take it.")]
+
+
+def savepoint(
+    uri: Uri,
+    name: Name,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
+    output: Form = Output.text,
+) -> None:
+    """Give what a table shows now a name; it stays exact, and the table can be restored to it, until it is dropped.
+
+    Example: crdt-mor savepoint events before-backfill --comment "prices of May"
+    """
+    made = mor.Table.open(uri).savepoint(name, comment=comment)
+    if output is Output.json:
+        render.document(asdict(made))
+    else:
+        render.note(f"{made.name}: all that was committed by {made.at}")
+
+
+def savepoints(uri: Uri, output: Form = Output.text) -> None:
+    """List the savepoints of a table, oldest first: name, what each shows, when it was made, by whom, what for.
+
+    Example: crdt-mor savepoints events
+    """
+    found = mor.Table.open(uri).savepoints()
+    if output is Output.json:
+        render.document([asdict(one) for one in found])
+        return
+    columns = ["name", "as of", "created", "by", "comment"]
+    rows = [[s.name, s.at, f"{s.created:%Y-%m-%d %H:%M:%S} UTC", s.application or "", s.comment] for s in found]
+    render.table(columns, rows)
+
+
+def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:
+    """Take a savepoint's name away; later cleans remove what only it has kept.
+
+    Example: crdt-mor drop-savepoint events before-backfill
+    """
+    mor.Table.open(uri).drop_savepoint(name)
+    if output is Output.json:
+        render.document({"dropped": name})
+    else:
+        render.note(f"the savepoint {name} is dropped")
+
+
+def restore(
+    uri: Uri,
+    to: Annotated[
+        str,
+        typer.Option(metavar="NAME|VERSION|TIME", help="A savepoint, a version, 17 digits, or a time like --as-of's."),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: Form = Output.text,
+) -> None:
+    """Make a table show again what it showed at a savepoint or another moment; what came after it is dropped for good.
+
+    It says what it is about to drop and asks, unless --yes is given. Writes that are pending are rolled back.
+
+    Example: crdt-mor restore events --to before-backfill --dry-run
+    """
+    if not (yes or dry_run) and output is Output.json:
+        raise typer.BadParameter("there is nobody to ask, as stdout is for programs here: say --yes or --dry-run")
+    table = mor.Table.open(uri)
+    point = inputs.point(to, "--to")
+    assert point is not None
+    if not yes or dry_run:
+        would = table.maintenance.restore(point, dry_run=True)
+        if dry_run:
+            render.document(asdict(would)) if output is Output.json else _say(table, would)
+            return
+        _say(table, would)
+        if not typer.confirm("This cannot be undone. Restore?", err=True):
+            render.note("nothing was restored")
+            raise typer.Exit(1)
+    done = table.maintenance.restore(point)
+    render.document(asdict(done)) if output is Output.json else render.note(str(done))
+
+
+def _say(table: mor.Table, would: mor.Restored) -> None:
+    """What a restore would drop, commit by commit."""
+    render.note(str(would))
+    commits = {row["requested_at"]: row for row in table.history().to_pylist()}
+    for instant in would.instants:
+        row = commits.get(instant)
+        if row is not None:
+            said = f": {row['message']}" if row["message"] else ""
+            by = f" by {row['application']}" if row["application"] else ""
+            render.note(f"  {row['kind']} {row['number']} of {row['completed']:%Y-%m-%d %H:%M:%S} UTC{by}{said}")

@@ -1,0 +1,126 @@
+"""The contents of the timeline files of a savepoint and of a restore.
+
+    T.savepoint.inflight, T_C.savepoint     HoodieSavepointMetadata: the files that T's snapshot consists of
+    T.restore.requested                     HoodieRestorePlan
+    T_C.restore                             HoodieRestoreMetadata
+
+None of these records has a place for metadata of a writer's own, so our key stands in the header of the Avro container,
+which Hudi's readers pass over. Hudi leaves the inflight file of a savepoint empty; ours holds the same as the completed
+one, so that it is known again. Equal values give equal bytes. `clean` reads the files that a savepoint keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format import records
+from crdt_mor.format.records import Datum
+from crdt_mor.model.names import OWN_KEY
+
+_NOTES: Final = MappingProxyType({OWN_KEY: "1"})
+_SAVEPOINT: Final = records.kind("savepoint_metadata", _NOTES)
+_PLAN: Final = records.kind("restore_plan", _NOTES)
+_METADATA: Final = records.kind("restore_metadata", _NOTES)
+_PLAN_VERSION: Final = 2
+_VERSION: Final = 1
+
+Instant = tuple[str, str]
+"""An instant, named to Hudi: its requested time, and the action of its completed file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRecord:
+    """What a savepoint keeps.
+
+    saved_ms: when it was made, in ms since 1970. files: the names of the files, without their folder, by partition.
+    """
+
+    by: str
+    saved_ms: int
+    comment: str
+    files: Mapping[str, Sequence[str]]
+
+
+def encode_savepoint(savepoint: SavepointRecord) -> bytes:
+    """The bytes of a `.savepoint` file."""
+    return records.encode(
+        _SAVEPOINT,
+        {
+            "savepointedBy": savepoint.by,
+            "savepointedAt": savepoint.saved_ms,
+            "comments": savepoint.comment,
+            "partitionMetadata": {
+                partition: {"partitionPath": partition, "savepointDataFile": list(names)}
+                for partition, names in savepoint.files.items()
+            },
+            "version": _VERSION,
+        },
+    )
+
+
+def decode_saved_ms(data: bytes, path: str) -> int:
+    """When a savepoint was made, as its file says, in ms since 1970; `FormatError` if that is damaged."""
+    saved = records.decode(data, path, _SAVEPOINT.name)["savepointedAt"]
+    if not isinstance(saved, int):
+        raise FormatError(f"a savepoint of a shape that Hudi does not write. path={path}")
+    return saved
+
+
+def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:
+    """The bytes of a `.restore.requested` file. restored_to: the newest instant that stays; "" for none."""
+    return records.encode(
+        _PLAN,
+        {
+            "instantsToRollback": list(map(_instant, instants)),
+            "version": _PLAN_VERSION,
+            "savepointToRestoreTimestamp": restored_to or None,
+        },
+    )
+
+
+def encode_restore(started: str, milliseconds: int, dropped: Mapping[Instant, Mapping[str, Sequence[str]]]) -> bytes:
+    """The bytes of a completed `.restore` file.
+
+    dropped: by instant, the newest first, the names of the files that went with it, by partition.
+    """
+    return records.encode(
+        _METADATA,
+        {
+            "startRestoreTime": started,
+            "timeTakenInMillis": milliseconds,
+            "instantsToRollback": [requested for requested, _ in dropped],
+            "hoodieRestoreMetadata": {
+                instant[0]: [_rolled_back(started, instant, files)] for instant, files in dropped.items()
+            },
+            "version": _VERSION,
+            "restoreInstantInfo": list(map(_instant, dropped)),
+        },
+    )
+
+
+def _rolled_back(started: str, instant: Instant, files: Mapping[str, Sequence[str]]) -> Datum:
+    return {
+        "startRollbackTime": started,
+        "timeTakenInMillis": 0,
+        "totalFilesDeleted": sum(map(len, files.values())),
+        "commitsRollback": [instant[0]],
+        "partitionMetadata": {
+            partition: {"partitionPath": partition, "successDeleteFiles": list(names), "failedDeleteFiles": []}
+            for partition, names in files.items()
+        },
+        "version": _VERSION,
+        "instantsRollback": [_instant(instant)],
+    }
+
+
+def _instant(instant: Instant) -> Datum:
+    return {"commitTime": instant[0], "action": instant[1]}
+
+
+def notes(data: bytes, path: str) -> Mapping[str, str]:
+    """What the header of any of these files says, our key among it where we wrote it; `FormatError` if damaged."""
+    return records.notes_of(data, path)

@@ -1,0 +1,188 @@
+"""Savepoints, and restoring a table to what it showed at a moment: what users ask for, as calls of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.instant import InstantTime, to_datetime
+from crdt_mor.model.points import Point
+from crdt_mor.model.restoring import RestorePlan, plan_restore
+from crdt_mor.model.savepoints import Savepoint as Saved
+from crdt_mor.model.savepoints import checked_comment, checked_name, is_savepoint_name
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cuts import cut_at, saved_under, sealed_at
+from crdt_mor.services.clean import saved_files
+from crdt_mor.services.erase import open_erasures
+from crdt_mor.timeline import restoring, rollback
+from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.session import Session
+from crdt_mor.write.refusals import require_writable
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A name for what a table showed at a moment, which stays exact for as long as it has the name.
+
+    at: the completion time, 17 digits, of which it shows all; `as_of` takes it as it takes the name.
+    created: when it was made, in UTC. comment: "" where there is none. application, host, pid: who made it.
+    """
+
+    name: str
+    at: InstantTime
+    created: datetime
+    comment: str = ""
+    application: str | None = None
+    host: str | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore has done, or would do.
+
+    to: the completion time, 17 digits, of which the table shows all from now on. savepoint: its name, if one was named.
+    commits: how many commits were dropped, compactions not counted; instants: their requested times, the newest first,
+        those of compactions among them. files: how many data files went with them.
+    pending: the requested times of the writes that were rolled back. plans: how many open plans were cancelled.
+    dry_run: nothing was published; this is what would be.
+    """
+
+    to: InstantTime
+    savepoint: str | None = None
+    commits: int = 0
+    instants: tuple[InstantTime, ...] = ()
+    files: int = 0
+    pending: tuple[InstantTime, ...] = ()
+    plans: int = 0
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        where = f"{to_datetime(self.to):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
+        where = f"{self.savepoint}, {where}" if self.savepoint else where
+        if not (self.instants or self.pending or self.plans):
+            return f"the table shows what it showed at {where}: there is nothing to drop"
+        could = "would be restored" if self.dry_run else "was restored"
+        return (
+            f"the table {could} to what it showed at {where}: {_counted(self.commits, 'commit')} dropped, "
+            f"{_counted(self.files, 'data file')} removed, {_counted(len(self.pending), 'pending write')} rolled back, "
+            f"{_counted(self.plans, 'open plan')} cancelled"
+        )
+
+
+def _savepoint(saved: Saved) -> Savepoint:
+    """A savepoint of the timeline, as users see it."""
+    by = saved.author
+    who = (None, None, None) if by is None else (by.application, by.host, by.pid)
+    return Savepoint(saved.name, saved.at, to_datetime(saved.saved), saved.comment, *who)
+
+
+def save(session: Session, name: object, comment: object) -> Savepoint:
+    """Give what the table shows now a name."""
+    named, said = checked_name(name), checked_comment(comment)
+    _require(session)
+    steps = restoring.make_savepoint(session.publisher, session.known(), named, said, session.author())
+    value, made = session.run(steps)
+    session.remember(value)
+    return _savepoint(made)
+
+
+def savepoints(session: Session) -> list[Savepoint]:
+    """Those of the table, oldest first."""
+    return [_savepoint(saved) for saved in session.sealed().savepoints]
+
+
+def unsave(session: Session, name: object) -> None:
+    """Take a savepoint's name away; raises `InvalidInputError` where there is none of this name."""
+    named = checked_name(name)
+    _require(session)
+    value, found = session.run(restoring.drop_savepoint(session.publisher, session.known(), named))
+    session.remember(value)
+    if found is None:
+        saved_under(value, named, "name")
+
+
+def restore(session: Session, to: Point) -> Restored:
+    """Restore the table to what it showed at a point, in one event, and carry it out."""
+    _require(session)
+    value, target, name = _target(session, to)
+    _refuse_open_erasures(session, target(value))
+    there, saved = _listed(session), saved_files(session)
+    done = session.run(restoring.restore(session.publisher, session.known(), target, there, saved, session.author()))
+    session.remember(done.value)
+    if done.restore is None or done.plan is None or done.before is None:
+        return Restored(target(done.value), name)
+    for given_up in (r for r in done.value.rolled_back if r.version == done.restore.version and not r.is_plan):
+        session.run(rollback.remove_files(session.publisher, given_up, None))
+    return _said(done.plan, done.before, name)
+
+
+def would_restore(session: Session, to: Point) -> Restored:
+    """What `restore` would do now. Publishes nothing, but for what decides a moment that has just passed."""
+    _require(session)
+    value, target, name = _target(session, to)
+    _refuse_open_erasures(session, target(value))
+    there, saved = _listed(session), saved_files(session)
+    plan = plan_restore(value, session.completions(value), target(value), 0, there, saved)
+    return _said(plan, value, name, dry_run=True)
+
+
+def _require(session: Session) -> None:
+    require_writable(session)
+    session.start()
+
+
+def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline], InstantTime], str | None]:
+    """The newest value, and which completion time a point names in a value: a savepoint may go meanwhile."""
+    value = sealed_at(session, to=to)
+    if is_savepoint_name(to):
+        name = str(to)
+        at = saved_under(value, name, "to").at
+
+        def saved(tail: Timeline) -> InstantTime:
+            if saved_under(tail, name, "to").at != at:
+                raise InvalidInputError(f"this savepoint was made anew meanwhile: restore again. to={name!r}")
+            return at
+
+        return value, saved, name
+    time = cut_at(session, value, to, "to").time
+    return value, lambda _: time, None
+
+
+def _listed(session: Session) -> set[str]:
+    """The data files that are there. Those of an overwrite whose process has died are given their names before."""
+    session.durable_tail()
+    return {stat.path for stat in session.store.walk("")}
+
+
+def _refuse_open_erasures(session: Session, to: InstantTime) -> None:
+    """Raise where the delete of an erasure that is not finished would be dropped: its rows would come back."""
+    tail = session.tail()
+    for erasure in open_erasures(session):
+        completion = session.run(find_completion(erasure.requested, tail))
+        if completion is None or completion.completed > to:
+            raise InvalidInputError(
+                "rows are being erased from this table, and this restore would bring them back: finish the erasure, "
+                "calling it again, and then restore to a moment after it. "
+                f"erasure={erasure.requested} to={to}"
+            )
+
+
+def _said(plan: RestorePlan, before: Timeline, name: str | None, *, dry_run: bool = False) -> Restored:
+    commits = sum(d.action != "commit" for d in plan.dropped)
+    return Restored(
+        plan.to,
+        name,
+        commits,
+        tuple(d.requested for d in plan.dropped),
+        sum(len(d.files) for d in plan.dropped),
+        tuple(sorted(p.requested for p in before.pending)),
+        len(before.plans),
+        dry_run,
+    )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,442 @@
+"""A savepoint keeps what the table showed, and a restore goes back to it, or to any moment that is kept."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import (
+    CheckpointExpiredError,
+    Commit,
+    InvalidInputError,
+    SnapshotExpiredError,
+    Table,
+    UnsupportedFeatureError,
+    WriterExpiredError,
+)
+from crdt_mor.format.clean import decode_savepoint
+from crdt_mor.payloads import Counter
+from crdt_mor.timeline import cutting, sweep
+from crdt_mor.timeline.paths import VERSIONS
+from tests.simulated import Simulated
+
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+NONE = timedelta(0)
+
+
+@pytest.fixture
+def table(simulated: Simulated) -> Table:
+    return simulated.create(SCHEMA, key="id", buckets=2)
+
+
+def write(table: Table, n: int, **options: object) -> Commit:
+    """Every row of the table becomes `n`, and an hour goes by."""
+    commit = table.upsert(pl.DataFrame({"id": range(6), "n": [n] * 6}), **options)  # type: ignore[arg-type]
+    table.environment.sleep(3600)
+    return commit
+
+
+def shown(table: Table, **options: object) -> set[int]:
+    return set(table.scan(**options).to_polars()["n"])  # type: ignore[arg-type]
+
+
+def files(table: Table) -> set[str]:
+    return {stat.path for stat in table._session.store.walk("") if not stat.path.endswith("metadata")}
+
+
+def told(table: Table) -> list[str]:
+    """The names in Hudi's timeline directory."""
+    folder = table._session.publisher.projector.folder
+    return [stat.path.rpartition("/")[2] for stat in table._session.store.list(folder)]
+
+
+def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions go as soon as there are newer ones, and completions are moved to segments by twos."""
+    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 2)
+    monkeypatch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
+
+
+def again(table: Table) -> Table:
+    """The table once more, as another process would open it."""
+    return Table.open(table.uri, store=table._session.store, environment=table.environment)
+
+
+# --- savepoints -------------------------------------------------------------------------------------------------------
+
+
+def test_a_savepoint_names_what_the_table_shows_wherever_a_moment_is_taken(table: Table) -> None:
+    write(table, 1)
+    made = table.savepoint("before-backfill", comment="of May")
+    write(table, 2)
+    assert [(s.name, s.comment) for s in again(table).savepoints()] == [("before-backfill", "of May")]
+    assert table.savepoints() == [made]
+    for reader in (table, again(table)):
+        assert shown(reader, as_of="before-backfill") == {1}
+        assert reader.count(as_of="before-backfill") == 6
+        assert set(reader.to_polars(as_of="before-backfill")["n"]) == {1}
+        assert reader.changes(since="before-backfill").commits == 1
+        assert reader.diff("before-backfill", "now").to_polars().height == 12
+        assert reader.inspect.files("before-backfill").num_rows
+    with pytest.raises(InvalidInputError, match=r"no savepoint of this name.*savepoints=\['before-backfill'\]"):
+        table.scan(as_of="before-bakcfill")
+
+
+@pytest.mark.parametrize("name", ["", "now", "3", "2026-01-31", "a b", "a:b", "ä", "a" * 129, None, 3])
+def test_a_name_is_one_that_names_nothing_else(table: Table, name: object) -> None:
+    with pytest.raises(InvalidInputError, match="the name of a savepoint begins with a letter"):
+        table.savepoint(name)  # type: ignore[arg-type]
+
+
+def test_a_name_is_taken_once_until_it_is_dropped(table: Table) -> None:
+    table.savepoint("a")  # of an empty table
+    write(table, 1)
+    with pytest.raises(InvalidInputError, match="has a savepoint of this name already"):
+        table.savepoint("a")
+    assert shown(table, as_of="a") == set()
+    table.drop_savepoint("a")
+    with pytest.raises(InvalidInputError, match="no savepoint of this name"):
+        table.drop_savepoint("a")
+    table.savepoint("a")
+    assert shown(table, as_of="a") == {1}
+    with pytest.raises(InvalidInputError, match="at most 1024 bytes"):
+        table.savepoint("b", comment="x" * 1025)
+
+
+def test_what_a_savepoint_shows_stays_exact_however_far_history_has_moved_on(table: Table) -> None:
+    write(table, 0)
+    write(table, 1)
+    table.savepoint("one")
+    at = table.savepoints()[0].at
+    for n in range(2, 12):
+        write(table, n)
+        table.maintenance.compact()
+        table.maintenance.clean(commits=1, readers=NONE)
+        table.maintenance.archive(keep_commits=1)
+        assert shown(again(table), as_of="one") == shown(again(table), as_of=at) == {1}
+    assert table._session.tail().archive.count == 0
+    with pytest.raises(SnapshotExpiredError):
+        table.changes(since="one")
+    with pytest.raises(SnapshotExpiredError):
+        table.diff("one", "now")
+    before = len(files(table))
+    table.drop_savepoint("one")
+    table.maintenance.clean(commits=1, readers=NONE)
+    assert len(files(table)) < before
+    with pytest.raises(SnapshotExpiredError):
+        table.scan(as_of=at)
+
+
+def test_an_erasure_names_the_savepoint_that_holds_the_rows(table: Table) -> None:
+    write(table, 1)
+    table.savepoint("one")
+    with pytest.raises(InvalidInputError, match=r"drop_savepoint\('one'\), then erase again.*savepoint=one"):
+        table.maintenance.erase(keys=[3])
+    table.drop_savepoint("one")
+    table.maintenance.erase(keys=[3])
+    assert table.count() == 5
+    table.savepoint("after")
+    table.maintenance.erase(keys=[99])  # whose file group is not known to hold nothing
+    assert table.count() == 5
+
+
+def test_hudi_is_told_of_a_savepoint_as_long_as_it_is_there(table: Table) -> None:
+    commit = write(table, 1)
+    table.savepoint("one", comment="of May")
+    saved = table._session.tail().savepoints[0].saved
+    names = [name for name in told(table) if "savepoint" in name]
+    assert names == [f"{commit.requested_at}.savepoint.inflight", f"{commit.requested_at}_{saved}.savepoint"]
+    folder = table._session.publisher.projector.folder
+    data = table._session.store.read(f"{folder}/{names[1]}")
+    assert data is not None
+    assert set(decode_savepoint(data, names[1])) == files(table)
+    table.savepoint("the-same")
+    assert [name for name in told(table) if "savepoint" in name] == names
+    table.drop_savepoint("one")
+    assert not [name for name in told(table) if "savepoint" in name]
+
+
+def test_files_of_a_savepoint_that_a_crash_left_are_swept(table: Table) -> None:
+    write(table, 1)
+    table.savepoint("one")
+    store, folder = table._session.store, table._session.publisher.projector.folder
+    left = {path: store.read(path) for path in [f"{folder}/{n}" for n in told(table) if "savepoint" in n]}
+    table.drop_savepoint("one")
+    for path, data in left.items():
+        assert data
+        store.put(path, data)
+    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    assert not [name for name in told(table) if "savepoint" in name]
+    table.savepoint("two")
+    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    assert len([name for name in told(table) if "savepoint" in name]) == 2
+
+
+# --- restores ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_restore_goes_back_to_a_savepoint_and_what_came_after_it_is_gone(table: Table) -> None:
+    write(table, 1)
+    table.maintenance.compact()
+    table.savepoint("one")
+    before = files(table)
+    later = write(table, 2)
+    table.maintenance.compact()
+    write(table, 3)
+    assert files(table) > before
+    would = table.maintenance.restore("one", dry_run=True)
+    assert (would.commits, len(would.instants), would.dry_run) == (2, 3, True)
+    assert shown(table) == {3}
+    done = table.maintenance.restore(to="one")
+    assert (done.commits, done.files, done.to) == (2, would.files, table.savepoints()[0].at)
+    assert "2 commits dropped" in str(done)
+    for reader in (table, again(table)):
+        assert shown(reader) == shown(reader, as_of="one") == {1}
+        with pytest.raises(SnapshotExpiredError, match=r"history was cut here.*restored_to="):
+            reader.scan(as_of=later)
+        with pytest.raises(SnapshotExpiredError, match="history was cut here"):
+            reader.scan(as_of=later.version)
+    assert files(table) == before
+    names = told(table)
+    assert not [name for name in names if name.startswith(later.requested_at)]
+    assert [name.rpartition(".")[2] for name in names if "restore" in name].count("restore") == 1
+    assert len(table._session.store.list(VERSIONS)) == 1
+    write(table, 4)
+    table.maintenance.compact()
+    assert shown(table) == shown(again(table)) == {4}
+    assert table.history()["kind"].to_pylist() == ["compaction", "write", "restore", "compaction", "write"]
+    assert table.history()["number"].to_pylist() == [8, 7, 6, 2, 1]
+
+
+def test_a_restore_takes_whatever_as_of_takes(table: Table) -> None:
+    commits = [write(table, n) for n in range(5)]
+    for n, to in ((3, commits[3]), (2, commits[2].version), (1, commits[1].completed_at)):
+        table.maintenance.restore(to)
+        assert shown(table) == {n}
+    nothing = table.maintenance.restore("now")
+    assert (nothing.commits, nothing.instants, "nothing to drop" in str(nothing)) == (0, (), True)
+    with pytest.raises(SnapshotExpiredError, match="history was cut"):
+        table.maintenance.restore(commits[4])
+    with pytest.raises(InvalidInputError):
+        table.maintenance.restore("nobody-made-it")
+
+
+def test_moments_on_both_sides_of_the_cut_are_answered(table: Table) -> None:
+    first = write(table, 1)
+    kept = table._session.tail().clock
+    gone = write(table, 2)
+    table.maintenance.restore(first)
+    after = write(table, 3)
+    assert shown(table, as_of=first) == shown(table, as_of=kept) == {1}
+    with pytest.raises(SnapshotExpiredError):
+        table.scan(as_of=gone.completed_at)
+    assert shown(table, as_of=after) == {3}
+    assert shown(table, as_of=after.version - 1) == {1}
+
+
+def test_followers_are_told_that_history_was_cut_or_miss_nothing(table: Table) -> None:
+    first = write(table, 1)
+    behind, stable = table.scan().checkpoint, table.scan(consistency="stable").checkpoint
+    write(table, 2)
+    ahead, stable_ahead = table.scan().checkpoint, table.scan(consistency="stable").checkpoint
+    table.maintenance.restore(first)
+    now, stable_now = table.scan().checkpoint, table.scan(consistency="stable").checkpoint
+    write(table, 3)
+    for since, consistency in ((ahead, "latest"), (stable_ahead, "stable")):
+        with pytest.raises(CheckpointExpiredError, match=r"history was cut.*scan the table"):
+            table.changes(since=since, consistency=consistency)  # type: ignore[arg-type]
+    for since, consistency in ((behind, "latest"), (stable, "stable"), (now, "latest"), (stable_now, "stable")):
+        changes = table.changes(since=since, consistency=consistency)  # type: ignore[arg-type]
+        assert set(changes.to_polars()["n"]) == {3}
+    images = table.changes(since=behind, images=True).to_polars()
+    assert set(images.filter(pl.col("_change_type") == "update_preimage")["n"]) == {1}
+
+
+def test_pending_writes_and_open_plans_are_given_up(table: Table) -> None:
+    first = write(table, 1)
+    write(table, 2)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    tx = table.transaction()
+    tx.__enter__()
+    tx.upsert(pl.DataFrame({"id": [0], "n": [9]}))
+    done = table.maintenance.restore(first)
+    assert (done.commits, len(done.pending), done.plans) == (1, 1, 1)
+    with pytest.raises(WriterExpiredError, match="restored the table to an earlier moment"):
+        tx.__exit__(None, None, None)
+    assert table.maintenance.compact(plan) == []
+    assert shown(table) == {1}
+    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    assert not [name for name in told(table) if name.startswith((done.pending[0], plan.barrier))]
+
+
+def test_a_snapshot_that_was_held_is_refused_rather_than_cut(table: Table) -> None:
+    first = write(table, 1)
+    write(table, 2)
+    held = table.scan()
+    changes = table.changes(since=first)
+    table.maintenance.restore(first)
+    with pytest.raises(SnapshotExpiredError):
+        held.to_arrow()
+    with pytest.raises(CheckpointExpiredError):
+        changes.to_arrow()
+    with pytest.raises(CheckpointExpiredError):
+        table.changes(since=held.checkpoint)
+
+
+def test_columns_that_were_added_stay_and_hudi_finds_them(table: Table) -> None:
+    first = write(table, 1)
+    table.upsert(pl.DataFrame({"id": [1], "n": [2], "text": ["x"]}), schema_mode="merge")
+    table.maintenance.restore(first)
+    assert table.schema.names == again(table).schema.names == ["id", "n", "text"]
+    assert shown(table) == {1}
+    last = max(name for name in told(table) if name.endswith(".deltacommit"))
+    data = table._session.store.read(f"{table._session.publisher.projector.folder}/{last}")
+    assert data is not None
+    assert b"text" in data
+
+
+def test_a_table_goes_back_to_before_its_first_commit(table: Table) -> None:
+    table.savepoint("empty")
+    write(table, 1)
+    table.maintenance.compact()
+    table.maintenance.restore("empty")
+    assert table.count() == again(table).count() == 0
+    assert files(table) == set()
+    write(table, 2)
+    assert shown(table) == {2}
+
+
+def test_tokens_go_back_with_the_commits_that_carried_them(table: Table) -> None:
+    write(table, 1, token=("a", 1))
+    table.savepoint("one")
+    write(table, 2, token=("a", 2))
+    write(table, 3, token=("b", 7))
+    table.maintenance.restore("one")
+    assert table.upsert(pl.DataFrame({"id": [0], "n": [5]}), token=("a", 1)).repeated
+    assert shown(table) == {1}
+    assert not table.upsert(pl.DataFrame({"id": [0], "n": [5]}), token=("a", 2)).repeated
+    assert not table.upsert(pl.DataFrame({"id": [0], "n": [6]}), token=("b", 1)).repeated
+
+
+def test_a_token_that_the_table_may_have_forgotten_is_refused_rather_than_guessed(table: Table) -> None:
+    for n in range(1, 9):
+        write(table, n, token=("a", n))
+        table.maintenance.compact()
+    table.maintenance.clean(commits=1, readers=NONE)
+    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    table.savepoint("eight")
+    write(table, 9, token=("a", 9))
+    table.maintenance.restore("eight")
+    assert table.upsert(pl.DataFrame({"id": [0], "n": [5]}), token=("a", 8)).repeated
+    assert not table.upsert(pl.DataFrame({"id": [0], "n": [5]}), token=("a", 9)).repeated
+
+
+def test_a_restore_beside_the_moments_that_it_cannot_reach(table: Table) -> None:
+    commits = [write(table, n) for n in range(4)]
+    table.savepoint("three")
+    write(table, 4)
+    with pytest.raises(InvalidInputError, match=r"drop_savepoint them first.*savepoints=\['three'\]"):
+        table.maintenance.restore(commits[1])
+    table.drop_savepoint("three")
+    table.maintenance.clean(commits=2, readers=NONE)
+    with pytest.raises(SnapshotExpiredError, match="no longer keeps history"):
+        table.maintenance.restore(commits[1])
+    table.maintenance.restore(commits[3])
+    assert shown(table) == {3}
+
+
+def test_rows_that_were_erased_do_not_come_back(table: Table) -> None:
+    first = write(table, 1)
+    table.maintenance.erase(keys=[3])
+    with pytest.raises(SnapshotExpiredError, match="they do not come back"):
+        table.maintenance.restore(first)
+    assert table.count() == 5
+
+
+def test_an_erasure_that_is_under_way_is_not_undone(table: Table) -> None:
+    first = write(table, 1)
+    tx = table.transaction()
+    tx.__enter__()
+    tx.upsert(pl.DataFrame({"id": [0], "n": [9]}))
+    with pytest.raises(Exception, match="not finished"):
+        table.maintenance.erase(keys=[3])
+    with pytest.raises(InvalidInputError, match="finish the erasure"):
+        table.maintenance.restore(first)
+    tx.__exit__(ValueError, ValueError("over"), None)
+
+
+def test_what_is_archived_is_not_dropped_and_a_savepoint_keeps_the_table_restorable(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon_over(monkeypatch)
+    commits = []
+    for n in range(6):
+        commits.append(write(table, n))
+        table.maintenance.compact()
+        if n == 4:
+            table.savepoint("four")
+    assert table.maintenance.archive(keep_commits=1).instants > 4
+    with pytest.raises(UnsupportedFeatureError, match="has left Hudi's active timeline already"):
+        table.maintenance.restore(commits[1])
+    table.maintenance.restore("four")
+    assert shown(table) == {4}
+
+
+def test_counters_count_again_what_was_dropped(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", merge={"n": Counter()})
+    table.upsert(pl.DataFrame({"id": [0], "n": [1]}))
+    table.savepoint("one")
+    table.upsert(pl.DataFrame({"id": [0], "n": [10]}))
+    table.maintenance.compact()
+    table.upsert(pl.DataFrame({"id": [0], "n": [100]}))
+    table.maintenance.restore("one")
+    assert shown(table) == {1}
+    table.upsert(pl.DataFrame({"id": [0], "n": [1000]}))
+    table.maintenance.compact()
+    assert shown(table) == {1001}
+
+
+def test_whoever_dies_in_a_restore_leaves_it_to_the_next_one(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = write(table, 1)
+    before = files(table)
+    write(table, 2)
+    table.maintenance.compact()
+    with monkeypatch.context() as patch:
+        patch.setattr(cutting, "drop", _fails)
+        with pytest.raises(KeyboardInterrupt):
+            table.maintenance.restore(first)
+    other = again(table)
+    assert shown(other) == {1}
+    assert files(table) > before
+    with pytest.raises(SnapshotExpiredError):
+        other.scan(as_of=other.version - 1)
+    other.set_properties({"x": "y"})
+    assert files(table) == before
+    assert shown(other) == {1}
+
+
+def _fails(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_many_commits_in_segments_are_cut_and_those_left_are_found(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon_over(monkeypatch)
+    table = simulated.create(SCHEMA, key="id", buckets=2)
+    commits = []
+    for n in range(9):
+        commits.append(write(table, n))
+        if n % 3 == 2:
+            table.maintenance.compact()
+    for n in (7, 6, 4, 1):
+        table.maintenance.restore(commits[n])
+        for m in range(n + 1):
+            assert shown(again(table), as_of=commits[m]) == {m}
+        table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+        assert shown(again(table)) == {n}
