@@ -300,9 +300,9 @@ def answers(uri: str, commits: list[mor.Commit], clock: Clock) -> dict[str, Any]
 
 
 def history(table: mor.Table) -> list[str]:
-    """The commits, as `plain` has rows, but in their order."""
+    """The commits in their order, each as the text of its values by their columns: later releases have more columns."""
     found = table.history().to_pylist(maps_as_pydicts="strict")
-    return [json.dumps(list(row.values()), default=str, ensure_ascii=False) for row in found]
+    return [json.dumps(row, default=str, ensure_ascii=False) for row in found]
 
 
 def plain(rows: mor.Scan | mor.Changes) -> list[str]:
