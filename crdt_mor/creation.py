@@ -13,24 +13,35 @@ from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.store.base import Store
 from crdt_mor.store.lakes import lake_in
-from crdt_mor.timeline.session import PROPERTIES, read_config
+from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 
 Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
 """What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
 
 
 def put_properties(
-    store: Store, environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, exist_ok: bool
+    store: Store,
+    environment: Environment,
+    uri: str,
+    requested: TableConfig,
+    columns: TableSchema,
+    exist_ok: bool,
+    layout: Layout = BY_KEY,
 ) -> TableConfig:
     """Put the properties of a new table; returns its settings as every later process reads them.
 
     Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
+
+    layout: the order of rows that the table begins with. Its properties may be changed later, those of Hudi's file of
+        settings, in which they stand beside it, never are.
     """
-    table_properties = requested.to_properties(columns, environment.nonce())
+    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
+    layout.require_columns(columns)
     check_columns(requested, columns)
     config = TableConfig.from_properties(table_properties, uri)
     _refuse_another_format(store, uri)
@@ -43,6 +54,20 @@ def put_properties(
     _require_equal(config, existing, uri)
     store.make_durable(PROPERTIES)
     return existing
+
+
+def require_layout(session: Session, asked: Layout) -> None:
+    """Raise `TableExistsError` where a table that exists has another order of rows than the one that is asked for.
+
+    A program that creates its table wherever it is missing may ask for the order that the table was made with, however
+    often that was changed since, or for the one that it has now.
+    """
+    now = session.known().properties
+    if not asked.by_key and asked not in (Layout.of(said(session.config.properties)), Layout.of(now)):
+        raise TableExistsError(
+            "there is a table already, with another order of rows; open it, and change the order with set_properties. "
+            f"path={session.uri} asked={asked} found={Layout.of(now)}"
+        )
 
 
 def _refuse_another_format(store: Store, uri: str) -> None:

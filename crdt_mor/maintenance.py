@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 import polars as pl
 
@@ -66,7 +67,9 @@ class Maintenance:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def plan_compaction(self, *, log_files_min: int = 1, logs_only: bool = False) -> CompactionPlan | None:
+    def plan_compaction(
+        self, *, log_files_min: int = 1, logs_only: bool = False, rewrite: Literal["order"] | None = None
+    ) -> CompactionPlan | None:
         """Schedule a plan for the file groups with at least this many log files; None if there are none.
 
         A plan stays open until somebody executes it, in any process; `compact` does both steps.
@@ -74,8 +77,13 @@ class Maintenance:
         logs_only: a log compaction. The logs of a file group become one, and the base file stays as it is, so that it
             costs as much as the logs do, however large the base is. It is for file groups with many small logs beside a
             large base. One without a base file is compacted fully, which gives it one.
+        rewrite: "order": also the file groups whose base file has its rows in another order than the table's properties
+            `crdt_mor.cluster_by` and `crdt_mor.cluster_order` ask for, whatever logs they have.
         """
-        plan = service.schedule(self._session, compaction(_log_files(log_files_min), logs_only=_flag(logs_only)))
+        chosen = compaction(
+            _log_files(log_files_min), logs_only=_flag(logs_only), reorder=_reorders(rewrite, logs_only)
+        )
+        plan = service.schedule(self._session, chosen)
         return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
@@ -87,18 +95,23 @@ class Maintenance:
         return replace(plan, payloads=self._session.payloads())
 
     def compact(
-        self, plan: CompactionPlan | None = None, *, log_files_min: int = 1, logs_only: bool = False
+        self,
+        plan: CompactionPlan | None = None,
+        *,
+        log_files_min: int = 1,
+        logs_only: bool = False,
+        rewrite: Literal["order"] | None = None,
     ) -> list[Compacted]:
         """Execute `plan`; without one, every open plan, oldest first, and then a new one.
 
         Any number of processes may do this at once: they share the work's names, and the first to complete counts.
 
-        log_files_min, logs_only: of the new plan, as in `plan_compaction`.
+        log_files_min, logs_only, rewrite: of the new plan, as in `plan_compaction`.
         """
         if plan is not None:
             return self._execute([_plan(plan)])
         done = self._execute(self.open_plans())
-        fresh = self.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
+        fresh = self.plan_compaction(log_files_min=log_files_min, logs_only=logs_only, rewrite=rewrite)
         return done + (self._execute([fresh]) if fresh is not None else [])
 
     def clean(
@@ -326,3 +339,16 @@ def _flag(logs_only: object) -> bool:
     if isinstance(logs_only, bool):
         return logs_only
     raise InvalidInputError(f"logs_only is True for a log compaction, or False. logs_only={logs_only!r:.200}")
+
+
+def _reorders(rewrite: object, logs_only: bool) -> bool:
+    if rewrite is not None and not (isinstance(rewrite, str) and rewrite == "order"):
+        raise InvalidInputError(
+            f'rewrite is "order", for base files whose rows are in another order, or None. rewrite={rewrite!r:.200}'
+        )
+    if rewrite is not None and logs_only:
+        raise InvalidInputError(
+            "a log compaction leaves base files as they are: leave logs_only out to rewrite them. "
+            f"rewrite={rewrite!r} logs_only={logs_only}"
+        )
+    return rewrite is not None

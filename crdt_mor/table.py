@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties
+from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties, require_layout
 from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
@@ -30,6 +30,7 @@ from crdt_mor.merge.payload import Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.layout import Layout
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import checked_changes
@@ -107,6 +108,8 @@ class Table(Readable, WrittenByMany):
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
+        cluster_by: str | Sequence[str] = (),
+        cluster_order: Literal["linear", "z-order"] = "linear",
         name: str | None = None,
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
@@ -127,6 +130,10 @@ class Table(Readable, WrittenByMany):
         buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
         merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
             by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
+        cluster_by: columns by which compaction sorts base files, most important first, so that filters on them read
+            less; by default rows are in the order of their keys. `cluster_order="z-order"` gives up to four columns
+            the same weight. Both are properties, `crdt_mor.cluster_by` and `crdt_mor.cluster_order`, which
+            `set_properties` changes at any time.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
         maintain, store, environment: see `Table.open`.
 
@@ -137,10 +144,13 @@ class Table(Readable, WrittenByMany):
         objects = open_store(uri, environment) if store is None else store
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
-        config = put_properties(objects, environment, str(uri), config, TableSchema.of(read_schema(schema)), exist_ok)
+        layout = Layout.asked(names_of(cluster_by), cluster_order)
+        columns = TableSchema.of(read_schema(schema))
+        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout)
         session = Session(objects, environment, config, milliseconds("writer_expiry", writer_expiry), str(uri))
         session.inline = inline
         session.start()
+        require_layout(session, layout)
         return cls._of(session, str(uri), store)
 
     @classmethod

@@ -14,7 +14,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.format import properties
-from crdt_mor.format.base import LATEST_REQUESTED
+from crdt_mor.format.base import LATEST_REQUESTED, ORDER
 from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.model import plans
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
@@ -133,16 +133,20 @@ def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:
 
 def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
-    table = mor.Table.create(fast_path / "table", schema, key="id", buckets=1)
+    table = mor.Table.create(
+        fast_path / "table", schema, key="id", buckets=1, cluster_by=["id", "day"], cluster_order="z-order"
+    )
     table.upsert(pa.table({"id": [1], "day": ["mon"]}))
     assert table.maintenance.plan_compaction() is not None
     (path,) = (fast_path / "table" / ".hoodie" / ".crdt_mor" / "plans").iterdir()
     plan = json.loads(path.read_bytes())
     assert named(section("A compaction's plan")) == list(plan)
     assert [len(group) for group in plan["groups"]] == [4]
+    assert plan["order"] == "z-order(id,day)"
+    assert f"`{ORDER}`: `linear(country,day)`" in section("Base files")
     found = properties.decode((fast_path / "table" / PROPERTIES).read_bytes(), PROPERTIES)
     ours = {key for key in found if key.startswith("crdt_mor.")}
-    assert ours == {key for key in named(section("hoodie.properties")) if key.startswith("crdt_mor.")}
+    assert ours == set(re.findall(r"`(crdt_mor\.[a-z_.]+)`", section("hoodie.properties")))
 
 
 def test_the_plan_of_a_clean_is_as_the_page_says() -> None:

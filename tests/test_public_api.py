@@ -35,8 +35,8 @@ PUBLIC = [
 ]  # fmt: skip
 
 SIGNATURES = {
-    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge name exist_ok writer_expiry "
-    "maintain store environment",
+    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order name "
+    "exist_ok writer_expiry maintain store environment",
     "Table.open": "uri * payloads writer_expiry maintain store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",

@@ -13,13 +13,13 @@ from tests.guides import blocks, interpreter, words
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.mark.parametrize(
-    "guide",
-    [
-        *("reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md", "maintenance.md"),
-        "savepoints.md",
-    ],
-)
+GUIDES = [
+    "reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md", "maintenance.md",
+    "savepoints.md", "layout.md",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("guide", GUIDES)
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
     with interpreter(fast_path) as python:
         for block in blocks((DOCS / guide).read_text()):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import pyarrow as pa
@@ -19,6 +20,20 @@ from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.model.policies import words_of_bytes
+
+
+class ClusterOrder(StrEnum):
+    """How rows are ordered by several columns."""
+
+    linear = "linear"
+    z_order = "z-order"
+
+
+class Rewrite(StrEnum):
+    """Which base files a compaction rewrites beside those that have logs."""
+
+    order = "order"
+
 
 LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file groups with at least N log files.")]
 
@@ -50,6 +65,12 @@ def create(
             help="views=counter, price,at=latest_by?by=at, tags=acme.sets:Tags, …; or partial_update. May be repeated.",
         ),
     ] = None,
+    cluster_by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns by which compaction sorts base files, not by key.")
+    ] = None,
+    cluster_order: Annotated[ClusterOrder, typer.Option(help="z-order gives up to four columns the same weight.")] = (
+        ClusterOrder.linear
+    ),
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
     output: Form = Output.text,
 ) -> None:
@@ -61,7 +82,7 @@ def create(
     table = mor.Table.create(
         uri, columns, key=inputs.names(key) or [], ordering=ordering,
         partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-        exist_ok=exist_ok,
+        cluster_by=inputs.names(cluster_by) or (), cluster_order=cluster_order.value, exist_ok=exist_ok,
     )  # fmt: skip
     if output is Output.json:
         render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge.summary})
@@ -158,6 +179,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "partition_by": list(config.key.partition_fields),
         "merge": config.merge.summary,
         "buckets": config.buckets,
+        "properties": dict(table.properties),
         "rows": table.scan().count(),
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
@@ -178,6 +200,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         **pairs,
         "key": ", ".join(config.key.fields),
         "partition_by": ", ".join(config.key.partition_fields) or "-",
+        "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rows": f"{pairs['rows']:,}",
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
         "stable_before": _held_back(pairs["stable_before"]),
@@ -225,6 +248,9 @@ def compact(
     logs_only: Annotated[
         bool, typer.Option("--logs-only", help="Merge logs with each other alone; base files stay as they are.")
     ] = False,
+    rewrite: Annotated[
+        Rewrite | None, typer.Option(help="order: base files in another order than the table asks for, as well.")
+    ] = None,
     output: Form = Output.text,
 ) -> None:
     """Merge log files into base files; safe beside writers, readers and other compactions.
@@ -232,8 +258,11 @@ def compact(
     Example: crdt-mor compact events
     """
     maintenance = mor.Table.open(uri).maintenance
+    chosen: dict[str, Any] = {"log_files_min": log_files_min, "logs_only": logs_only}
+    if rewrite is not None:
+        chosen["rewrite"] = rewrite.value
     if plan_only:
-        plan = maintenance.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
+        plan = maintenance.plan_compaction(**chosen)
         if output is Output.json:
             render.document(
                 {"plan": plan and {"barrier": plan.barrier, "file_groups": len(plan.groups), "pending": plan.pending}}
@@ -241,7 +270,7 @@ def compact(
         else:
             render.note(f"scheduled {plan}" if plan else "nothing to compact")
         return
-    done = maintenance.compact(log_files_min=log_files_min, logs_only=logs_only)
+    done = maintenance.compact(**chosen)
     if output is Output.json:
         render.document({"compactions": [asdict(compacted) for compacted in done]})
     elif not done:

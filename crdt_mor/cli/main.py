@@ -27,6 +27,7 @@ from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
+from crdt_mor.cli.properties import properties
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
@@ -146,6 +147,7 @@ for _command in (
     commands.timeline,
     commands.files,
     commands.compact,
+    properties,
     clean,
     archive,
     maintain,

@@ -21,13 +21,18 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.layout import BY_KEY
 from crdt_mor.parquet import ParquetSource
 
 ROW_GROUP_ROWS: Final = 131_072
+CLUSTERED_ROW_GROUP_ROWS: Final = 32_768
+"""Rows of a row group in a base file that is clustered by some columns: fewer, so that a filter on them skips more."""
 MIN_RECORD_KEY: Final = "hoodie_min_record_key"
 MAX_RECORD_KEY: Final = "hoodie_max_record_key"
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
+ORDER: Final = "crdt_mor.order"
+"""The order of the rows, as `Layout` says it, where it is not that of their keys."""
 
 CALENDAR: Final = {"org.apache.spark.version": "3.5.6"}
 """Metadata which says that the dates and times of a base file are in the proleptic Gregorian calendar, as Spark 3 has
@@ -66,6 +71,11 @@ class Footer:
         text = self.metadata.get(LATEST_REQUESTED)
         return InstantTime(text) if text else None
 
+    @property
+    def order(self) -> str:
+        """The order of the rows in a base file of ours, as a `Layout` says it."""
+        return self.metadata.get(ORDER, str(BY_KEY))
+
 
 def base_metadata(
     *,
@@ -73,6 +83,7 @@ def base_metadata(
     max_record_key: str | None,
     avro_schema: str,
     latest_requested: InstantTime | None,
+    order: str = str(BY_KEY),
 ) -> dict[str, str]:
     """The key-value metadata of a base file. A file without rows has no least and no greatest key."""
     metadata = {AVRO_SCHEMA: avro_schema, **CALENDAR}
@@ -80,6 +91,8 @@ def base_metadata(
         metadata |= {MIN_RECORD_KEY: min_record_key, MAX_RECORD_KEY: max_record_key}
     if latest_requested is not None:
         metadata[LATEST_REQUESTED] = latest_requested
+    if order != str(BY_KEY):
+        metadata[ORDER] = order
     return metadata
 
 

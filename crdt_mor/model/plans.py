@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
+from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.overwrites import overwritten_at
 from crdt_mor.model.slices import FileSlice
@@ -93,6 +94,7 @@ class CompactionPlan:
     schema, merge: the table's, when the plan was made.
     groups: the file groups that it compacts, with the files that it consumes.
     payloads: a pickled plan brings the table's payloads along, for the process where it arrives; not stored.
+    order: that of the rows in the new base files, `linear(country,day)` or `z-order(country,day)`; `key`: by key alone.
     """
 
     barrier: InstantTime
@@ -102,6 +104,7 @@ class CompactionPlan:
     groups: tuple[GroupInput, ...]
     table_id: str | None = None
     payloads: object = field(default=None, compare=False, repr=False)
+    order: str = str(BY_KEY)
 
     def pending_of(self, group: GroupInput) -> tuple[InstantTime, ...]:
         """The pending writes that may add something to a file group: its P, whose first one is its S."""
@@ -163,6 +166,7 @@ class CompactionPlan:
                 "merge": self.merge,
                 "table_id": self.table_id,
                 "groups": groups,
+                **({} if self.order == str(BY_KEY) else {"order": self.order}),
             },
             separators=(",", ":"),
         ).encode()
@@ -182,6 +186,7 @@ class CompactionPlan:
                 stored["merge"],
                 groups,
                 stored.get("table_id"),  # plans of the first release have none
+                order=str(Layout.parse(stored.get("order", str(BY_KEY)))),
             )
             require_types(file for group in groups for file in (*group.logs, *filter(None, [group.base])))
             return plan
@@ -220,6 +225,7 @@ def plan_compaction(
     log_files_min: int = 1,
     groups: Collection[FileGroup] | None = None,
     logs_only: bool = False,
+    also: Collection[FileGroup] = (),
 ) -> CompactionPlan | None:
     """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
 
@@ -230,6 +236,7 @@ def plan_compaction(
     groups: the plan takes no others; None: any.
     logs_only: a log compaction of each file group with two logs or more, a carry among them. A file group without a
         base file has nothing to copy, so that it is compacted fully.
+    also: file groups that are compacted whatever logs they have, or have none, such as those in another order.
     """
     chosen = [
         _input(value, s, logs_only=logs_only and s.base is not None)
@@ -237,10 +244,13 @@ def plan_compaction(
         if s.group not in taken
         and (groups is None or s.group in groups)
         and (
-            _has_many_logs(s, log_files_min)
-            if logs_only
-            else len(s.fresh_logs) >= max(1, log_files_min)
-            or (not pending_in(value, s.partition) and can_absorb_carry(s, merge))
+            s.group in also
+            or (
+                _has_many_logs(s, log_files_min)
+                if logs_only
+                else len(s.fresh_logs) >= max(1, log_files_min)
+                or (not pending_in(value, s.partition) and can_absorb_carry(s, merge))
+            )
         )
     ]
     return _plan(value, merge, chosen)
@@ -265,7 +275,10 @@ def _plan(value: Timeline, merge: MergeSpec, chosen: Sequence[GroupInput]) -> Co
     if not chosen:
         return None
     pending = tuple(sorted(p.requested for p in value.pending))
-    return CompactionPlan(value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id)
+    return CompactionPlan(
+        value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id,
+        order=str(Layout.of(value.properties)),
+    )  # fmt: skip
 
 
 def _has_many_logs(slice_: FileSlice, log_files_min: int) -> bool:

@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model import layout
 from crdt_mor.model.policies import BY_NAME, parsed
 
 Properties = tuple[tuple[str, str], ...]
 """(name, value), by name."""
 
 RESERVED: Final = "crdt_mor."
-KNOWN: Final[tuple[str, ...]] = tuple(sorted(BY_NAME))
-"""The names of the engine's own properties: the policies of its upkeep."""
+KNOWN: Final[tuple[str, ...]] = tuple(sorted([*BY_NAME, *layout.NAMES]))
+"""The names of the engine's own properties: the policies of its upkeep, and the order of rows in base files."""
 
 HUDIS: Final = "hoodie."
 
@@ -46,6 +47,8 @@ def checked_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
             )
         if value is not None and name in BY_NAME:
             parsed(name, value)
+        if value is not None and name in layout.NAMES:
+            layout.PARSED[name](value)
     return dict(changes)
 
 

@@ -28,6 +28,7 @@ from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
 from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction, plan_logs
 from crdt_mor.model.schema import TableSchema
@@ -49,13 +50,15 @@ Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collec
 
 
 def compaction(
-    log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False
+    log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False, reorder: bool = False
 ) -> Service[CompactionPlan]:
     """The compaction of the file groups that have at least `log_files_min` log files; of these, those that it chooses.
 
     choose: None chooses all. logs_only: a log compaction, where there is a base file.
+    reorder: also of the file groups whose base file has its rows in another order than the table asks for.
     """
-    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only), _execute)
+    orders: dict[str, str] | None = {} if reorder else None
+    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute)
 
 
 def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
@@ -79,6 +82,7 @@ def _plan(
     log_files_min: int,
     choose: Choose | None,
     logs_only: bool,
+    orders: dict[str, str] | None,
     session: Session,
     value: Timeline,
     taken: Collection[FileGroup],
@@ -87,8 +91,31 @@ def _plan(
     # The session keeps the segments it has read, so that planning again after a lost race is quick.
     slices = fold_slices(session.snapshot_completions(value, None))
     groups = None if choose is None else choose(value, slices, taken)
-    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only)
+    reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
+    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, reordered)
     return _unless_waiting(session, value, plan)
+
+
+def _in_another_order(
+    session: Session, value: Timeline, slices: Sequence[FileSlice], orders: dict[str, str]
+) -> set[FileGroup]:
+    """The file groups whose base file has its rows in another order than `value` asks for.
+
+    orders: those of base files by their paths, as they were found before. A base file never changes, so that planning
+        again after a lost race reads the footers of new ones alone.
+    """
+
+    def order(slice_: FileSlice) -> str:
+        assert slice_.base is not None
+        with naming_damage(session.store, slice_):
+            return read_footer(base_source(session.store, slice_.base)).order
+
+    unknown = [slice_ for slice_ in slices if slice_.base is not None and slice_.base.path not in orders]
+    for slice_, found in zip(unknown, in_threads(order, unknown), strict=True):
+        assert slice_.base is not None
+        orders[slice_.base.path] = found
+    asked = str(Layout.of(value.properties))
+    return {slice_.group for slice_ in slices if slice_.base is not None and orders[slice_.base.path] != asked}
 
 
 def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | None) -> CompactionPlan | None:
@@ -160,7 +187,7 @@ def _put_base(
 ) -> DataFile:
     path = _base_path(plan, group)
     file_name = path.rpartition("/")[2]
-    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads)
+    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads, plan.order)
     size, created = put_chunks(session.store, path, content)
     if created:
         return DataFile(path, size, statistics.rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TokenOrderError, WriterExpiredError
+from crdt_mor.model import layout
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrites import void_files
@@ -169,11 +170,16 @@ def grow(
 
 
 def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[str, str | None]) -> Steps[Timeline]:
-    """Some of the table's properties are set, or taken away; raises where that would be too many."""
+    """Some of the table's properties are set, or taken away.
+
+    Raises `InvalidInputError` where that would be too many, and where the table has no such order of rows.
+    """
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         properties = changed(tail.properties, changes)
+        if not changes.keys().isdisjoint(layout.NAMES):
+            layout.Layout.of(properties).require_columns(TableSchema.from_json(tail.schema))
         return None if properties == tail.properties else tail.set_properties(nonce, wall_ms, properties)
 
     return (yield from publisher.publish(derive, known))

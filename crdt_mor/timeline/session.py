@@ -25,6 +25,7 @@ from crdt_mor.forks import is_own, new_session, require_own
 from crdt_mor.format.properties import decode_table
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
+from crdt_mor.model import layout
 from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -174,7 +175,8 @@ class Session:
     def genesis(self) -> Timeline:
         """The value before the first event; adopting Hudi's commits brings their schema."""
         schema = self.config.created_schema()
-        return Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
+        value = Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
+        return replace(value, properties=layout.said(self.config.properties))
 
     def known(self) -> Timeline:
         """The newest value that this session has seen."""

@@ -1,4 +1,4 @@
-"""Base files: rows in the order of their keys, encoded in row groups while they are put."""
+"""Base files: rows in the order that the table asks for, encoded in row groups while they are put."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, repeating_columns, write_parquet
+from crdt_mor.format.base import (
+    CLUSTERED_ROW_GROUP_ROWS,
+    ROW_GROUP_ROWS,
+    base_metadata,
+    repeating_columns,
+    write_parquet,
+)
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY
+from crdt_mor.merge.clustering import PLACE, clustered_places
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.layout import Layout
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
@@ -20,7 +28,7 @@ from crdt_mor.write.log_files import avro_with_meta, stored_table
 
 @dataclass(slots=True)
 class RowStatistics:
-    """What a base file's metadata says of its rows, which are added in the order of their keys."""
+    """What a base file's metadata says of its rows."""
 
     rows: int = 0
     least_key: str | None = None
@@ -31,8 +39,9 @@ class RowStatistics:
         if not frame.height:
             return
         self.rows += frame.height
-        self.least_key = frame.item(0, RECORD_KEY) if self.least_key is None else self.least_key
-        self.greatest_key = frame.item(-1, RECORD_KEY)
+        least, greatest = str(frame[RECORD_KEY].min()), str(frame[RECORD_KEY].max())
+        self.least_key = least if self.least_key is None else min(self.least_key, least)
+        self.greatest_key = greatest if self.greatest_key is None else max(self.greatest_key, greatest)
         self.latest_requested = max(self.latest_requested, str(frame[COMMIT_TIME].max()))
 
 
@@ -43,19 +52,20 @@ def base_file(
     rows: Iterable[pl.DataFrame],
     schema: TableSchema,
     threads: int,
+    order: str,
 ) -> tuple[Chunks, RowStatistics]:
     """The chunks of a base file, encoded as they are taken, and what is known of its rows once they are.
 
     file_name: what Hudi's column says of each row. rows: with the columns of `schema` and those of Hudi's that differ
     from row to row, sorted by key; one frame at least. schema: the columns that the file holds. threads: how many row
-    groups are encoded at a time.
+    groups are encoded at a time. order: that of the rows in the file, as a `Layout` says it.
     """
     statistics = RowStatistics()
     constants = {"_hoodie_partition_path": partition, "_hoodie_file_name": file_name}
     columns = [*(column for column in META_COLUMNS if column not in constants), *schema.stored.names]
 
     def row_groups() -> Iterator[pl.DataFrame]:
-        for frame in _row_groups(rows):
+        for frame in _arranged(rows, Layout.parse(order)):
             statistics.add(frame)
             yield frame
 
@@ -70,13 +80,27 @@ def base_file(
             max_record_key=statistics.greatest_key,
             avro_schema=avro_with_meta(schema, config.name),
             latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
+            order=order,
         )
 
     return join_row_groups(in_threads(encode, row_groups(), threads), metadata), statistics
 
 
-def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, cut into frames of about `ROW_GROUP_ROWS` rows; where there are no rows, one empty frame.
+def _arranged(rows: Iterable[pl.DataFrame], layout: Layout) -> Iterator[pl.DataFrame]:
+    """The row groups of a file whose rows come in the order of their keys, and are to be in that of `layout`.
+
+    Only the order of keys is made part by part; any other has all the rows of the file group in memory.
+    """
+    if layout.by_key:
+        yield from _row_groups(rows, ROW_GROUP_ROWS)
+        return
+    whole = pl.concat(rows, rechunk=False)
+    places = clustered_places(whole, layout)
+    yield from (whole[part[PLACE]] for part in _row_groups([places.to_frame()], CLUSTERED_ROW_GROUP_ROWS))
+
+
+def _row_groups(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The rows of `frames`, cut into frames of about so many rows; where there are no rows, one empty frame.
 
     Each frame is cut evenly, so one that is not much larger than a row group stays whole.
     """
@@ -85,7 +109,7 @@ def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         if not frame.height:
             empty = frame
             continue
-        count = max(1, round(frame.height / ROW_GROUP_ROWS))
+        count = max(1, round(frame.height / rows))
         yield from frame.iter_slices(-(-frame.height // count))
         has_rows = True
     if not has_rows:

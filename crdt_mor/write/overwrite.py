@@ -20,6 +20,7 @@ from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import bucket_file_id
 from crdt_mor.model.overwrites import StagedBase, StagedOverwrite
 from crdt_mor.model.schema import TableSchema
@@ -185,7 +186,8 @@ class _Staging:
         hidden = {member.hidden for member in self.merging.rule.members if member.hidden}
         bare = {name for name in hidden if rows[name].null_count() == rows.height}
         schema = self.merging.schema.select(n for n in self.merging.schema.declared.names if n not in bare)
-        content, statistics = base_file(write.session.config, partition, file_name, [rows], schema, threads)
+        order = str(Layout.of(write.value.properties))
+        content, statistics = base_file(write.session.config, partition, file_name, [rows], schema, threads, order)
         write.expect_staged(path)
         size, _ = put_chunks(write.session.store, path, content)
         return path, size, statistics.rows

@@ -1369,6 +1369,69 @@ def payloads_in_partitions(make: Maker) -> Table:
     return table
 
 
+# --- base files in another order than that of their keys --------------------------------------------------------------
+
+
+@shape()
+def clustered(make: Maker) -> Table:
+    """clustered by two columns, compacted, then upserts and deletes beside a write that is pending."""
+    table = make.create(buckets=1, cluster_by=["n", "v"])
+    for n in range(4):
+        table.upsert(rows(range(n, 30, 4), 10 - n))
+    table.maintenance.compact()
+    straggler = make.begin(table)
+    straggler.upsert(rows([2, 50], 77))
+    table.upsert(rows([3, 40], 5))
+    table.delete(keys=keys(5, 6))
+    table.maintenance.compact()
+    make.end(straggler)
+    table.upsert(rows([7], 6))
+    return table
+
+
+@shape()
+def clustered_later(make: Maker) -> Table:
+    """compacted by key, clustered later in z-order, rewritten without any log, then upserts and deletes."""
+    table = make.create()
+    for n in range(4):
+        table.upsert(rows(range(n, 30, 4), 10 - n))
+    table.maintenance.compact()
+    table.set_properties({"crdt_mor.cluster_by": "v,n", "crdt_mor.cluster_order": "z-order"})
+    table.maintenance.compact(rewrite="order")
+    table.upsert(rows([3, 40], 5))
+    table.delete(keys=keys(5, 6))
+    return table
+
+
+@shape()
+def clustered_by_key_again(make: Maker) -> Table:
+    """an ordering column, clustered, log compactions, then in the order of keys again, a rewrite planned."""
+    table = make.create(ordering="n", cluster_by="v")
+    for n in range(4):
+        table.upsert(rows(range(n, 30, 4), 10 - n))
+    table.maintenance.compact()
+    table.upsert(rows([3, 40], 50))
+    table.upsert(rows([4, 41], 51))
+    table.maintenance.compact(logs_only=True)
+    table.set_properties({"crdt_mor.cluster_by": None})
+    table.maintenance.compact(rewrite="order")
+    table.upsert(rows([4, 42], 52))
+    table.set_properties({"crdt_mor.cluster_by": "n"})
+    table.maintenance.plan_compaction(rewrite="order")
+    table.upsert(rows([5, 42], 53))
+    return table
+
+
+@shape()
+def payloads_clustered(make: Maker) -> Table:
+    """payloads, clustered by one of their columns, compacted, nothing pending."""
+    table = make.create(COUNTED, merge=COUNTED_MERGE, cluster_by=["n", "v"])
+    for n in (3, 1, 2):
+        table.append(counted(range(n, 12, 2), n, f"t{n}"))
+    table.maintenance.compact()
+    return table
+
+
 @shape()
 def payloads_of_partial_updates(make: Maker) -> Table:
     """payloads beside PartialUpdate, compacted, nothing pending."""

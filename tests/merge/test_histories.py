@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.clustering import clustered_places
+from crdt_mor.merge.contributions import RowGroup, row_groups
 from crdt_mor.merge.kernel import (
     DeleteWrite,
     RowsWrite,
@@ -31,6 +33,7 @@ from crdt_mor.merge.kernel import (
     touched,
 )
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.testing.oracle import Contribution, fold
 from tests.tiers import slow
@@ -46,6 +49,8 @@ RULES = {
     "partial": MergeRule("columns"),
     "partial, keep": MergeRule("columns", nulls="keep"),
 }
+LAYOUTS = (BY_KEY, Layout(("v", "b")), Layout(("a",)), Layout(("b", "v", "late"), Z_ORDER))
+"""Orders of rows in base files, also of columns that most base files have nulls in."""
 Block = DataBlock | DeleteBlock
 
 
@@ -76,6 +81,8 @@ class History:
     base_latest: str | None = None
     barrier: int = -1
     carried: list[Block] = field(default_factory=list)
+    layouts: tuple[Layout, ...] = (BY_KEY,)
+    """The orders of rows that its compactions choose from."""
 
     def step(self) -> None:
         self.clock += 2
@@ -167,6 +174,8 @@ class History:
         assert rows.columns == self.columns.select_own()
         assert rows[RECORD_KEY].to_list() == sorted(set(rows[RECORD_KEY]))
         latest = rows[COMMIT_TIME].max()
+        layout = self.random.choice(self.layouts) if len(self.layouts) > 1 else self.layouts[0]
+        rows = rows if layout.by_key else rows[clustered_places(rows, layout)]
         self.base = ParquetSource.in_memory(parquet(rows))
         self.base_latest = self.random.choice([None, str(latest or stamp(0))])
         self.barrier = barrier
@@ -211,16 +220,26 @@ def test_any_history_reads_as_the_fold_of_its_commits(rule: str, key_column: str
 
     @settings(max_examples=examples)
     @given(
-        seed=st.integers(0, 10**9), stable_form=yes_or_no, promote=yes_or_no, by_hash=yes_or_no, in_parts=yes_or_no
+        seed=st.integers(0, 10**9), stable_form=yes_or_no, promote=yes_or_no, by_hash=yes_or_no, in_parts=yes_or_no,
+        layouts=st.sampled_from([(BY_KEY,), LAYOUTS]),
     )  # fmt: skip
-    def check(seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool) -> None:
-        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts)
+    def check(
+        seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool, layouts: tuple[Layout, ...]
+    ) -> None:
+        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts, layouts)
 
     check()
 
 
 def check_history(
-    rule: str, key_column: str | None, seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool
+    rule: str,
+    key_column: str | None,
+    seed: int,
+    stable_form: bool,
+    promote: bool,
+    by_hash: bool,
+    in_parts: bool,
+    layouts: tuple[Layout, ...] = (BY_KEY,),
 ) -> None:
     """A random history is read again and again, and compared with the fold of its commits."""
     with pytest.MonkeyPatch.context() as patch:
@@ -232,12 +251,29 @@ def check_history(
             patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)
-        history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column))
+        history = History(Random(seed), RULES[rule], stable_form, Columns(STORED, key_column), layouts=layouts)
         for i in range(history.random.randint(10, 45)):
             history.step()
             if i % 5 == 4:
                 history.check()
         history.check()
+
+
+def test_rows_are_found_missing_where_a_clustered_base_is_cut_as_if_it_were_in_the_order_of_keys() -> None:
+    """The histories find the bug that they are there for."""
+
+    def never_overlapping(source: ParquetSource, column: str) -> list[RowGroup] | None:
+        groups = row_groups(source, column) or []
+        return [RowGroup(group.rows, f"{i}.", f"{i}.") for i, group in enumerate(groups)]
+
+    def some_histories() -> None:
+        for seed in range(30):
+            check_history("latest", "k", seed, False, False, False, True, LAYOUTS)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crdt_mor.merge.parts.row_groups", never_overlapping)
+        with pytest.raises(AssertionError):
+            some_histories()
 
 
 @pytest.fixture

@@ -104,8 +104,11 @@ class History:
     trials: list[str | tuple[str, ...]] = field(default_factory=list)
     numbers: int = 0
     log: list[str] = field(default_factory=list)
+    layouts: Random = field(default_factory=Random)
+    """Chance of its own, for the orders of rows, so that a seed's history is the same whatever they are."""
 
     def __post_init__(self) -> None:
+        self.layouts = Random(repr(self.random.getstate()))
         order = pa.int32() if self.narrow_order else pa.int64()
         self.columns = {"k": pa.string(), "v": order, "a": pa.float64(), "b": pa.string(), "w": pa.int32()}
         if self.partitioned:
@@ -324,10 +327,28 @@ class History:
 
     def schedule(self) -> None:
         least, logs_only = self.random.choice([1, 1, 2]), self.random.random() < 0.4
-        plan = self.table.maintenance.plan_compaction(log_files_min=least, logs_only=logs_only)
+        plan = self.table.maintenance.plan_compaction(
+            log_files_min=least, logs_only=logs_only, rewrite=None if logs_only else self.relayout()
+        )
         if plan is not None:
             self.plans.append(plan)
             self.note("plan", plan)
+
+    def relayout(self) -> Literal["order"] | None:
+        """Now and then ask for another order of rows in base files, and whether to rewrite those that have another.
+
+        Plans that are open keep the order that they were made with.
+        """
+        r = self.layouts
+        if r.random() < 0.4:
+            columns = r.sample(["k", "v", "a", "b", "w"], r.choice([0, 1, 1, 2, 3]))
+            changes = {
+                "crdt_mor.cluster_by": ",".join(columns) or None,
+                "crdt_mor.cluster_order": r.choice([None, "linear", "z-order"]),
+            }
+            self.table.set_properties(changes)
+            self.note("another order", changes)
+        return r.choice([None, "order"])
 
     def compact(self, plan: CompactionPlan) -> None:
         """Executors come and go; some finish only the files, some come when all is done."""

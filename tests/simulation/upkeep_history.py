@@ -174,7 +174,9 @@ class UpkeepHistory(History):
 
     def compact_all(self) -> None:
         least, logs_only = self.random.choice([1, 2]), self.random.random() < 0.4
-        self.note("compact", self.table.maintenance.compact(log_files_min=least, logs_only=logs_only), logs_only)
+        rewrite = None if logs_only else self.relayout()
+        done = self.table.maintenance.compact(log_files_min=least, logs_only=logs_only, rewrite=rewrite)
+        self.note("compact", done, logs_only, rewrite)
         self.plans.clear()
 
     def archive(self) -> None:

@@ -1,0 +1,276 @@
+"""The order of rows in base files: a property that compaction follows, and that changes no answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor import InvalidInputError, TableExistsError
+from crdt_mor.format.base import MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, read_footer
+from crdt_mor.merge.blocks import RECORD_KEY
+from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.parquet import ParquetSource
+from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.write import base_files
+from tests.table.compacting import close, every_answer, open_write, remove
+from tests.table.helpers import SCHEMA, Make, Place, files, frame
+
+MERGES: dict[str, dict[str, Any]] = {
+    "latest": {},
+    "ordering": {"ordering": "n"},
+    "partial": {"merge": PartialUpdate()},
+    "counter": {"merge": {"n": Counter()}},
+}
+MANY = [(f"k{i:02d}", "abc"[i % 3], i * 7 % 20) for i in range(20)]
+
+
+def bases(place: Place) -> list[tuple[str, pl.DataFrame]]:
+    """The base files, oldest first: the order that each says it has, and its rows."""
+    found = sorted((path.rpartition("_")[2], data) for path, data in files(place).items() if path.endswith(".parquet"))
+    return [(read_footer(ParquetSource.in_memory(data)).order, pl.read_parquet(data)) for _, data in found]
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_the_order_changes_at_any_time_and_no_answer_does(make: Make, place: Place, merge: str) -> None:
+    table = make(buckets=1, cluster_by=["region", "n"], **MERGES[merge])
+    commits = [table.upsert(frame(*MANY))]
+    straggler = open_write(table, ("k03", "z", 50), ("new", "z", 50))
+    asked: list[tuple[dict[str, str | None], list[str]]] = [
+        ({}, ["region", "n"]),
+        ({"crdt_mor.cluster_by": "n"}, ["n"]),
+        ({"crdt_mor.cluster_by": "price, region", "crdt_mor.cluster_order": "z-order"}, []),
+        ({"crdt_mor.cluster_by": None}, [RECORD_KEY]),
+        ({"crdt_mor.cluster_by": "id", "crdt_mor.cluster_order": None}, ["id"]),
+    ]
+    for turn, (changes, by) in enumerate(asked):
+        table.set_properties(changes)
+        commits.append(table.upsert(frame((f"k0{turn}", "d", 100 + turn), (f"x{turn}", "b", turn))))
+        commits.append(remove(table, f"k1{turn}"))
+        before = every_answer(table, commits)
+        (done,) = table.maintenance.compact()
+        assert every_answer(table, commits) == before
+        order, rows = bases(place)[-1]
+        assert rows.height == done.rows
+        assert not by or rows.equals(rows.sort(by, maintain_order=True)), "ties stay in the order of keys"
+        assert order == ["linear(region,n)", "linear(n)", "z-order(price,region)", "key", "linear(id)"][turn]
+        assert table.scan(filter="id = 'k02'").count() == 1
+        assert table.scan(filter="region = 'c'").to_polars().height == sum(row[1] == "c" for row in before[0])
+    commits.append(close(straggler))
+    before = every_answer(table, commits)
+    table.maintenance.compact()
+    assert every_answer(table, commits) == before
+
+
+def test_what_a_footer_says_of_keys_is_so_in_any_order(make: Make, place: Place) -> None:
+    table = make(buckets=1, cluster_by="n")
+    table.upsert(frame(("b", "x", 1), ("a", "x", 3), ("c", "x", 2)))
+    table.maintenance.compact()
+    (data,) = (data for path, data in files(place).items() if path.endswith(".parquet"))
+    said = read_footer(ParquetSource.in_memory(data)).metadata
+    assert (said[MIN_RECORD_KEY], said[MAX_RECORD_KEY], said[ORDER]) == ("a", "c", "linear(n)")
+    assert pl.read_parquet(data)["id"].to_list() == ["b", "c", "a"]
+
+
+def test_a_plan_keeps_the_order_that_it_was_made_with(make: Make, place: Place) -> None:
+    table = make(buckets=1, cluster_by=["n"])
+    table.upsert(frame(*MANY))
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    table.set_properties({"crdt_mor.cluster_by": "region"})
+    (again,) = place.open().maintenance.open_plans()
+    assert again == plan
+    place.open().maintenance.compact(again)
+    assert [order for order, _ in bases(place)] == ["linear(n)"]
+    assert plan.order == "linear(n)"
+    assert json.loads(plan.encode())["order"] == "linear(n)"
+    assert "order" not in json.loads(CompactionPlan("1" * 17, (), "[]", "latest", ()).encode()), "as before it"
+
+
+def test_executors_of_one_plan_write_the_same_bytes(make: Make, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 6)
+    table = make(buckets=1, cluster_by=["region", "price"], cluster_order="z-order")
+    table.upsert(frame(*MANY))
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    written: list[dict[str, bytes]] = []
+    for threads in ("1", "4"):
+        monkeypatch.setattr("crdt_mor.services.service.THREADS", int(threads))
+        outputs = place.open().maintenance.execute(plan)
+        assert [file.rows for file in outputs] == [20]
+        written.append({file.path: files(place)[file.path] for file in outputs})
+        for file in outputs:
+            place.store.delete(file.path)
+    assert written[0] == written[1]
+
+
+def test_whoever_finds_a_base_in_another_order_under_its_name_uses_it(make: Make, place: Place) -> None:
+    """An executor of an older release, which ignores the order, may have been first."""
+    table = make(buckets=1, cluster_by=["n"])
+    commits = [table.upsert(frame(*MANY)), remove(table, "k07")]
+    before = every_answer(table, commits)
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    stored = json.loads(plan.encode())
+    del stored["order"]
+    older = CompactionPlan.decode(json.dumps(stored).encode(), "")
+    assert older.order == "key"
+    first = place.open().maintenance.execute(older)
+    assert place.open().maintenance.execute(plan) == first
+    assert table.maintenance.compact(plan)[0].rows == 19
+    assert [order for order, _ in bases(place)] == ["key"]
+    assert every_answer(table, commits) == before
+    assert len(table.maintenance.compact(rewrite="order")) == 1, "its footer says which order it has"
+    assert [order for order, _ in bases(place)] == ["key", "linear(n)"]
+    assert every_answer(table, commits) == before
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_change_makes_nothing_due_and_a_rewrite_is_asked_for(make: Make, place: Place, merge: str) -> None:
+    table = make(buckets=2, **MERGES[merge])
+    commits = [table.upsert(frame(*MANY)), remove(table, "k07")]
+    table.maintenance.compact()
+    table.set_properties({"crdt_mor.cluster_by": "region,n"})
+    assert table.maintenance.compact() == []
+    assert not [action for action in table.maintenance.maintain(dry_run=True).actions if action.service == "compaction"]
+    straggler = open_write(table, ("k01", "z", 1))
+    before = every_answer(table, commits)
+    (done,) = table.maintenance.compact(rewrite="order")
+    assert (done.file_groups, done.rows, done.carried) == (2, 19, 0)
+    assert every_answer(table, commits) == before
+    assert {order for order, _ in bases(place)[-2:]} == {"linear(region,n)"}
+    assert table.maintenance.compact(rewrite="order") == []
+    commits.append(close(straggler))
+    before = every_answer(table, commits)
+    assert table.maintenance.compact(log_files_min=9, rewrite="order") == [], "few logs, in the right order"
+    table.set_properties({"crdt_mor.cluster_by": None})
+    (done,) = table.maintenance.compact(log_files_min=9, rewrite="order")
+    assert done.file_groups == 2
+    assert every_answer(table, commits) == before
+    assert {order for order, _ in bases(place)[-2:]} == {"key"}
+
+
+def test_an_overwrite_leaves_its_rows_in_the_order_that_the_table_asks_for(make: Make, place: Place) -> None:
+    table = make(buckets=1, cluster_by="n")
+    commits = [table.upsert(frame(*MANY)), table.overwrite(frame(("b", "x", 1), ("a", "x", 3), ("c", "x", 2)))]
+    order, rows = bases(place)[-1]
+    assert (order, rows["id"].to_list()) == ("linear(n)", ["b", "c", "a"])
+    assert table.maintenance.compact(rewrite="order") == []
+    commits.append(table.upsert(frame(("a", "y", 0))))
+    before = every_answer(table, commits)
+    table.set_properties({"crdt_mor.cluster_by": None})
+    table.maintenance.compact(rewrite="order")
+    order, rows = bases(place)[-1]
+    assert (order, rows["id"].to_list()) == ("key", ["a", "b", "c"])
+    assert every_answer(table, commits) == before
+
+
+def test_a_log_compaction_leaves_the_order_as_it_is(make: Make, place: Place) -> None:
+    table = make(buckets=1, cluster_by=["n"])
+    commits = [table.upsert(frame(*MANY))]
+    table.maintenance.compact()
+    table.set_properties({"crdt_mor.cluster_by": "region"})
+    commits += [table.upsert(frame((f"k0{i}", "q", i))) for i in range(3)]
+    before = every_answer(table, commits)
+    table.maintenance.compact(logs_only=True)
+    assert [order for order, _ in bases(place)] == ["linear(n)", "linear(n)"]
+    assert every_answer(table, commits) == before
+    with pytest.raises(InvalidInputError, match="leave logs_only out"):
+        table.maintenance.compact(logs_only=True, rewrite="order")
+    with pytest.raises(InvalidInputError, match='rewrite is "order"'):
+        table.maintenance.compact(rewrite="all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"crdt_mor.cluster_by": "nope"}, "this is none. column='nope' columns=.'id', 'region'"),
+        ({"crdt_mor.cluster_by": "n,tags"}, "lists, structs and maps have none. column='tags' type=list"),
+        ({"crdt_mor.cluster_by": "n,n"}, "each column once"),
+        ({"crdt_mor.cluster_by": "n,,region"}, "columns with commas between them"),
+        ({"crdt_mor.cluster_by": ""}, "take the property away for the order of keys"),
+        ({"crdt_mor.cluster_order": "hilbert"}, "linear or z-order, and by default linear"),
+        ({"crdt_mor.cluster_by": "id,region,n,price,day", "crdt_mor.cluster_order": "z-order"}, "4 columns at most"),
+        ({"crdt_mor.cluster": "n"}, "did you mean crdt_mor.cluster_by"),
+    ],
+)
+def test_what_is_no_order_of_this_table_is_refused(
+    make: Make, place: Place, properties: dict[str, str | None], message: str
+) -> None:
+    wide = SCHEMA.append(pa.field("tags", pa.list_(pa.string()))).append(pa.field("day", pa.date32()))
+    table = make(schema=wide, cluster_by=["n"])
+    before = files(place)
+    with pytest.raises(InvalidInputError, match=message):
+        table.set_properties(properties)
+    assert files(place) == before
+    assert dict(table.properties) == {"crdt_mor.cluster_by": "n"}
+    table.set_properties({"crdt_mor.cluster_order": "z-order"})
+    with pytest.raises(InvalidInputError, match="4 columns at most"):
+        table.set_properties({"crdt_mor.cluster_by": "id,region,n,price,day"})
+
+
+def test_create_refuses_what_it_cannot_follow_and_makes_no_table(place: Place) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"cluster_by": ["nope"]}, "this is none"),
+        ({"cluster_by": ["n", "n"]}, "each column once"),
+        ({"cluster_by": ["n"], "cluster_order": "hilbert"}, "cluster_order is linear or z-order"),
+        ({"cluster_order": "z-order"}, "say which columns"),
+        ({"cluster_by": [1]}, "named by texts"),
+    ]
+    for settings, message in wrong:
+        with pytest.raises(InvalidInputError, match=message):
+            place.create(schema=SCHEMA, key="id", **settings)
+    assert files(place) == {}
+
+
+def test_a_table_that_is_there_keeps_its_order(place: Place) -> None:
+    def create(**settings: Any) -> mor.Table:
+        return place.create(schema=SCHEMA, key="id", exist_ok=True, **settings)
+
+    table = create(cluster_by=["n"])
+    table.set_properties({"crdt_mor.cluster_by": "region"})
+    for settings in ({}, {"cluster_by": "n"}, {"cluster_by": ["region"]}):
+        assert dict(create(**settings).properties) == {"crdt_mor.cluster_by": "region"}
+    with pytest.raises(TableExistsError, match=r"another order of rows.*set_properties.*asked=linear\(price\)"):
+        create(cluster_by="price")
+
+
+@pytest.mark.parametrize("order", ["linear", "z-order"])
+def test_filters_on_the_columns_skip_row_groups(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 100)
+    random = np.random.default_rng(3)
+    rows = pl.DataFrame(
+        {
+            "id": [f"{i:05d}" for i in random.permutation(10_000)],
+            "city": [f"c{int(i)}" for i in random.integers(0, 50, 10_000)],
+            "day": random.integers(0, 100, 10_000),
+        }
+    )
+    table = mor.Table.create(
+        "t",
+        rows,
+        key="id",
+        buckets=1,
+        cluster_by=["city", "day"],
+        cluster_order=order,
+        store=mor.MemoryStore(),  # type: ignore[arg-type]
+    )
+    table.upsert(rows)
+    table.maintenance.compact()
+    table.upsert(rows.head(5).with_columns(day=pl.lit(1000, pl.Int64)))
+    for condition, linear, z in (
+        (pl.col("city") == "c7", 4, 16),
+        (pl.col("day") == 50, 100, 25),
+        ((pl.col("city") == "c7") & (pl.col("day") == 50), 4, 4),
+    ):
+        scan = table.scan(filter=condition)
+        read = scan.explain()
+        assert read.row_groups_total == 100
+        assert read.row_groups <= (linear if order == "linear" else z)
+        expected = rows[5:].filter(condition)
+        assert scan.to_polars().sort("id").equals(expected.sort("id"))
