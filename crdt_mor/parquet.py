@@ -76,6 +76,19 @@ class ParquetSource:
         (content,) = self.contents
         return pq.ParquetFile(pa.BufferReader(content))
 
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes of the file; raises `FileNotFoundError` where it is gone."""
+        if self.reader is not None:
+            opened = self.reader()
+        elif self.address is not None:
+            opened = open(self.address, "rb", buffering=0)  # noqa: SIM115  closed below
+        else:
+            (content,) = self.contents
+            return content[start : start + length]
+        with opened as file:
+            file.seek(start)
+            return file.read(length)
+
     @property
     def is_one_file(self) -> bool:
         """Whether there is one footer to ask."""

@@ -24,7 +24,7 @@ from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
 from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.filter_errors import failed_on_rows
-from crdt_mor.read.prune import Pruning, prune
+from crdt_mor.read.prune import Pruning, pinned_keys, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
@@ -130,7 +130,7 @@ class Scan(ArrowRows):
         session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
         columns = self._needed(self._columns)
-        return explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet)
+        return explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet, self._keys)
 
     def count(self) -> int:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
@@ -172,6 +172,11 @@ class Scan(ArrowRows):
         return prune(snapshot.slices, self._filter, snapshot.session.config, snapshot.schema)
 
     @cached_property
+    def _keys(self) -> tuple[str, ...] | None:
+        """The keys of which alone the filter can hold, if they are few; None: any."""
+        return pinned_keys(self._filter, self._snapshot.session.config, self._snapshot.schema)
+
+    @cached_property
     def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
         """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored."""
         schema = self._snapshot.schema
@@ -192,9 +197,11 @@ class Scan(ArrowRows):
         down, late = self._conditions
         snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
         if late is None:
-            frames = snapshot.frames(columns, down, self._limit)
+            frames = snapshot.frames(columns, down, self._limit, keys=self._keys)
         else:
-            frames = snapshot.frames(self._needed(columns), down, finish=lambda frame: self._late(frame, late, columns))
+            frames = snapshot.frames(
+                self._needed(columns), down, finish=lambda frame: self._late(frame, late, columns), keys=self._keys
+            )
         return frames if self._limit is None else _first(frames, self._limit)
 
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:

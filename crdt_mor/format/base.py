@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.format import bloom
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.layout import BY_KEY
 from crdt_mor.parquet import ParquetSource
@@ -102,11 +103,13 @@ def write_parquet(
     row_group_rows: int = ROW_GROUP_ROWS,
     repeating: Sequence[str] = (),
     log_block: bool = False,
+    lookup: str | None = None,
 ) -> memoryview:
     """`rows`, of the stored types, as the bytes of a Parquet file without metadata, encoded by this thread.
 
     Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
     `repeating`: the columns worth a dictionary (`repeating_columns`), beside the meta columns that always are.
+    `lookup`: a column of distinct values, which has a Bloom filter by which readers find single ones.
     `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
     a third less work for the writer.
     """
@@ -115,7 +118,8 @@ def write_parquet(
         assert ready or _storable(item.type), f"not a stored type: {item.name} is {item.type}"
     sink = pa.BufferOutputStream()
     rows = rows.replace_schema_metadata(None)
-    with pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, repeating, log_block)) as writer:
+    bloom_filter = {} if lookup is None else bloom.options(lookup, min(rows.num_rows, row_group_rows))
+    with pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, repeating, log_block), **bloom_filter) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
     return memoryview(sink.getvalue())
 

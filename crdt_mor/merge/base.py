@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
-from crdt_mor.merge.contributions import LINE_KEY, scan
+from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
 from crdt_mor.parquet import ParquetSource
 
 IN_SCAN_KEYS_MAX = 200_000
@@ -43,9 +43,13 @@ class Scanned:
     part: tuple[int, int] | None = None
     """The first row and the number of rows, where only these rows of the file belong to the slice."""
     ahead: Future[pl.DataFrame] | None = None
+    ranges: tuple[tuple[int, int], ...] | None = None
+    """As in `Slice.base_ranges`."""
 
     @property
     def _rows(self) -> pl.LazyFrame:
+        if self.ranges is not None:
+            return scan_ranges(self.source, self.columns, self.ranges)
         rows = scan(self.source, self.columns)
         return rows if self.part is None else rows.slice(*self.part)
 
@@ -74,7 +78,8 @@ class Scanned:
         if self.predicate is not None:
             matching = self._matching(select) if self.ahead is None else self.ahead.result()
             return Decoded.of(matching, self.key, drop).others(select)
-        if len(drop) > IN_SCAN_KEYS_MAX or self.part is not None:  # polars cannot drop keys while it scans a part
+        whole = self.part is None and self.ranges is None
+        if len(drop) > IN_SCAN_KEYS_MAX or not whole:  # polars cannot drop keys while it scans a part
             return self.decode(drop, select).others(select)
         base = self._rows
         rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base

@@ -66,6 +66,9 @@ class Slice:
     base_latest: str | None = None
     blocks: tuple[DataBlock | DeleteBlock, ...] = ()
     base_rows: tuple[int, int] | None = None
+    base_ranges: tuple[tuple[int, int], ...] | None = None
+    """Where only some keys are asked for: the first row and the number of rows of each range of the base that may have
+    them. A merge of other keys would be wrong, and the predicate leaves these out. None: all."""
 
 
 @dataclass(frozen=True, slots=True)

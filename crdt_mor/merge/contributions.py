@@ -61,6 +61,12 @@ def scan(source: ParquetSource, columns: Columns) -> pl.LazyFrame:
     return source.scan(columns.schema, _WIDEN)
 
 
+def scan_ranges(source: ParquetSource, columns: Columns, ranges: Sequence[tuple[int, int]]) -> pl.LazyFrame:
+    """Some ranges of the rows of a file, each by its first row and its number of rows, as `scan` gives them."""
+    rows = scan(source, columns)
+    return pl.concat([rows.slice(*some) for some in ranges]) if ranges else rows.head(0)
+
+
 def scan_contents(contents: Sequence[bytes], columns: Columns) -> pl.LazyFrame:
     """The rows of Parquet files in memory, such as those in log blocks, as the table's columns are now."""
     return scan(ParquetSource.in_memory(*contents), columns)

@@ -34,6 +34,7 @@ from crdt_mor.merge.contributions import (
     given_names,
     raw,
     row_groups,
+    scan_ranges,
 )
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
@@ -64,10 +65,16 @@ def merge(
 
 
 def passed_through(
-    base: ParquetSource, columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None, limit: int | None
+    base: ParquetSource,
+    columns: Columns,
+    *,
+    select: Sequence[str],
+    predicate: pl.Expr | None,
+    limit: int | None,
+    ranges: Sequence[tuple[int, int]] | None = None,
 ) -> pl.DataFrame:
-    """A base file without logs: columns, predicate and limit go all the way down."""
-    rows = scan_parquet(base, columns)
+    """A base file without logs: columns, predicate and limit go all the way down. `ranges`: as `Slice.base_ranges`."""
+    rows = scan_parquet(base, columns) if ranges is None else scan_ranges(base, columns, ranges)
     rows = (rows if predicate is None else rows.filter(predicate)).select(select)
     return (rows if limit is None else rows.head(limit)).collect()
 
@@ -102,7 +109,11 @@ def _merge(
     need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
     files = with_whole_rows(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
-    base = None if files.base is None else Scanned(files.base, columns, key, predicate, files.base_rows)
+    base = (
+        None
+        if files.base is None
+        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges)
+    )
     with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
         if base is not None and pool is not None:
             base = base.begun(need, pool)

@@ -5,8 +5,9 @@ File slices that a condition rules out, row groups whose statistics do, columns,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import polars as pl
 import pyarrow as pa
@@ -16,6 +17,7 @@ from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import Columns, distinct
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.parquet import ParquetSource
+from crdt_mor.read.lookup import ranges_of
 from crdt_mor.read.prune import Pruning
 
 
@@ -84,9 +86,11 @@ def explain(
     late: pl.Expr | None,
     limit: int | None,
     source_of: Callable[[str], ParquetSource | None],
+    keys: Sequence[str] | None = None,
 ) -> Explanation:
     """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter.
 
+    keys: those of which alone the filter can hold; None: any.
     source_of: a base file by its path, as its store hands it out.
     """
     slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
@@ -98,8 +102,11 @@ def explain(
     passed: list[FileSlice] = []
     groups = total = size = 0
     for slice_ in pruning.kept:
-        footer = None if slice_.base is None else _footer(source_of(slice_.base.path))
+        source = None if slice_.base is None else source_of(slice_.base.path)
+        footer = _footer(source)
         left = [] if footer is None else _row_groups(footer, pushed, merging.columns)
+        if keys is not None and source is not None and footer is not None:
+            left = _with_keys(left, footer, ranges_of(source, keys))
         (merged if slice_.logs else passed if left or footer is None else skipped).append(slice_)
         groups += len(left)
         if footer is not None:
@@ -158,6 +165,14 @@ def _row_groups(footer: pq.FileMetaData, condition: pl.Expr | None, columns: Col
     except pl.exceptions.PolarsError:  # nested types, which have no statistics
         return every
     return [group for group, skip in zip(every, skipped, strict=True) if not skip]
+
+
+def _with_keys(groups: list[int], footer: pq.FileMetaData, ranges: Collection[tuple[int, int]] | None) -> list[int]:
+    """Those of the row groups that lie in one of the ranges of rows."""
+    if ranges is None:
+        return groups
+    starts = [0, *accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups))]
+    return [g for g in groups if any(first <= starts[g] < first + rows for first, rows in ranges)]
 
 
 def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:

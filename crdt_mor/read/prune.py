@@ -35,6 +35,9 @@ from crdt_mor.read.expressions import Comparison, comparison, conjuncts, operand
 KEYS_MAX = 100_000
 """More keys than this touch every bucket anyway."""
 
+LOOKUP_KEYS_MAX = 100
+"""Of more keys, each row group of a base file that is not in their order has some, by chance or by its filter's."""
+
 _ALTERNATIVES_MAX = 200
 """`or` in a row, each a level of recursion; IN takes any number."""
 
@@ -127,10 +130,23 @@ def _buckets(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema)
 
     Hudi's own tables are left alone: they may take their buckets from some of the key columns, and do not say so.
     """
-    if not config.ours or config.buckets is None:
+    keys = None if config.buckets is None else _keys(parts, config, schema)
+    if keys is None or config.buckets is None:
         return None
-    keys = _record_keys(reduce(_intersection, (_pins(part, schema) for part in parts)), config.key)
-    return None if keys is None else frozenset(buckets(keys, config.key, config.buckets).tolist())
+    return frozenset(buckets(keys, config.key, config.buckets).tolist())
+
+
+def pinned_keys(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
+    """The texts of all keys that a row may have for which the condition holds, if they are few; None: any."""
+    keys = None if condition is None else _keys(conjuncts(condition), config, schema)
+    return None if keys is None or len(keys) > LOOKUP_KEYS_MAX else tuple(keys.to_pylist())
+
+
+def _keys(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> pa.Array | None:
+    """The texts of all keys that the conditions leave; None: any, and in tables that Hudi made."""
+    if not config.ours:
+        return None
+    return _record_keys(reduce(_intersection, (_pins(part, schema) for part in parts)), config.key)
 
 
 def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:

@@ -23,6 +23,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.blocks import base_source, open_slice
 from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.lookup import ranges_of
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session
 
@@ -93,11 +94,13 @@ class Snapshot:
         predicate: pl.Expr | None,
         limit: int | None = None,
         finish: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
+        keys: Sequence[str] | None = None,
     ) -> Iterator[pl.DataFrame]:
         """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side.
 
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
         finish: a function of each merged frame that runs in the thread that merged it.
+        keys: the predicate holds for rows of these keys alone, so that other rows of base files need not be read.
         """
         store, config = self.session.store, self.session.config
         merging = merging_of(config, self.value.schema)
@@ -105,9 +108,15 @@ class Snapshot:
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Slice]]:
             self._require_kept(slice_)
             if slice_.base is not None and not slice_.logs:
-                return [(slice_, Slice(base_source(store, slice_.base)))]
-            blocks = open_slice(store, slice_, config)
-            if predicate is not None:
+                blocks = Slice(base_source(store, slice_.base))
+            else:
+                blocks = open_slice(store, slice_, config)
+            if keys is not None and blocks.base is not None:
+                with naming_damage(store, slice_):
+                    blocks = replace(blocks, base_ranges=ranges_of(blocks.base, keys))
+            if slice_.base is not None and not slice_.logs:
+                return [(slice_, blocks)]
+            if predicate is not None or blocks.base_ranges is not None:
                 return [(slice_, blocks)]  # the statistics of a whole base file rule out more than those of its parts
             rows = 0 if slice_.base is None else slice_.base.rows
             with naming_damage(store, slice_):
@@ -117,8 +126,9 @@ class Snapshot:
             with naming_damage(store, slice_):
                 if part.base is not None and not slice_.logs:
                     rows = kernel.passed_through(
-                        part.base, merging.columns, select=select, predicate=predicate, limit=limit
-                    )
+                        part.base, merging.columns, select=select, predicate=predicate, limit=limit,
+                        ranges=part.base_ranges,
+                    )  # fmt: skip
                     return [rows]
                 return kernel.merge(part, merging.rule, merging.columns, select=select, predicate=predicate)
 

@@ -69,10 +69,12 @@ def base_file(
             statistics.add(frame)
             yield frame
 
+    lookup = None if Layout.parse(order).by_key else RECORD_KEY  # the statistics of keys in order tell more
+
     def encode(frame: pl.DataFrame) -> memoryview:
         table = stored_table(frame.select(columns), schema, constants)
         repeating = repeating_columns(frame)
-        return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating)
+        return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating, lookup=lookup)
 
     def metadata() -> dict[str, str]:
         return base_metadata(

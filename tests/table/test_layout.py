@@ -12,6 +12,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, TableExistsError
+from crdt_mor.format import bloom
 from crdt_mor.format.base import MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, read_footer
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.model.plans import CompactionPlan
@@ -168,6 +169,91 @@ def test_an_overwrite_leaves_its_rows_in_the_order_that_the_table_asks_for(make:
     order, rows = bases(place)[-1]
     assert (order, rows["id"].to_list()) == ("key", ["a", "b", "c"])
     assert every_answer(table, commits) == before
+
+
+LOOKED_UP = pytest.mark.skipif(not bloom.WRITTEN, reason="this release of pyarrow writes no Bloom filters")
+
+
+@LOOKED_UP
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_key_is_looked_up_in_few_row_groups_and_found_as_it_is(
+    make: Make, merge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also beside logs of other keys, whose rows in the base file are not read then."""
+    monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 4)
+    table = make(buckets=1, cluster_by=["region", "n"], **MERGES[merge])
+    table.upsert(frame(*MANY))
+    table.maintenance.compact()
+    for _ in range(2):
+        everything = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
+        for key in [*everything, "k07", "nobody"]:
+            expected = [everything[key]] if key in everything else []
+            for condition in (f"id = '{key}'", f"id = '{key}' AND n + 0 < 1000"):  # a sum is decided late
+                scan = table.scan(filter=condition)
+                assert scan.to_arrow().to_pylist() == expected
+                assert scan.count() == len(expected)
+        some = ["k01", "k03", "k19", "x"]
+        found = table.scan(filter=pl.col("id").is_in(some)).to_arrow().to_pylist()
+        assert sorted(found, key=lambda row: row["id"]) == [everything[key] for key in some if key in everything]
+        table.upsert(frame(("k03", "q", 500), ("k04", "q", 500), ("x", "q", 1)))
+        remove(table, "k07")
+        remove(table, "k08")
+    read = [table.scan(filter=f"id = '{row[0]}'").explain() for row in MANY]
+    assert {e.row_groups_total for e in read} == {5}
+    assert sum(e.row_groups for e in read) <= 22
+    assert table.scan(filter="id = 'nobody'").explain().row_groups == 0
+
+
+@LOOKED_UP
+def test_keys_of_several_columns_and_those_in_an_or_are_looked_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 10)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("n", pa.int64())])
+    rows = pl.DataFrame({"a": [i // 10 for i in range(100)], "b": [f"b{i % 10}" for i in range(100)]})
+    rows = rows.with_columns(n=pl.int_range(100) * 37 % 100)
+    table = mor.Table.create("t", schema, key=["a", "b"], buckets=1, cluster_by="n", store=mor.MemoryStore())
+    table.upsert(rows)
+    table.maintenance.compact()
+    for condition in (
+        "a = 3 AND b = 'b7'",
+        "(a = 3 OR a = 4) AND b IN ('b1', 'b2')",
+        "a = 3 AND b = 'b7' AND n > 1000",
+    ):
+        scan = table.scan(filter=condition)
+        expected = pl.SQLContext(rows=rows).execute(f"SELECT * FROM rows WHERE {condition}", eager=True)
+        assert scan.to_polars().sort("a", "b").equals(expected.sort("a", "b"))
+        assert scan.explain().row_groups <= 5
+    assert table.scan(filter="a = 3").explain().row_groups == 10, "half a key names no row"
+
+
+@LOOKED_UP
+def test_a_key_whose_condition_is_decided_late_is_looked_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of 16 bits is stored as one of 32, so that nothing of the condition goes down to Parquet."""
+    monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 4)
+    monkeypatch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
+    monkeypatch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
+    schema = pa.schema([("id", pa.int16()), ("n", pa.int64())])
+    table = mor.Table.create(
+        "t", schema, key="id", buckets=1, cluster_by="n", merge={"n": Counter()}, store=mor.MemoryStore()
+    )
+    table.upsert(pa.table({"id": range(40), "n": range(40)}, schema))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": range(0, 40, 2), "n": [100] * 20}, schema))
+    for key in range(40):
+        scan = table.scan(filter=f"id = {key}")
+        assert scan.explain().pushed is None
+        assert scan.explain().row_groups <= 2
+        assert scan.to_arrow().to_pylist() == [{"id": key, "n": key + (0 if key % 2 else 100)}]
+
+
+def test_a_base_without_filters_is_read_whole(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As releases of pyarrow leave it that write none."""
+    monkeypatch.setattr(bloom, "WRITTEN", False)
+    monkeypatch.setattr(base_files, "CLUSTERED_ROW_GROUP_ROWS", 4)
+    table = make(buckets=1, cluster_by=["region", "n"])
+    table.upsert(frame(*MANY))
+    table.maintenance.compact()
+    assert table.scan(filter="id = 'k05'").count() == 1
+    assert table.scan(filter="id = 'k05'").explain().row_groups > 1
 
 
 def test_a_log_compaction_leaves_the_order_as_it_is(make: Make, place: Place) -> None:

@@ -13,5 +13,6 @@ on storage before the last one is there. On two cores, which merging keeps busy,
 """
 
 from crdt_mor.format.row_groups.joining import join_row_groups
+from crdt_mor.format.row_groups.thrift import Struct, decode_front
 
-__all__ = ["join_row_groups"]
+__all__ = ["Struct", "decode_front", "join_row_groups"]

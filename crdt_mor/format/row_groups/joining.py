@@ -1,9 +1,10 @@
 """Joins Parquet files that were encoded side by side into one, and encodes nothing again.
 
-    PAR1 [pages of each file] [column indexes] [offset indexes] footer, its length, PAR1
+    PAR1 [pages of each file] [Bloom filters] [column indexes] [offset indexes] footer, its length, PAR1
 
 Row groups know nothing of each other, so their pages move as they are. Only what says where pages lie, the footer and
-the offset indexes, is decoded, moved and encoded. The result is, byte for byte, what one writer would have written.
+the offset indexes, is decoded, moved and encoded. The result is, byte for byte, what one writer would have written; but
+for Bloom filters, which it puts side by side, so that a reader gets them in one piece.
 
 Source: the field numbers in Parquet's `parquet.thrift`; the order of the indexes in its `PageIndex.md`.
 """
@@ -26,6 +27,8 @@ _COLUMN_META, _COLUMN_INDEX, _OFFSET_INDEX = 3, (6, 7), (4, 5)
 """Of an index: the field with its offset, and the field with its length."""
 _META_PAGES: Final = (9, 10, 11)
 """The offsets of the first data page, of the index page and of the dictionary page."""
+_META_FILTER = 14, 15
+"""The offset and the length of the Bloom filter."""
 _INDEX_PAGES, _PAGE_OFFSET = 1, 1
 
 
@@ -42,6 +45,7 @@ def join_row_groups(
     footer: Struct = {}
     groups: list[Struct] = []
     indexes: dict[tuple[int, int], list[tuple[Struct, bytes]]] = {_COLUMN_INDEX: [], _OFFSET_INDEX: []}
+    filters: list[tuple[Struct, bytes]] = []
     rows, position = 0, len(_MAGIC)
     yield _MAGIC
     for file in files:
@@ -54,6 +58,10 @@ def join_row_groups(
             for column in group[_GROUP_COLUMNS].value.values:
                 for pages in _META_PAGES:
                     _move(column[_COLUMN_META].value, pages, distance)
+                if _META_FILTER[0] in (meta := column[_COLUMN_META].value):
+                    start, length = (meta[number].value for number in _META_FILTER)
+                    pages_end = min(pages_end, start)
+                    filters.append((meta, bytes(file[start : start + length])))
                 for place, collected in indexes.items():
                     if place[0] in column:
                         start, length = (column[number].value for number in place)
@@ -64,6 +72,10 @@ def join_row_groups(
         yield file[len(_MAGIC) : pages_end]
         position += pages_end - len(_MAGIC)
     assert footer, "there is at least one file"
+    for meta, bloom in filters:
+        meta[_META_FILTER[0]].value = position
+        yield bloom
+        position += len(bloom)
     for (offset_field, length_field), collected in indexes.items():
         for column, index in collected:
             column[offset_field].value, column[length_field].value = position, len(index)

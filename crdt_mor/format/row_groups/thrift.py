@@ -58,6 +58,15 @@ def decode(data: bytes) -> Struct:
     return struct
 
 
+def decode_front(data: bytes) -> tuple[Struct, int]:
+    """The struct at the front of `data`, and the number of its bytes; raises `FormatError` where there is none."""
+    reader = _Reader(data)
+    try:
+        return reader.struct(), reader.position
+    except (IndexError, ValueError) as error:
+        raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.position} error={error}") from error
+
+
 def encode(struct: Struct) -> bytes:
     """The bytes of a struct."""
     out = bytearray()
