@@ -1,7 +1,7 @@
 """Makes the tables of one release, and notes what that release read in them.
 
-    python tests/tables/make.py release-3            writes release-3.tar.xz and release-3.json beside this script
-    python tests/tables/make.py release-3 FOLDER     writes them there
+    python tests/tables/make.py release-4            writes release-4.tar.xz and release-4.json beside this script
+    python tests/tables/make.py release-4 FOLDER     writes them there
 
 Run it once with the code of a release, never again for one that is kept: `test_old_tables.py` holds every later release
 to the answers. To make the tables of an earlier release, put a checkout of it before everything else on PYTHONPATH.
@@ -238,9 +238,38 @@ def upkeep(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     yield late.commit
 
 
+def rewritten(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """All that overwrites, savepoints and restores leave, and two writes that were pending when they came."""
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string()), ("n", pa.int64())])
+    table = mor.Table.create(uri, schema, key="id", partition_by="day", buckets=2, name="rewritten", environment=clock)
+
+    def rows(n: int, *days: str) -> pl.DataFrame:
+        return pl.DataFrame([{"id": key, "day": day, "n": n + key} for day in days for key in range(4)])
+
+    yield table.upsert(rows(10, "mon", "tue", "wed"), token=("writer", 1))
+    table.maintenance.compact()
+    yield table.overwrite(rows(20, "mon", "tue"), token=("writer", 2))
+    yield table.upsert(rows(30, "thu"))
+    yield table.delete_partitions(["mon"])
+    table.savepoint("first", comment="before the others")
+    table.upsert(rows(40, "mon").head(2), token=("writer", 3))
+    table.savepoint("second")
+    table.drop_savepoint("second")
+    begun(table)
+    table.upsert(rows(50, "mon", "thu"), token=("writer", 4))
+    table.truncate()
+    table.maintenance.restore("first")
+    yield table.upsert(rows(60, "fri"), token=("writer", 3))
+    begun(table)
+    yield table.overwrite(rows(70, "fri").head(1), partitions="dynamic")
+    yield table.upsert(rows(80, "fri").tail(1))
+
+
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
 if hasattr(mor, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
     TABLES = (*TABLES, upkeep)
+if hasattr(mor.Table, "savepoint"):  # nor do they change their minds
+    TABLES = (*TABLES, rewritten)
 
 
 @contextmanager
