@@ -32,8 +32,10 @@ from tests.crash.account import REST, ROWS, Account, account
 from tests.crash.scene import Scene
 from tests.crash.upkeep_worker import require_slow
 
-PROCESSES = {"write": 4, "compact": 3, "read": 2, "follow": 2, "clean": 1, "archive": 1, "maintain": 1}
-FEWER = {"write": 2, "compact": 1, "read": 1, "follow": 1, "clean": 1, "archive": 1, "maintain": 1}
+PROCESSES = {
+    "write": 4, "compact": 3, "relayout": 1, "read": 2, "follow": 2, "clean": 1, "archive": 1, "maintain": 1,
+}  # fmt: skip
+FEWER = {"write": 2, "compact": 1, "relayout": 1, "read": 1, "follow": 1, "clean": 1, "archive": 1, "maintain": 1}
 """So many processes of each kind; fewer for a short run, since each takes a while to start."""
 
 EXPIRY_MS = 3_000

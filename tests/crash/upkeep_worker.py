@@ -3,6 +3,7 @@
     python -m tests.crash.upkeep_worker <role> <table> <log> <name> <expiry_ms>
 
     write, compact   as `tests.crash.worker`
+    relayout         asks for another order of rows, and rewrites the base files that have another, again and again
     clean            gives up the history before the last few seconds, again and again
     archive          moves what has ended for good to Hudi's history, again and again
     maintain         does what is due by the table's policies
@@ -16,6 +17,7 @@ import faulthandler
 import signal
 import sys
 from datetime import timedelta
+from itertools import cycle
 from pathlib import Path
 
 from crdt_mor import CheckpointExpiredError, Scan, SnapshotExpiredError, Table
@@ -35,6 +37,14 @@ def compact(table: Table, log: Log) -> None:
         for done in table.maintenance.compact(log_files_min=3):
             log.say("compacted", done.barrier, done.rows, done.carried)
         table.environment.sleep(PAUSE_S)
+
+
+def relayout(table: Table, log: Log) -> None:
+    for columns, order in cycle([("batch,n", None), (None, None), ("n,key,batch", "z-order")]):
+        table.set_properties({"crdt_mor.cluster_by": columns, "crdt_mor.cluster_order": order})
+        for done in table.maintenance.compact(log_files_min=3, rewrite="order"):
+            log.say("rearranged", done.barrier, done.rows, done.carried)
+        table.environment.sleep(3 * PAUSE_S)
 
 
 def clean(table: Table, log: Log) -> None:
@@ -83,6 +93,9 @@ def read(table: Table, log: Log) -> None:
             try:
                 assert rows_of(table.scan(as_of=version)) == rows, f"version {version} shows something else now"
                 assert rows_of(table.scan(as_of=as_of)) == rows, f"{as_of} shows something else now"
+                key = min(rows, key=lambda key: rows[key][1], default="none")
+                alone = rows_of(table.scan(as_of=as_of, filter=f"key = '{key}'"))
+                assert alone == {k: row for k, row in rows.items() if k == key}, f"{key} is not found as of {as_of}"
             except SnapshotExpiredError:
                 refused += 1
         log.say("read", scan.version, len(found), refused)
@@ -156,6 +169,8 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str) -> None
             write(table, log, name, before, 1_000_000)
         case "compact":
             compact(table, log)
+        case "relayout":
+            relayout(table, log)
         case "clean":
             clean(table, log)
         case "archive":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,3 +109,20 @@ def test_filters_that_pyarrow_alone_has_written_are_read() -> None:
     pq.write_table(table, sink, row_group_size=10, bloom_filter_options={"key": {"ndv": 10, "fpp": 0.0001}})
     source = ParquetSource.in_memory(sink.getvalue().to_pybytes())
     assert [may_have(source, "key", [f"k{i}"]) for i in range(0, 40, 10)] == [[(i, 10)] for i in range(0, 40, 10)]
+
+
+@written
+def test_duckdb_finds_in_our_filters_what_is_there_and_skips_what_is_not(tmp_path: Path) -> None:
+    keys = [f"clé {i}" * (i % 5) + str(i) for i in range(300)]
+    path = tmp_path / "f.parquet"
+    path.write_bytes(joined(keys[:100], keys[100:200], keys[200:]))
+    excluded = 0
+    with duckdb.connect() as connection:
+        for i in range(0, 300, 30):
+            probe = "SELECT row_group_id, bloom_filter_excludes FROM parquet_bloom_probe(?, 'key', ?)"
+            found = dict(connection.execute(probe, [str(path), keys[i]]).fetchall())
+            assert not found[i // 100], keys[i]
+            excluded += sum(found.values())
+            rows = connection.execute("SELECT n FROM read_parquet(?) WHERE key = ?", [str(path), keys[i]]).fetchall()
+            assert rows == [(i % 100,)]
+    assert excluded >= 18, "of the 20 row groups that lack the key that is asked for"

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -408,10 +410,18 @@ class History:
         expected = self.expected(self.done)
         show(self.table.scan(meta=True), expected, self)
         assert self.table.scan().count() == len(expected), self.story()
+        self.check_lookup(expected)
         self.check_stable()
         if self.done:
             self.check_as_of(self.random.choice(self.done))
             self.check_diff(self.random.choice(self.done), self.random.choice(self.done))
+
+    def check_lookup(self, expected: dict[str, Row]) -> None:
+        """A key alone is found as it is among all others, wherever the base file has it, and one that is not is not."""
+        wanted = {"k": self.layouts.choice(KEYS)} | ({"p": self.layouts.choice(PARTS)} if self.partitioned else {})
+        key = self.key(dict[str, object](wanted))
+        condition = reduce(and_, (pl.col(name) == value for name, value in wanted.items()))
+        show(self.table.scan(filter=condition, meta=True), {k: row for k, row in expected.items() if k == key}, self)
 
     def check_all(self) -> None:
         self.check()
@@ -466,6 +476,7 @@ def run(seed: int, rule: str, path: Path, steps: int, kind: type[History] | None
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a base of a few rows is one of many row groups, merged part by part
             patch.setattr("crdt_mor.write.base_files.ROW_GROUP_ROWS", 2)
+            patch.setattr("crdt_mor.write.base_files.CLUSTERED_ROW_GROUP_ROWS", 1)
             patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 2)
             patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crdt_mor.format import bloom
 from crdt_mor.model.instant import EPOCH
 from tests.simulation.random_history import RULES, run
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
@@ -19,6 +20,19 @@ from tests.tiers import seeds, slow
 @pytest.mark.parametrize("rule", RULES)
 def test_snapshot_and_every_as_of_equal_the_plain_fold(rule: str, seed: int, fast_path: Path) -> None:
     run(seed, rule, fast_path / "t", steps=25)
+
+
+@pytest.mark.skipif(not bloom.WRITTEN, reason="this release of pyarrow writes no Bloom filters")
+def test_a_filter_that_rules_out_a_key_that_is_there_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The histories look keys up in base files that are in another order, else they showed nothing of them."""
+    monkeypatch.setattr(bloom, "_any_in", lambda *_: False)
+
+    def some_histories() -> None:
+        for seed in range(5, 25, 2):
+            run(seed, "latest", fast_path / str(seed), steps=25)
+
+    with pytest.raises(AssertionError, match="wanted"):
+        some_histories()
 
 
 @pytest.mark.slow
