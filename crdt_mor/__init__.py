@@ -44,6 +44,7 @@ from crdt_mor.files import FileRows, read_files
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws import check_laws
 from crdt_mor.laws.allowed import allow_payloads
+from crdt_mor.loading import LoadProgress, OnProgress
 from crdt_mor.maintenance import Archived, Compacted, Maintenance
 from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
 from crdt_mor.model.config import TableConfig, TableType
@@ -74,6 +75,7 @@ from crdt_mor.services.clean import Cleaned
 from crdt_mor.services.restore import Restored, Savepoint
 from crdt_mor.services.roll_back import GivenUp
 from crdt_mor.services.upkeep import Maintained, Upkeep
+from crdt_mor.sources import LoadSource
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
@@ -128,6 +130,8 @@ __all__ = [
     "KeySpec",
     "Kind",
     "LawError",
+    "LoadProgress",
+    "LoadSource",
     "LocalStore",
     "Maintained",
     "Maintenance",
@@ -136,6 +140,7 @@ __all__ = [
     "MergeSpec",
     "Nulls",
     "Observation",
+    "OnProgress",
     "ParquetSource",
     "PartEvent",
     "PartialUpdate",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from crdt_mor.clock import Environment
-from crdt_mor.errors import InvalidInputError, SchemaMismatchError, TableExistsError
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError, StorageUnavailableError, TableExistsError
 from crdt_mor.format import properties
 from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference
@@ -18,10 +19,22 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.store.base import Store
 from crdt_mor.store.lakes import lake_in
+from crdt_mor.timeline import loads
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 
 Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
 """What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
+
+
+def new_properties(
+    environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, layout: Layout = BY_KEY
+) -> tuple[bytes, TableConfig]:
+    """The properties of a new table, and its settings as every later process reads them there."""
+    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
+    layout.require_columns(columns)
+    check_columns(requested, columns)
+    comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
+    return properties.encode_table(table_properties, comments), TableConfig.from_properties(table_properties, uri)
 
 
 def put_properties(
@@ -31,7 +44,8 @@ def put_properties(
     requested: TableConfig,
     columns: TableSchema,
     exist_ok: bool,
-    layout: Layout = BY_KEY,
+    layout: Layout,
+    expiry_ms: int,
 ) -> TableConfig:
     """Put the properties of a new table; returns its settings as every later process reads them.
 
@@ -39,14 +53,18 @@ def put_properties(
 
     layout: the order of rows that the table begins with. Its properties may be changed later, those of Hudi's file of
         settings, in which they stand beside it, never are.
+    expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     """
-    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
-    layout.require_columns(columns)
-    check_columns(requested, columns)
-    config = TableConfig.from_properties(table_properties, uri)
-    _refuse_another_format(store, uri)
-    comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
-    if store.put(PROPERTIES, properties.encode_table(table_properties, comments)):
+    content, config = new_properties(environment, uri, requested, columns, layout)
+    refuse_another_format(store, uri)
+    if store.stat(PROPERTIES) is None and loads.is_under_way(store, expiry_ms):
+        raise TableExistsError(
+            "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
+            f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
+        )
+    if store.put(PROPERTIES, content):
+        with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
+            loads.clear(store, config.table_id)
         return config
     existing = read_config(store, uri)
     if not exist_ok:
@@ -70,7 +88,7 @@ def require_layout(session: Session, asked: Layout) -> None:
         )
 
 
-def _refuse_another_format(store: Store, uri: str) -> None:
+def refuse_another_format(store: Store, uri: str) -> None:
     """Refuse a folder in which another engine keeps a table, unless there is one of Hudi's beside it already."""
     lake = lake_in(store)
     if lake is not None and store.stat(PROPERTIES) is None:

@@ -68,9 +68,9 @@ class FileRows(ArrowRows):
         for path in self.paths:
             with ExitStack() as stack:
                 own, batches = _opened(path, schema, stack)
-                _require_columns(own, schema, path, self.paths[0])
+                require_columns(own, schema, path, self.paths[0])
                 for rows in _reading(path, batches):
-                    yield from _fitted(rows, schema, path).to_batches()
+                    yield from fitted(rows, schema, path).to_batches()
 
     def __repr__(self) -> str:
         return f"FileRows({len(self.paths)} files, first={self.paths[0]!r})"
@@ -113,7 +113,7 @@ def _opened(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
     try:
         return _format(path)(path, types, stack)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -123,10 +123,10 @@ def _reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
-            raise _unreadable(path, error) from error
+            raise unreadable(path, error) from error
 
 
-def _unreadable(path: str, error: Exception) -> InvalidInputError:
+def unreadable(path: str, error: Exception) -> InvalidInputError:
     cause = next(iter(str(error).splitlines()), type(error).__name__)
     hint = ""
     if not path.endswith((".parquet", ".arrow", ".feather", ".ipc")):
@@ -134,7 +134,7 @@ def _unreadable(path: str, error: Exception) -> InvalidInputError:
     return InvalidInputError(f"the file cannot be read{hint}. file={path} cause={cause}")
 
 
-def _require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -> None:
+def require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -> None:
     missing, more = ([n for n in a.names if n not in b.names] for a, b in ((schema, own), (own, schema)))
     if missing or more or len(own.names) != len(schema.names):
         raise InvalidInputError(
@@ -143,7 +143,7 @@ def _require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -
         )
 
 
-def _fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
+def fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
     try:
         return pa.Table.from_batches([rows]).select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:

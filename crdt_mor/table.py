@@ -16,17 +16,29 @@ from typing import Literal, Self
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor import loading
 from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.creation import Merge, default_name, merge_spec, names_of, put_properties, require_layout
+from crdt_mor.creation import (
+    Merge,
+    default_name,
+    merge_spec,
+    names_of,
+    new_properties,
+    put_properties,
+    refuse_another_format,
+    require_layout,
+)
 from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.history import history
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
+from crdt_mor.loading import OnProgress
 from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import Payload
+from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
@@ -40,6 +52,7 @@ from crdt_mor.read.window import Window
 from crdt_mor.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.scan import Scan
 from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
+from crdt_mor.sources import LoadSource, open_source
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.session import Session
@@ -144,14 +157,72 @@ class Table(Readable, WrittenByMany):
         objects = open_store(uri, environment) if store is None else store
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        expiry_ms = milliseconds("writer_expiry", writer_expiry)
         layout = Layout.asked(names_of(cluster_by), cluster_order)
         columns = TableSchema.of(read_schema(schema))
-        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout)
-        session = Session(objects, environment, config, milliseconds("writer_expiry", writer_expiry), str(uri))
+        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms)
+        session = Session(objects, environment, config, expiry_ms, str(uri))
         session.inline = inline
         session.start()
         require_layout(session, layout)
         return cls._of(session, str(uri), store)
+
+    @classmethod
+    def create_from(
+        cls,
+        uri: str | os.PathLike[str],
+        source: LoadSource,
+        *,
+        key: str | Sequence[str],
+        schema: SchemaLike | None = None,
+        ordering: str | None = None,
+        partition_by: str | Sequence[str] = (),
+        hive_style: bool = True,
+        buckets: int = 4,
+        merge: Merge | None = None,
+        name: str | None = None,
+        commit_info: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
+        store: Store | None = None,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Create a table with the rows of a source, of any size: it is there with all of them, or not at all.
+
+        source: a path, a pattern or a list of paths, of Parquet or whatever `read_files` reads; a folder of Parquet
+            files, whose levels like `day=2026-01-31` are columns; a Delta table (its folder, or a `DeltaTable`); an
+            Iceberg table (its folder, a `Table` or a scan); or anything that a write takes. A reader, a dataset and a
+            lazy frame are taken batch by batch.
+        key: the columns that name a row. A key that stands twice in its partition is refused by name.
+        schema: the types of the columns, where they are to be others than the source's; each value must become its
+            column's type without loss. The rest is as in `create` and `upsert`.
+        on_progress: called with a `LoadProgress` after some 100,000 rows; what it raises gives the load up.
+
+        Rows are sorted in the table's store, so about as much space is needed besides as they take; memory is needed
+        for some 500,000 rows, however many there are. They are put as base files, so that readers have nothing to
+        merge. While a load runs there is no table. Of one that fails nothing is left; one whose process dies leaves
+        what nobody sees, and may be run again at once. Of several that make a table at one address one does.
+
+        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError`; `UnsupportedFeatureError`, which says
+        what to install, where a format needs a package.
+        """
+        _inline(maintain)
+        expiry_ms = milliseconds("writer_expiry", writer_expiry)
+        environment = environment or SystemEnvironment()
+        objects = open_store(uri, environment) if store is None else store
+        info = check_info(commit_info)
+        key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        loading.require_free(objects, str(uri))
+        refuse_another_format(objects, str(uri))
+        types = None if schema is None else read_schema(schema)
+        rows = open_source(source, types, str(uri))
+        columns = TableSchema.of(rows.schema if types is None else types)
+        properties, config = new_properties(environment, str(uri), config, columns)
+        new = loading.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
+        loading.load(new, rows.read(), rows.rows, info, on_progress)
+        return cls(uri, writer_expiry=writer_expiry, maintain=maintain, store=store, environment=environment)
 
     @classmethod
     def open(

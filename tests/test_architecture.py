@@ -18,7 +18,7 @@ BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "erasure", "transaction", "reading", "files", "table",
+    "erasure", "transaction", "reading", "files", "sources", "loading", "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"errors", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
-    "timeline": {"errors", "forks", "clock", "observing", "model", "format", "store", "laws"},  # no columns, no rows
+    "timeline": {"errors", "forks", "clock", "observing", "parquet", "model", "format", "store", "laws"},  # no columns
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
     "services": BELOW_READ | {"read", "write"},
@@ -52,6 +52,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
     "files": {"errors", "rows", "data"},  # of the user, not of a table
+    "sources": {"errors", "model", "rows", "data", "files"},  # where a first load takes its rows from
+    "loading": ROOMS,
     "reading": {"model", "html", "rows", "scan", "transaction"},
     "table": ROOMS | USERS_HOLD - {"files", "table"},
     "crdt_mor": ENGINE,  # the front door
@@ -83,6 +85,8 @@ LIBRARIES: dict[str, set[str]] = {
     "html": set(),
     "data": {"pandas", "polars", "pyarrow"},  # pandas: to read the types of a frame of its own
     "files": {"pyarrow"},
+    "sources": {"polars", "pyarrow"},
+    "loading": {"pyarrow"},
     "reading": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "changes": {"pyarrow"},
     "scan": {"polars", "pyarrow"},
@@ -256,9 +260,10 @@ def sleeps(tree: ast.AST) -> Iterator[str]:
 def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """Objects of a table are read and written through its `Store`: else it works on a local disk alone.
 
-    The command line and `read_files` open the files that their user names; `forks` asks for its own process's threads.
+    The command line, `read_files` and `create_from` open the files that their user names; `forks` asks for its own
+    process's threads.
     """
-    if unit_of(name_of(file)) in {"store", "parquet", "cli", "files", "forks"}:
+    if unit_of(name_of(file)) in {"store", "parquet", "cli", "files", "sources", "forks"}:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"

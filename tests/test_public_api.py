@@ -22,8 +22,9 @@ PUBLIC = [
     "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data",
     "DataFile", "Dot", "Environment", "Erased", "ErasureUnfinishedError", "Event", "Explanation", "FileGroup",
     "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp", "GroupInput",
-    "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LocalStore",
-    "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls", "Observation", "ParquetSource",
+    "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LoadProgress",
+    "LoadSource", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec", "Nulls",
+    "Observation", "OnProgress", "ParquetSource",
     "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
     "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "Restored", "RollbackEvent",
     "Savepoint", "Scan",
@@ -37,6 +38,8 @@ PUBLIC = [
 SIGNATURES = {
     "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order name "
     "exist_ok writer_expiry maintain store environment",
+    "Table.create_from": "uri source * key schema ordering partition_by hive_style buckets merge name commit_info "
+    "on_progress writer_expiry maintain store environment",
     "Table.open": "uri * payloads writer_expiry maintain store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
@@ -98,8 +101,8 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write append changes complete_write config count create delete delete_partitions diff "
-    "drop_savepoint environment file_groups head history inspect maintenance open overwrite plan_write properties "
+    "Table": "abandon_write append changes complete_write config count create create_from delete delete_partitions "
+    "diff drop_savepoint environment file_groups head history inspect maintenance open overwrite plan_write properties "
     "refresh savepoint savepoints scan schema set_properties to_arrow to_pandas to_polars transaction truncate upsert "
     "version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",

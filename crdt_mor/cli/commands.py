@@ -16,7 +16,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
 from crdt_mor.cli.history import for_programs, writers, writers_text
 from crdt_mor.cli.interop import other_readers
-from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
+from crdt_mor.cli.options import AsOf, Buckets, Columns, Form, How, Key, Merges, Ordering, PartitionBy, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.model.policies import words_of_bytes
@@ -40,7 +40,7 @@ LogFilesMin = Annotated[int, typer.Option(metavar="N", min=1, help="Only file gr
 
 def create(
     uri: Uri,
-    key: Annotated[str, typer.Option(metavar="A,B", help="Columns that name a row.", show_default=False)],
+    key: Key,
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -55,16 +55,10 @@ def create(
             help="A Parquet, Arrow, CSV or JSON lines file, or a table, that has the columns; - is stdin.",
         ),
     ] = None,
-    ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
-    partition_by: Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")] = None,
-    buckets: Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")] = 4,
-    merge: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A=PAYLOAD",
-            help="views=counter, price,at=latest_by?by=at, tags=acme.sets:Tags, …; or partial_update. May be repeated.",
-        ),
-    ] = None,
+    ordering: Ordering = None,
+    partition_by: PartitionBy = None,
+    buckets: Buckets = 4,
+    merge: Merges = None,
     cluster_by: Annotated[
         str | None, typer.Option(metavar="A,B", help="Columns by which compaction sorts base files, not by key.")
     ] = None,

@@ -21,6 +21,7 @@ from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.clean import clean
+from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.erase import erase
 from crdt_mor.cli.history import history
@@ -130,6 +131,7 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
 
 for _command in (
     commands.create,
+    create_from,
     writes.append,
     writes.upsert,
     writes.delete,

@@ -16,6 +16,19 @@ Form = Annotated[Output, typer.Option("--output", help=_FORM)]
 FormOfUpkeep = Annotated[Output, typer.Option("--output", "--format", help=_FORM)]
 """The same for `clean` and `archive`, which print no rows, so that `--format` can mean nothing else."""
 
+Key = Annotated[str, typer.Option(metavar="A,B", help="Columns that name a row.", show_default=False)]
+Ordering = Annotated[str | None, typer.Option(help="The greatest value of this column wins.")]
+PartitionBy = Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")]
+Buckets = Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")]
+Merges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--merge",
+        metavar="A=PAYLOAD",
+        help="views=counter, price,at=latest_by?by=at, tags=acme.sets:Tags, …; or partial_update. May be repeated.",
+    ),
+]
+
 AsOf = Annotated[
     str | None,
     typer.Option(

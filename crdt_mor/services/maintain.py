@@ -42,7 +42,7 @@ from crdt_mor.services.archive import archivable_now, archive
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.upkeep import Maintained, State, Upkeep
-from crdt_mor.timeline import events, plans, sweep
+from crdt_mor.timeline import events, loads, plans, sweep
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_written_format
@@ -361,4 +361,6 @@ def _sweep(run: _Run) -> Iterator[Upkeep]:
     tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
     if tail.rolled_back and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
+    if tail.table_id is not None:  # its first load may have died when all of it was in its place
+        loads.remove(session.store, tail.table_id, base_files=False)
     yield Upkeep("sweep", "done", why)

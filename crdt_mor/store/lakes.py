@@ -17,7 +17,7 @@ from crdt_mor.store.base import Store
 class Lake:
     """A format that is not ours.
 
-    folder, endings: where its tables have files that end like this. rows: Python that reads the rows of one, as Arrow.
+    folder, endings: where its tables have files that end like this. rows: Python that a first load takes the rows from.
     """
 
     name: str
@@ -28,19 +28,16 @@ class Lake:
     def advice(self, uri: str) -> str:
         """How to bring the rows over. The other table stays as it is."""
         return (
-            f"make a table in another folder and bring its rows over: rows = {self.rows.format(uri=uri)}; "
-            "table = Table.create(elsewhere, rows, key=...); table.upsert(rows)"
+            "make a table in another folder with its rows, Table.create_from(elsewhere, "
+            f"{self.rows.format(uri=uri)}, key=...)"
         )
 
 
 LAKES: Final = (
-    Lake("Delta Lake", "_delta_log", (".json", ".parquet"), "deltalake.DeltaTable({uri!r}).to_pyarrow_table()"),
-    Lake(
-        "Apache Iceberg", "metadata", (".metadata.json",),
-        "pyiceberg.table.StaticTable.from_metadata(the newest file of metadata/*.metadata.json).scan().to_arrow()",
-    ),
+    Lake("Delta Lake", "_delta_log", (".json", ".parquet"), "{uri!r}"),
+    Lake("Apache Iceberg", "metadata", (".metadata.json",), "{uri!r}"),
     Lake("Lance", "_versions", (".manifest",), "lance.dataset({uri!r}).to_table()"),
-)  # fmt: skip
+)
 
 
 def lake_in(store: Store) -> Lake | None:

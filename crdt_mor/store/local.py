@@ -33,7 +33,7 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Chunks, Content, Stat
-from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+from crdt_mor.store.paths import folder_path, in_hoodie, object_path, stays_empty
 
 R = TypeVar("R")
 
@@ -250,9 +250,9 @@ class LocalStore:
         """Remove a folder of the table's data that its last object has left, and those above it that are empty then.
 
         Only empty folders can be removed, whatever others do at the same moment. A put that finds its folder gone makes
-        it again (`_in_folders`). Folders below `.hoodie` stay, where many processes put and delete all the time.
+        it again (`_in_folders`). Folders below `.hoodie` stay, but for those of first loads.
         """
-        while folder and not in_hoodie(folder):
+        while folder and not stays_empty(folder):
             try:
                 os.rmdir(self._folder(folder))
             except OSError:  # it is not empty, or somebody else's

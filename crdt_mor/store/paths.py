@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError
 
+PASSING = ".hoodie/.crdt_mor/loads"
+"""The one folder below `.hoodie` whose folders go when they are empty: each is of one load, and of no use after it."""
+
 _STEPS = frozenset({"", ".", ".."})
 
 
@@ -23,3 +26,8 @@ def folder_path(folder: str) -> str:
 def in_hoodie(folder: str) -> bool:
     """Whether `folder` is Hudi's own folder or lies inside of it."""
     return folder == ".hoodie" or folder.startswith(".hoodie/")
+
+
+def stays_empty(folder: str) -> bool:
+    """Whether a folder stays when its last object is gone, as many processes put and delete in it all the time."""
+    return in_hoodie(folder) and not folder.startswith(PASSING)

@@ -9,11 +9,13 @@
     .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
     .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
     .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
+    .hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
 """
 
 from __future__ import annotations
 
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.store.paths import PASSING
 
 OWN_FOLDER = ".hoodie/.crdt_mor"
 
@@ -23,6 +25,7 @@ PLANS = f"{OWN_FOLDER}/plans"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
 ERASURES = f"{OWN_FOLDER}/erasures"
+LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
 
 TICKET = ".ticket"

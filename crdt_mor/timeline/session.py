@@ -40,6 +40,7 @@ from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, events, jobs, moments
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
 from crdt_mor.timeline.history import newer_value
+from crdt_mor.timeline.loads import put_in_place
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import SegmentGoneError, read_segment
@@ -187,7 +188,7 @@ class Session:
         """The newest value there is; the genesis of a table that only Hudi has written to so far."""
         if self._known is not None:
             return self.remember(self.run(find_tail(self._known)))
-        if not self.store.list(VERSIONS):
+        if not self.store.list(VERSIONS) and not put_in_place(self.store, self.config.table_id):
             return self.genesis()
         return self.remember(self.run(first_tail(self.config)))
 
@@ -271,7 +272,7 @@ class Session:
 
     def start(self) -> None:
         """Make sure that there is a first version to follow; anyone may put it."""
-        if self._known is None:
+        if self._known is None and not put_in_place(self.store, self.config.table_id):
             self.run(put_first(self.publisher.projector.folder, self.config, self.genesis()))
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:

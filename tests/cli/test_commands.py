@@ -24,9 +24,10 @@ from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
 
 COMMANDS = (
-    "create", "append", "upsert", "delete", "write", "overwrite", "delete-partitions", "truncate", "cat", "count",
-    "changes", "diff", "show", "schema", "history", "timeline", "files", "compact", "properties", "clean",
-    "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore", "erase", "laws", "demo",
+    "create", "create-from", "append", "upsert", "delete", "write", "overwrite", "delete-partitions", "truncate",
+    "cat", "count", "changes", "diff", "show", "schema", "history", "timeline", "files", "compact",
+    "properties", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore",
+    "erase", "laws", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"

@@ -1,0 +1,87 @@
+"""`create-from`: a table with the rows of files or of another format's table, and a bar while it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.data import read_schema
+from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.options import Buckets, Form, Key, Merges, Ordering, PartitionBy, Uri
+from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import words_of_bytes
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE",
+        help="Files or a pattern; a folder of Parquet, whose levels like day=2026-01-31 are columns; the folder of a "
+        "table of Delta Lake or Iceberg.",
+        show_default=False,
+    ),
+]
+
+
+def create_from(
+    uri: Uri,
+    sources: Sources,
+    key: Key,
+    schema: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='Types of the columns: a .json with {"column": "type"}, or a data file.'),
+    ] = None,
+    ordering: Ordering = None,
+    partition_by: PartitionBy = None,
+    buckets: Buckets = 4,
+    merge: Merges = None,
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Create a table with all rows of files or of another table, of any size: it is there with all of them, or not.
+
+    Example: crdt-mor create-from events "landing/*.parquet" --key id
+    """
+    with _bar() as show:
+        table = mor.Table.create_from(
+            uri, sources if len(sources) > 1 else sources[0], key=inputs.names(key) or [],
+            schema=None if schema is None else read_schema(schema), ordering=ordering,
+            partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
+            commit_info=commit_info(message, info), on_progress=show,
+        )  # fmt: skip
+    files = table.inspect.files()
+    rows, size = sum(files["rows"].to_pylist()), sum(files["bytes"].to_pylist())
+    if output is Output.json:
+        made = {"uri": table.uri, "version": table.version, "merge": table.config.merge.summary}
+        render.document(made | {"rows": rows, "files": len(files), "bytes": size})
+        return
+    what = f"{rows:,} rows in {len(files):,} files, {words_of_bytes(size)}"
+    render.note(f"created {uri}: {what}, {len(table.schema)} columns, key {key}, merge {table.config.merge.summary}")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[mor.LoadProgress], None] | None]:
+    """A line that tells how far a load is, on stderr; nothing where that is no terminal."""
+    console = render.stderr()
+    if not console.is_terminal:
+        yield None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        line = progress.add_task("reading", total=None, rows="")
+
+        def show(now: mor.LoadProgress) -> None:
+            of_all = "" if now.total is None else f" of {now.total:,}"
+            doing = "reading" if now.phase == "read" else "writing"
+            progress.update(
+                line, description=doing, total=now.total, completed=now.rows, rows=f"{now.rows:,}{of_all} rows"
+            )
+
+        yield show

@@ -1,0 +1,212 @@
+"""A first load: the rows of a table that nobody else sees yet, sorted once, and put as base files.
+
+    batches ─ checked, keyed, lifted ─► runs ─ merged (sorting.py) ─► one base file for each file group ─► one commit
+
+Base files serve readers best: nothing is merged, and row groups say which keys they have. Only the first write of a
+table may put them under its own time. A base file begins a file slice, and what others had written or folded there
+before would be hidden by it; that is why the table is not there for others until the load is complete
+(`timeline/loads.py`).
+
+A key that stands twice is found where the sorted rows come together, so it is named without all keys in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.format.base import ROW_GROUP_ROWS
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.precombine import RowsWrite
+from crdt_mor.model.layout import BY_KEY
+from crdt_mor.model.names import BaseFileName, bucket_file_id, join_path
+from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.threads import THREADS
+from crdt_mor.timeline import rollback
+from crdt_mor.timeline.events import WriteOutcome
+from crdt_mor.timeline.paths import STAGED
+from crdt_mor.write.base_files import base_file
+from crdt_mor.write.log_files import BUCKET, Group, put_chunks
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.sorting import ORDER, RUN_ROWS, Run, Sorting
+from crdt_mor.write.statements import Statements
+
+_SEQUENCE = "_hoodie_commit_seqno"
+
+RUN_BYTES = 128 << 20
+"""About how many bytes of rows, as Arrow counts them, are sorted in memory."""
+
+Heard = Callable[[Literal["read", "written"], int], None]
+"""Is told how far a load is: "read" or "written", and the rows so far."""
+
+
+@dataclass
+class Load:
+    """One load, which is the one write that its table has begun with. token: the one in the names of its files."""
+
+    write: OpenWrite
+    token: str
+    heard: Heard
+    sorting: Sorting = field(init=False)
+    _used_states: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        session, requested = self.write.session, self.write.begun.requested
+        self.sorting = Sorting(session.store, lambda: f"{STAGED}/{requested}-{session.environment.nonce()}")
+
+    def commit(self, batches: Iterable[pa.RecordBatch]) -> WriteOutcome:
+        """Read, sort and put all rows, and complete the write; on any failure nothing of it is left."""
+        begun, session = self.write.begun, self.write.session
+        try:
+            return self.write.commit(lambda: self._files(batches), "INSERT")
+        finally:
+            session.run(rollback.remove_staged_files(begun.requested, begun.nonce))
+
+    def _files(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
+        runs = self._runs(batches)
+        rows = _without_repeats(self.sorting.merged(runs), self._partitioned)
+        written, files = 0, []
+        for (partition, bucket), pieces in groupby(_by_group(rows), key=itemgetter(0)):
+            file = self._put(partition, bucket, (piece for _, piece in pieces), written)
+            written += file.rows
+            files.append(file)
+        return files
+
+    @property
+    def _partitioned(self) -> bool:
+        return bool(self.write.session.config.key.partition_fields)
+
+    # --- to runs --------------------------------------------------------------------------------------------------
+
+    def _runs(self, batches: Iterable[pa.RecordBatch]) -> list[Run]:
+        runs, read = list[Run](), 0
+        for table in _parts(batches):
+            self.write.require_pending()
+            rows = self._rows(table, len(runs)).sort(ORDER)
+            runs.append(self.sorting.run(_without_repeats([rows], self._partitioned)))
+            read += table.num_rows
+            del table, rows  # so that these rows are not in memory while the next ones are read
+            self.heard("read", read)
+        return runs
+
+    def _rows(self, data: pa.Table, part: int) -> pl.DataFrame:
+        """Rows of the source as a base file has them, but for the columns of Hudi's that say where they are."""
+        write = self.write
+        statements = Statements(write.session.config, write.value, write.begun.requested, part)
+        statements.upsert(data, "UPSERT", "strict")  # repeats are found in the sorted rows
+        (statement,) = statements.collected
+        assert isinstance(statement, RowsWrite)
+        merging = statements.merging
+        rule, types = merging.rule, merging.columns.schema
+        shown = rule.show(statement.rows)
+        names = merging.schema.stored.names
+        absent = [pl.lit(None, types[name]).alias(name) for name in names if name not in shown.columns]
+        columns = [pl.col(name).cast(types[name]) for name in names]
+        rows = shown.with_columns(absent).select(RECORD_KEY, PARTITION_PATH, BUCKET, *columns)
+        rows = rule.settle(rows, seen=True) if rule.kind == "columns" else rows
+        self._used_states |= {name for name in _states(merging) if rows[name].null_count() < rows.height}
+        return rows
+
+    # --- to base files --------------------------------------------------------------------------------------------
+
+    def _put(self, partition: str, bucket: int, pieces: Iterator[pl.DataFrame], first: int) -> DataFile:
+        """Put the base file of one file group, of rows that are merged while it is put, numbered from `first`."""
+        write, merging = self.write, self.write.statements.merging
+        requested, file_id = write.begun.requested, bucket_file_id(bucket)
+        name = str(BaseFileName(file_id, self.token, requested))
+        unused = _states(merging) - self._used_states
+        schema = merging.schema.select(name for name in merging.schema.declared.names if name not in unused)
+
+        def numbered() -> Iterator[pl.DataFrame]:
+            number = first
+            for frame in _in_row_groups(pieces):
+                numbers = pl.int_range(number, number + frame.height).cast(pl.String)
+                yield frame.with_columns(
+                    pl.lit(requested).alias(COMMIT_TIME), (pl.lit(f"{requested}_0_") + numbers).alias(_SEQUENCE)
+                )
+                number += frame.height
+                self.heard("written", number)
+
+        content, statistics = base_file(
+            write.session.config, partition, name, numbered(), schema, THREADS, str(BY_KEY)
+        )
+        file = DataFile(join_path(partition, name), 0, 0)
+        write.expect_file(file)
+        size, _ = put_chunks(write.session.store, file.path, content)
+        write.note_placed(file)
+        return replace(file, size=size, rows=statistics.rows)
+
+
+def _states(merging: Merging) -> set[str]:
+    """The columns that keep states of payloads."""
+    return {member.hidden for member in merging.rule.members if member.hidden}
+
+
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches in tables of at most `RUN_ROWS` rows and about `RUN_BYTES` bytes."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        step = max(1, min(RUN_ROWS, batch.num_rows * RUN_BYTES // max(1, batch.nbytes)))
+        for start in range(0, batch.num_rows, step):
+            piece = batch.slice(start, step)
+            if waiting and (rows + piece.num_rows > RUN_ROWS or size + piece.nbytes > RUN_BYTES):
+                full, waiting, rows, size = waiting, [], 0, 0
+                yield _let_go(full)
+            waiting.append(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+    if waiting:
+        yield _let_go(waiting)
+
+
+def _let_go(batches: list[pa.RecordBatch]) -> pa.Table:
+    """The batches as a table, which alone holds them from then on."""
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    return table
+
+
+def _without_repeats(frames: Iterable[pl.DataFrame], partitioned: bool) -> Iterator[pl.DataFrame]:
+    """The same frames, which are sorted; raises where a key stands twice in one partition."""
+    last: tuple[object, ...] | None = None
+    for frame in frames:
+        if not frame.height:
+            continue
+        again = frame.filter(pl.all_horizontal(pl.col(name) == pl.col(name).shift(1) for name in ORDER))
+        if last == frame.select(ORDER).row(0):
+            again = frame.head(1)
+        if again.height:
+            where = f" partition={again[PARTITION_PATH][0]!r}" if partitioned else ""
+            raise InvalidInputError(
+                "a key stands twice in the source, and which of the rows is to count is not said: leave one of them "
+                "out, or create the table and upsert, where the last one wins; nothing was created. "
+                f"key={again[RECORD_KEY][0]!r}{where}"
+            )
+        last = frame.select(ORDER).row(-1)
+        yield frame
+
+
+def _by_group(frames: Iterable[pl.DataFrame]) -> Iterator[tuple[Group, pl.DataFrame]]:
+    for frame in frames:
+        for piece in frame.partition_by(PARTITION_PATH, BUCKET, maintain_order=True):
+            yield (piece[PARTITION_PATH][0], piece[BUCKET][0]), piece
+
+
+def _in_row_groups(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of at least as many rows as a row group has, but for the last one."""
+    waiting: list[pl.DataFrame] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(frame.height for frame in waiting) >= ROW_GROUP_ROWS:
+            yield pl.concat(waiting, rechunk=True)
+            waiting = []
+    if waiting:
+        yield pl.concat(waiting, rechunk=True)
