@@ -31,7 +31,9 @@ from crdt_mor.errors import (
     SchemaMismatchError,
     SnapshotExpiredError,
     StorageUnavailableError,
+    TableArrivingError,
     TableExistsError,
+    TableMovedError,
     TableNotFoundError,
     TableReplacedError,
     TokenOrderError,
@@ -47,6 +49,7 @@ from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.loading import LoadProgress, OnProgress
 from crdt_mor.maintenance import Archived, Compacted, Maintenance
 from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
+from crdt_mor.migration import Migrated
 from crdt_mor.model.config import TableConfig, TableType
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
@@ -72,6 +75,7 @@ from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
 from crdt_mor.services.clean import Cleaned
+from crdt_mor.services.migrate import MigrationProgress
 from crdt_mor.services.restore import Restored, Savepoint
 from crdt_mor.services.roll_back import GivenUp
 from crdt_mor.services.upkeep import Maintained, Upkeep
@@ -138,6 +142,8 @@ __all__ = [
     "MemoryStore",
     "Merge",
     "MergeSpec",
+    "Migrated",
+    "MigrationProgress",
     "Nulls",
     "Observation",
     "OnProgress",
@@ -167,8 +173,10 @@ __all__ = [
     "Store",
     "SweepEvent",
     "Table",
+    "TableArrivingError",
     "TableConfig",
     "TableExistsError",
+    "TableMovedError",
     "TableNotFoundError",
     "TableReplacedError",
     "TableSchema",

@@ -27,6 +27,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
+from crdt_mor.model.moving import require_not_moving
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
@@ -93,6 +94,7 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
     require_writable(session)
     session.adopt()
     require_own_groups(session.tail())
+    require_not_moving(session.tail().moving, "erase from")
     sought = _sought(session, data, keys, filter)
     patience = steps.Patience(session, wait_ms)
     rows = 0

@@ -3,6 +3,8 @@
     CrdtMorError
     ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
     ├── TableReplacedError                       -> made anew, or given other settings: open it anew, or scan it anew
+    ├── TableMovedError                          -> write to the table at its new address, `error.uri`; reads go on
+    ├── TableArrivingError                       -> a migration is still filling this table: write again in a moment
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
     │   └── InvalidUseError (TypeError)          -> what is no sequence was used as one; says which method to call
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
@@ -80,6 +82,18 @@ class FutureSnapshotError(CrdtMorError, ValueError):
 
 class TableReplacedError(CrdtMorError):
     """The table here is not the one that was opened or that a checkpoint is of, or its settings are others now."""
+
+
+class TableMovedError(CrdtMorError):
+    """The table takes no writes any more, as a migration has moved it. `uri`: its new address. It can still be read."""
+
+    def __init__(self, message: str, uri: str = "") -> None:
+        super().__init__(message)
+        self.uri = uri
+
+
+class TableArrivingError(CrdtMorError):
+    """A migration is still filling this table with the rows of another one. Write again in a moment."""
 
 
 class WriterExpiredError(CrdtMorError):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 import polars as pl
 
+from crdt_mor.creation import Merge
 from crdt_mor.data import Data
 from crdt_mor.erasure import Erased, erase
 from crdt_mor.errors import InvalidInputError, PayloadError
+from crdt_mor.migration import Migrated, Wanted, cancel_migration, migrate
 from crdt_mor.model.archiving import KEPT_COMMITS
 from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
@@ -24,9 +27,11 @@ from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compact import compaction
 from crdt_mor.services.maintain import maintain
+from crdt_mor.services.migrate import MigrationProgress
 from crdt_mor.services.restore import Restored, restore, would_restore
 from crdt_mor.services.roll_back import GivenUp, roll_back
 from crdt_mor.services.upkeep import Maintained
+from crdt_mor.store.base import Store
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.session import Session
 
@@ -282,6 +287,53 @@ class Maintenance:
         of Hudi's hold the rows.
         """
         return erase(self._session, data, keys, filter, wait)
+
+    def migrate(
+        self,
+        to_uri: str | os.PathLike[str],
+        *,
+        buckets: int | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        hive_style: bool | None = None,
+        merge: Merge | None = None,
+        ordering: str | None = None,
+        cluster_by: str | Sequence[str] | None = None,
+        cluster_order: Literal["linear", "z-order"] | None = None,
+        name: str | None = None,
+        pending: Literal["wait", "roll_back"] = "wait",
+        on_progress: Callable[[MigrationProgress], None] | None = None,
+        store: Store | None = None,
+    ) -> Migrated:
+        """Move the table to another address, with other settings, while all write on; the copy follows them.
+
+        Once little is left to copy, one event closes this table: writers get `TableMovedError`, whose `uri` is the new
+        address, and readers go on. When the rest is copied, the new table takes writes, in which tokens of writes to
+        this one count as used. Killed at any moment, or failed as the store did, the same call goes on where it was.
+
+        to_uri: where no table is yet. buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order,
+            name: of the new table, as `Table.create` takes them; what is not given is as it is here, and so are the key
+            and all properties. `partition_by=()` is none, `merge="latest"` neither payloads nor an ordering. Where the
+            merge stays, states of payloads are copied as they are; where it changes, the values that readers see.
+        pending: of writes that have begun when the table is closed: "wait" for them, or "roll_back" them.
+        on_progress: is called with a `MigrationProgress` after each commit.
+        store: where the new table's objects are, as in `Table.create`.
+
+        Raises `InvalidInputError` where a row cannot be one of the new table, as a key that is in two partitions would
+        live twice there. The migration is given up then, and this table takes writes; remove what is at the address.
+        Raises `TableExistsError` where there is another table, `TableMovedError` where this one has moved elsewhere.
+        """
+        wanted = Wanted(buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name)
+        return migrate(self._session, to_uri, wanted, pending, on_progress, store)
+
+    def cancel_migration(self, *, store: Store | None = None, removed: bool = False) -> bool:
+        """Give a migration of this table up, which takes writes again; False where none is under way.
+
+        What has arrived at the new address is never opened: remove it. Raises `InvalidInputError` where the new table
+        takes writes already.
+
+        store: that of the new table, as in `migrate`. removed: the new table was removed, so that nobody is asked.
+        """
+        return cancel_migration(self._session, store, removed)
 
     def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
         done = [self.complete(plan, self.execute(plan)) for plan in plans]

@@ -18,7 +18,7 @@ BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "erasure", "transaction", "reading", "files", "sources", "loading", "table",
+    "erasure", "migration", "transaction", "reading", "files", "sources", "loading", "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -47,7 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": ROOMS,
     "inspect": ROOMS,
     "erasure": ROOMS | {"data", "scan", "transaction"},
-    "maintenance": ROOMS | {"data", "erasure", "reading"},
+    "migration": ROOMS | {"creation"},
+    "maintenance": ROOMS | {"creation", "data", "erasure", "migration", "reading"},
     "distributed": ROOMS | {"data", "transaction"},
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
@@ -93,6 +94,7 @@ LIBRARIES: dict[str, set[str]] = {
     "history": {"pyarrow"},
     "inspect": {"pyarrow"},
     "erasure": {"polars", "pyarrow"},
+    "migration": set(),
     "maintenance": {"polars"},
     "distributed": {"pyarrow"},
     "transaction": {"polars", "pyarrow"},
@@ -228,6 +230,7 @@ def test_no_test_imports_from_another_test(file: Path) -> None:
 LETS_TIME_PASS = {
     "tests.waiting",  # the one place
     "tests.crash.scene",  # asks stuck processes where they are, and gives them a second to answer
+    "tests.crash.migrations",  # processes are killed at moments drawn by lot, and writers wait for a table that arrives
     "tests.crash.services",  # processes are killed at moments drawn by lot
     "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
     "tests.spark.chaos",  # a long run, drawn by lot

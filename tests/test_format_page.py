@@ -22,6 +22,7 @@ from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
 from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
+from crdt_mor.model.moving import Moving, Origin, Step
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.restores import Restore
 from crdt_mor.model.restoring import Dropped, RestorePlan
@@ -68,6 +69,8 @@ VALUE = Timeline(
     savepoints=(Savepoint("name", T, T, T, 1, "nonce", "comment", WHO),),
     restores=(Restore(T, from_ms(2), 1, "nonce", "path", T, 1, T, 1),),
     tokens_noted=from_ms(1),
+    moving=Moving("uri", "id", T, T),
+    origin=Origin("id", "uri", Step(T, T, 1, 2), T, True),
 )  # fmt: skip
 """With everything in it."""
 
@@ -121,6 +124,13 @@ def test_what_history_is_kept_is_as_the_page_says() -> None:
 
 def test_what_is_archived_is_as_the_page_says() -> None:
     assert named(section("`archive`")) == list(encoded()["archive"])
+
+
+def test_what_is_known_of_a_migration_is_as_the_page_says() -> None:
+    assert named(section("`moving`")) == list(encoded()["moving"])
+    assert named(section("`origin`")) == list(encoded()["origin"])
+    assert encoded()["origin"]["step"] == [T, T, 1, 2]
+    assert "`[since, until, first, count]`" in section("`origin`")
 
 
 def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:

@@ -27,6 +27,7 @@ from crdt_mor.cli.erase import erase
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
+from crdt_mor.cli.migrate import cancel_migration, migrate
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.properties import properties
 from crdt_mor.cli.render import Output
@@ -159,6 +160,8 @@ for _command in (
     drop_savepoint,
     restore,
     erase,
+    migrate,
+    cancel_migration,
     laws,
     demo,
 ):

@@ -367,6 +367,37 @@ def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
     )
 
 
+# --- migrations -------------------------------------------------------------------------------------------------------
+
+
+def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) -> bool:
+    """A table that is closed, as it moves, gets no new write and no new plan, and stays closed until it is reopened.
+
+    What would begin there could complete after the migration has taken the last of the table's rows, and be lost.
+    """
+    before, now = previous.moving, following.moving
+    if before is None or not before.is_closed or now is None:
+        return True
+    return now == before and _open_instants(following) <= _open_instants(previous)
+
+
+def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
+    """A table that was opened for writers stays so, and one whose migration was given up is never opened.
+
+    The source of a migration that was given up takes writes again: with two open tables, each would lack what the other
+    gets. Steps of the migration come one after another, so that the numbers of its commits grow.
+    """
+    before, now = previous.origin, following.origin
+    if before is None:
+        return now is None or not (now.is_opened or now.given_up)
+    if before.is_opened or before.given_up or now is None:
+        return now == before
+    same = (now.table_id, now.uri) == (before.table_id, before.uri)
+    step, last = now.step, before.step
+    follows = step.since == last.until and step.first == last.next_number
+    return same and (step == last or follows) and not (now.is_opened and now.given_up)
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     versions_are_consecutive,
     nonces_differ,
@@ -395,6 +426,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     only_what_is_in_segments_is_archived,
     a_restore_keeps_what_came_before,
     savepoints_never_change,
+    nothing_begins_in_a_closed_table,
+    a_migration_ends_once,
 )
 """Those of an event, the simplest first."""
 

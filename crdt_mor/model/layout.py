@@ -106,6 +106,12 @@ class Layout:
 BY_KEY: Final = Layout()
 
 
+def with_layout(properties: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Properties, by name, with the order of rows that others ask for."""
+    rest = [(name, value) for name, value in properties if name not in NAMES]
+    return tuple(sorted([*rest, *((name, value) for name, value in other if name in NAMES)]))
+
+
 def parsed_columns(text: str) -> tuple[str, ...]:
     """The columns that a property names; raises `InvalidInputError` for what names none, or one twice."""
     columns = tuple(name.strip() for name in text.split(","))

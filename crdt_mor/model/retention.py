@@ -92,10 +92,11 @@ def is_commit(completion: Completion) -> bool:
 def moved(value: Timeline, since: InstantTime, groups: Mapping[FileGroup, InstantTime] | None = None) -> Retention:
     """The marks of `value`, moved forward as far as they are asked to and may.
 
-    since: the mark of all file groups. groups: later marks of single ones.
+    since: the mark of all file groups. groups: later marks of single ones. What a migration follows is kept.
     """
     old = value.retention
-    kept = max(old.since, min(since, value.clock))
+    followed = value.clock if value.moving is None else value.moving.since
+    kept = max(old.since, min(since, value.clock, followed))
     stable = min([kept, *(p.requested for p in value.pending)])
     marks = dict(old.groups)
     for group, mark in (groups or {}).items():

@@ -12,6 +12,7 @@
     forget_tokens         applications that have not written for long are forgotten
     save, unsave          what the table shows now gets a name, or loses it      } in
     restored              what was committed after a moment is dropped          } `model.restoring`
+    move, arrive, open    a migration to another table, or from one, see `model.moving`
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
@@ -33,6 +34,8 @@ from typing import Any, Self
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
+from crdt_mor.model.layout import with_layout
+from crdt_mor.model.moving import Moving, Origin, moving_json, moving_of, origin_json, origin_of
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
 from crdt_mor.model.restores import Restore, restore_json, restore_of
 from crdt_mor.model.savepoints import Savepoint, savepoint_json, savepoint_of
@@ -120,6 +123,10 @@ class Timeline:
     """The restores that the table has had, oldest first."""
     tokens_noted: InstantTime = EPOCH
     """Completions up to this time may lack the token that their write carried; EPOCH: each has it."""
+    moving: Moving | None = None
+    """The migration of this table to another one."""
+    origin: Origin | None = None
+    """The table whose rows arrive in this one, or have arrived."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -372,6 +379,51 @@ class Timeline:
         tokens = tuple(t for t in self.tokens if t.completed >= since)
         return self._next(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
 
+    def move(self, nonce: str, wall_ms: int, moving: Moving | None) -> Timeline:
+        """A migration to another table is announced, or given up (None)."""
+        announced = replace(moving, since=self.clock) if moving is not None else None
+        return self._next(nonce, tick_after(self.clock, wall_ms), moving=announced)
+
+    def close(self, nonce: str, wall_ms: int) -> Timeline:
+        """From here on nothing begins in this table, which moves to another address. What is pending may end."""
+        assert self.moving is not None, "a migration is announced before it closes the table"
+        closed = tick_after(self.clock, wall_ms)
+        return self._next(nonce, closed, moving=replace(self.moving, closed=closed))
+
+    def arrive(self, nonce: str, wall_ms: int, origin: Origin) -> Timeline:
+        """The rows of another table arrive here: the next step, or the end of a migration that was given up."""
+        return self._next(nonce, tick_after(self.clock, wall_ms), origin=origin)
+
+    def open(self, nonce: str, wall_ms: int, source: Timeline, author: Author | None = None) -> Timeline:
+        """All rows of `source`, which is closed, have arrived, and this table takes writes from here on.
+
+        They come after all that was written to the source: the clock moves past its clock. It is an empty delta commit
+        of its own, which stands for the commits that the tokens of the source name. Its properties come along, but for
+        the order of rows, which this table was made with.
+
+        What this table showed before was a part of the source: it is history that is not kept.
+        """
+        assert self.origin is not None, "rows of another table arrive"
+        requested = tick_after(max(self.clock, source.clock), wall_ms)
+        opened = tick_after(requested, wall_ms)
+        version = self.version + 1
+        completion = Completion(requested, opened, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
+        others = {t.application for t in source.tokens}
+        stable = min([opened, *(p.requested for p in self.pending)])  # a process of the migration may have stalled
+        return self._next(
+            nonce,
+            opened,
+            origin=replace(self.origin, opened=opened),
+            completions=(*self.completions, completion),
+            properties=with_layout(source.properties, self.properties),
+            retention=replace(self.retention, since=opened, stable_since=max(self.retention.stable_since, stable)),
+            tokens_noted=opened if source.tokens else self.tokens_noted,
+            tokens=(
+                *(t for t in self.tokens if t.application not in others),
+                *(Token(t.application, t.number, requested, opened, version) for t in source.tokens),
+            ),
+        )
+
     def adopt(
         self,
         nonce: str,
@@ -440,6 +492,8 @@ class Timeline:
                 **({"savepoints": [savepoint_json(s) for s in self.savepoints]} if self.savepoints else {}),
                 **({"restores": [restore_json(r) for r in self.restores]} if self.restores else {}),
                 **({"tokens_noted": self.tokens_noted} if self.tokens_noted != EPOCH else {}),
+                **({"moving": moving_json(self.moving)} if self.moving is not None else {}),
+                **({"origin": origin_json(self.origin)} if self.origin is not None else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -482,6 +536,8 @@ class Timeline:
                 savepoints=tuple(map(savepoint_of, document.get("savepoints", ()))),
                 restores=tuple(map(restore_of, document.get("restores", ()))),
                 tokens_noted=tokens_noted_in(document),
+                moving=moving_of(document["moving"]) if "moving" in document else None,
+                origin=origin_of(document["origin"]) if "origin" in document else None,
             )
             _require_shape(value)
         except WRONG_SHAPE as error:
@@ -503,3 +559,15 @@ def _require_shape(value: Timeline) -> None:
     kept = *kept, *(s.at for s in value.savepoints), *(time for r in value.restores for time in (r.to, r.at))
     for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
         to_ms(instant)
+    _require_shape_of_moves(value)
+
+
+_TIMES_OF_MOVES = ("closed", "opened", "since", "until")
+
+
+def _require_shape_of_moves(value: Timeline) -> None:
+    moves = [part for part in (value.moving, value.origin, value.origin and value.origin.step) if part is not None]
+    require_types(moves)
+    for part in moves:
+        for instant in (getattr(part, name, EPOCH) for name in _TIMES_OF_MOVES):
+            to_ms(instant)

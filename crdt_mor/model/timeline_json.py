@@ -36,7 +36,8 @@ what to do about that plan.
 
 Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept,
 and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
-files that an overwrite has voided; savepoints, restores, and the token of a commit.
+files that an overwrite has voided; savepoints, restores, and the token of a commit; and `moving` and `origin`, what is
+known of a migration: such a release would begin a write in a table that is closed.
 """
 
 FORMATS_READ = (1, 2, 3, 4, FORMAT)

@@ -225,6 +225,10 @@ class Window:
             yield commit, replace(self, start=before, end=after, between=between)
             before = after
 
+    def touched(self) -> tuple[States, list[TouchedGroups]]:
+        """The file groups that the commits touched, and what reads them at both ends."""
+        return self._states, self._touched()
+
     # --- where it happened ------------------------------------------------------------------------------------------
 
     @property

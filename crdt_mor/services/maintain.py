@@ -23,6 +23,7 @@ from crdt_mor.errors import (
     ErasureUnfinishedError,
     ForkedProcessError,
     InvalidInputError,
+    TableMovedError,
     TableNotFoundError,
     TableReplacedError,
     UnsupportedFeatureError,
@@ -30,6 +31,7 @@ from crdt_mor.errors import (
 from crdt_mor.model.archiving import KEPT_COMMITS
 from crdt_mor.model.due import DueGroup, due_compactions, due_log_compactions, plural
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
+from crdt_mor.model.moving import require_not_moved
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
 from crdt_mor.model.retention import RetentionPolicy, is_commit
@@ -58,9 +60,10 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
     """Do whatever is due by the policies, or only say what is.
 
     A service that the table forbids, or that fails, is named in the result, and the others go on. What says that the
-    table itself is not there, or not the one that was opened, is raised.
+    table itself is not there, or not the one that was opened, or that it has moved, is raised.
     """
     run = _Run(session, policies, dry_run)
+    require_not_moved(run.before.moving)
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
         ("compaction", _compactions),
@@ -99,7 +102,7 @@ class _Run:
         try:
             for action in work(self):
                 self.note(action)
-        except (TableNotFoundError, TableReplacedError, ForkedProcessError):
+        except (TableNotFoundError, TableReplacedError, TableMovedError, ForkedProcessError):
             raise
         except CrdtMorError as error:
             self.note(Upkeep(name, state_of(error), "", error=str(error)))
@@ -137,7 +140,7 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
         why = open_since(plan.barrier, run.now_ms)
         try:
             yield from compacted(run.session, plan, Upkeep("compaction", "done", why))
-        except (TableNotFoundError, TableReplacedError, ForkedProcessError):
+        except (TableNotFoundError, TableReplacedError, TableMovedError, ForkedProcessError):
             raise
         except CrdtMorError as error:
             yield Upkeep("compaction", state_of(error), why, error=str(error))

@@ -18,6 +18,7 @@ from crdt_mor.services.clean import saved_files
 from crdt_mor.services.erase import open_erasures
 from crdt_mor.timeline import restoring, rollback
 from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.moving import require_restorable
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_writable
 
@@ -106,7 +107,7 @@ def unsave(session: Session, name: object) -> None:
 
 def restore(session: Session, to: Point) -> Restored:
     """Restore the table to what it showed at a point, in one event, and carry it out."""
-    _require(session)
+    _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
     there, saved = _listed(session), saved_files(session)
@@ -121,7 +122,7 @@ def restore(session: Session, to: Point) -> Restored:
 
 def would_restore(session: Session, to: Point) -> Restored:
     """What `restore` would do now. Publishes nothing, but for what decides a moment that has just passed."""
-    _require(session)
+    _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
     there, saved = _listed(session), saved_files(session)
@@ -132,6 +133,11 @@ def would_restore(session: Session, to: Point) -> Restored:
 def _require(session: Session) -> None:
     require_writable(session)
     session.start()
+
+
+def _require_restorable(session: Session) -> None:
+    _require(session)
+    require_restorable(session.tail())
 
 
 def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline], InstantTime], str | None]:

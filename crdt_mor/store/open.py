@@ -23,6 +23,11 @@ def open_store(uri: str | os.PathLike[str], environment: Environment) -> Store:
     return LocalStore(_local_path(uri), environment.nonce)
 
 
+def absolute(uri: str | os.PathLike[str]) -> str:
+    """The address of the same place for processes that work in other folders."""
+    return os.path.abspath(_local_path(uri))
+
+
 def portable(store: Store) -> Store:
     """`store`, which is about to be pickled; raises `UnsupportedFeatureError` where no other process can have it."""
     try:

@@ -16,6 +16,7 @@ from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TokenOr
 from crdt_mor.model import layout
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.moving import require_not_moved
 from crdt_mor.model.overwrites import void_files
 from crdt_mor.model.restoring import UNKNOWN
 from crdt_mor.model.schema import TableSchema
@@ -23,6 +24,7 @@ from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token
 from crdt_mor.timeline.history import find_completion, may_be_dropped
+from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
@@ -54,7 +56,10 @@ def begin(
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return None if tail.find_by_nonce(nonce) else tail.begin(nonce, wall_ms, store_ms, author)
+        if tail.find_by_nonce(nonce):
+            return None
+        require_open(tail, author)
+        return tail.begin(nonce, wall_ms, store_ms, author)
 
     value = yield from publisher.publish(derive, tail, store_ms)
     pending = value.find_by_nonce(nonce)
@@ -180,7 +185,10 @@ def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[
         properties = changed(tail.properties, changes)
         if not changes.keys().isdisjoint(layout.NAMES):
             layout.Layout.of(properties).require_columns(TableSchema.from_json(tail.schema))
-        return None if properties == tail.properties else tail.set_properties(nonce, wall_ms, properties)
+        if properties == tail.properties:
+            return None
+        require_not_moved(tail.moving)
+        return tail.set_properties(nonce, wall_ms, properties)
 
     return (yield from publisher.publish(derive, known))
 

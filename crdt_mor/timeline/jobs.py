@@ -10,6 +10,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.timeline.events import DroppedHistoryError, WriteOutcome, ended_error, expired_error, expired_or_unknown
 from crdt_mor.timeline.history import find_completion_by_nonce, may_be_dropped
+from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
@@ -91,6 +92,7 @@ def _begin_once(
             )
         if (yield GetStat(note_path(job))) is not None:
             return None
+        require_open(tail, author)
         return tail.begin(job, wall_ms, store_ms, author)
 
     return (yield from publisher.publish(derive, tail, store_ms))

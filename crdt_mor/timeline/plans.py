@@ -21,6 +21,7 @@ from typing import cast
 from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.moving import require_not_moved
 from crdt_mor.model.packing import droppable_until
 from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
@@ -57,6 +58,7 @@ def schedule(
         if landed is not None:
             named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
             return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
+        require_not_moved(tail.moving)
         taken = yield from groups_in_plans(tail)
         plan = plan_from(tail, taken)
         if plan is None:

@@ -20,6 +20,7 @@ from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment, superseded_at
 from crdt_mor.timeline.adoption import adopt, foreign_completions
+from crdt_mor.timeline.moving import require_restorable
 from crdt_mor.timeline.paths import plan_path, segment_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.segments import Contents, SegmentName, put_chunks, read_once
@@ -106,6 +107,7 @@ def restore(
         foreign = bool((yield from foreign_completions(publisher.projector, tail)).completions)
         if foreign:
             return None
+        require_restorable(tail)
         completions = yield from _completions(tail, contents)
         plan = plan_restore(tail, completions, target(tail), wall_ms, there, saved)
         if is_nothing(plan, tail):

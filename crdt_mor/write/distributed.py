@@ -47,6 +47,7 @@ from crdt_mor.store.base import Chunks
 from crdt_mor.timeline import events, rollback, tickets
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import STAGED, heartbeat_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.jobs import Job, Receipt, StagedFile
@@ -80,6 +81,7 @@ def plan(
     if events.blocking_token(tail, token) is not None:
         events.repeated_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
+    require_open(tail, author)
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version, author=author))
     _collect(rehearsal, schema.empty_table(), operation, mode, plain)
     rehearsal.publish_growth()

@@ -102,6 +102,23 @@ class Statements:
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(keys))
 
+    def put_states(self, rows: pl.DataFrame) -> None:
+        """Add rows that hold states already, as another table of the same merge has them: nothing is lifted.
+
+        rows: all stored columns but the visible ones of payloads that keep a state, and keys as `keyed` makes them.
+        """
+        types = self.merging.columns.stored
+        columns = [name for name in types if name in rows.columns]
+        keys = [pl.col(name) for name in (RECORD_KEY, PARTITION_PATH, BUCKET)]
+        self._operations.add("UPSERT")
+        frame = rows.select(*(pl.col(name).cast(types[name]) for name in columns), *keys)
+        self.collected.append(RowsWrite(frame, tuple(columns) if self._config.merge.custom else None))
+
+    def delete_ordered(self, keys: pl.DataFrame) -> None:
+        """Add tombstones of a table with an ordering column: keys as `keyed` makes them, and the column `ordering`."""
+        self._operations.add("DELETE")
+        self.collected.append(DeleteWrite(keys))
+
     def _dot(self, rows: int) -> Dot:
         """What payloads see of the next `rows` rows: the write's time, their places in it, the writes then pending."""
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)

@@ -10,7 +10,7 @@ import pytest
 
 from crdt_mor.model import invariants
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.invariants import (
     INVARIANTS,
     SEALING_INVARIANTS,
@@ -19,6 +19,7 @@ from crdt_mor.model.invariants import (
     require_invariants,
     require_sealed,
 )
+from crdt_mor.model.moving import Moving, Origin, Step
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
 from crdt_mor.model.restores import Restore
 from crdt_mor.model.savepoints import Savepoint
@@ -67,6 +68,8 @@ BEFORE = Timeline(
     archive=Archive(at(1), at(0), 7, 2, 3, ("a",)),
     tokens_since=at(5),
     overwrites=(Overwrite(at(15), EVERYTHING),),
+    moving=Moving("there", "t2", at(34), at(33)),
+    origin=Origin("t0", "before", Step(at(1), at(2), 3, 4)),
 )
 """A value with something of everything."""
 
@@ -102,6 +105,10 @@ RESTORED = replace(
 
 SAVED = Savepoint("one", at(90), at(100), at(70), 10, "n10")
 
+CLOSED, ARRIVING = BEFORE.moving, BEFORE.origin
+assert CLOSED is not None
+assert ARRIVING is not None
+
 DONE, NEW = BEFORE.completions, AFTER.completions[-1]
 
 
@@ -112,6 +119,8 @@ BROKEN: dict[Invariant, Timeline] = {
     ),
     invariants.a_restore_keeps_what_came_before: replace(AFTER, restores=(RESTORE,)),
     invariants.savepoints_never_change: replace(AFTER, savepoints=(replace(SAVED, version=9),)),
+    invariants.nothing_begins_in_a_closed_table: replace(AFTER, plans=(*BEFORE.plans, OpenPlan(at(93), "n10", 10, ""))),
+    invariants.a_migration_ends_once: replace(AFTER, origin=None),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
     invariants.nonces_differ: replace(AFTER, nonce="n9"),
     invariants.the_table_keeps_its_id: replace(AFTER, table_id="another"),
@@ -196,6 +205,12 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.a_restore_keeps_what_came_before, replace(RESTORED, pending=BEFORE.pending)),
     (invariants.a_restore_keeps_what_came_before, replace(RESTORED, restores=(replace(RESTORE, to=at(92)),))),
     (invariants.a_restore_keeps_what_came_before, replace(RESTORED, savepoints=(replace(SAVED, at=at(80)),))),
+    (invariants.nothing_begins_in_a_closed_table, replace(AFTER, moving=replace(CLOSED, uri="elsewhere"))),
+    (invariants.nothing_begins_in_a_closed_table, replace(AFTER, moving=replace(CLOSED, closed=EPOCH))),
+    (invariants.nothing_begins_in_a_closed_table, replace(AFTER, pending=(*BEFORE.pending, Pending(at(92), "", 10)))),
+    (invariants.a_migration_ends_once, replace(AFTER, origin=replace(ARRIVING, opened=at(100), given_up=True))),
+    (invariants.a_migration_ends_once, replace(AFTER, origin=replace(ARRIVING, uri="elsewhere"))),
+    (invariants.a_migration_ends_once, replace(AFTER, origin=replace(ARRIVING, step=Step(at(2), at(90), 6, 1)))),
     (invariants.savepoints_never_change, replace(AFTER, savepoints=(replace(SAVED, at=at(80)),))),
     (invariants.savepoints_never_change, replace(AFTER, savepoints=(SAVED, SAVED))),
     (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=replace(BEFORE.archive, manifest=4))),
@@ -229,8 +244,11 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         replace(AFTER, schema='[["id","string",false],["new","string",true]]', added=("n", "new")),
         RESTORED,
         replace(AFTER, savepoints=(SAVED,)),
+        replace(AFTER, moving=None),
+        replace(AFTER, origin=replace(ARRIVING, step=Step(at(2), at(90), 7, 1))),
+        replace(AFTER, origin=replace(ARRIVING, opened=at(100))),
     ],
-    ids=["complete", "droppable", "hand-over", "forget", "grow", "restore", "save"],
+    ids=["complete", "droppable", "hand-over", "forget", "grow", "restore", "save", "reopen", "aim", "open"],
 )
 def test_what_may_follow_breaks_none(after: Timeline) -> None:
     require_invariants(BEFORE, after)

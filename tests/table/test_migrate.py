@@ -1,0 +1,684 @@
+"""migrate: a table moves to another address, with other settings, beside running writers; cancel_migration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import (
+    CheckpointExpiredError,
+    InvalidInputError,
+    Migrated,
+    MigrationProgress,
+    SnapshotExpiredError,
+    Table,
+    TableArrivingError,
+    TableExistsError,
+    TableMovedError,
+    Transaction,
+    UnsupportedFeatureError,
+    WriterExpiredError,
+)
+from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
+from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
+from tests.tiers import slow
+
+T = TypeVar("T")
+Move = Callable[..., Migrated]
+
+ROWS = [("a", "eu", 1), ("b", "eu", 2), ("c", "us", 3), ("d", "us", 4)]
+
+
+@pytest.fixture
+def there(places: Places) -> Place:
+    """Where the table moves to."""
+    return places("moved")
+
+
+@pytest.fixture
+def move(there: Place) -> Move:
+    """Migrate a table there; keywords as in `migrate`."""
+
+    def migrate(table: Table, **wanted: Any) -> Migrated:
+        store = {} if there.by_uri else {"store": there.store}
+        return table.maintenance.migrate(there.uri, **store | wanted)
+
+    return migrate
+
+
+@pytest.fixture
+def table(make: Make) -> Table:
+    table = make(buckets=2)
+    table.upsert(frame(*ROWS))
+    return table
+
+
+def ids(table: Table, **scan: Any) -> list[tuple[object, ...]]:
+    return rows(table, "id", "region", "n", **scan)
+
+
+def at(phase: str, do: Callable[[], object], *, parts: int | None = None) -> Callable[[MigrationProgress], None]:
+    """Something that happens once, when a migration first says that it is in a phase."""
+    done = False
+
+    def tell(progress: MigrationProgress) -> None:
+        nonlocal done
+        if not done and progress.phase == phase and parts in (None, progress.parts):
+            done = True
+            do()
+
+    return tell
+
+
+closed = "settle"
+
+
+class GoneError(Exception):
+    """The process of a migration goes away."""
+
+
+def die() -> None:
+    raise GoneError
+
+
+# --- what arrives -----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_moves_to_more_buckets(table: Table, there: Place, move: Move) -> None:
+    table.delete(keys=["b"])
+    table.set_properties({"owner": "me"})
+    done = move(table, buckets=8)
+    moved = there.open()
+    assert ids(moved) == ids(table) == [ROWS[0], *ROWS[2:]]
+    assert (moved.config.buckets, moved.config.key, moved.properties) == (8, table.config.key, {"owner": "me"})
+    assert (done.uri, done.rows, done.copied_rows) == (there.uri, 3, 3)
+    assert "3 rows" in str(done)
+    moved.upsert(frame(("b", "eu", 9)))
+    assert ("b", "eu", 9) in ids(moved)
+    assert len(ids(table)) == 3
+
+
+def test_an_empty_table_moves(make: Make, there: Place, move: Move) -> None:
+    done = move(make())
+    assert (done.rows, done.copied_rows) == (0, 0)
+    there.open().upsert(frame(*ROWS))
+
+
+def test_what_is_written_meanwhile_arrives_as_well(table: Table, there: Place, move: Move) -> None:
+    def write() -> None:
+        table.upsert(frame(("a", "eu", 10), ("e", "us", 5)))
+        table.delete(keys=["b"])
+
+    move(table, on_progress=at("copy", write))
+    assert ids(there.open()) == ids(table) == [("a", "eu", 10), ("c", "us", 3), ("d", "us", 4), ("e", "us", 5)]
+
+
+def test_overwrites_and_columns_that_come_meanwhile_arrive_as_well(make: Make, there: Place, move: Move) -> None:
+    table = make(partition_by="region", buckets=2)
+    table.upsert(frame(*ROWS))
+
+    def write() -> None:
+        table.overwrite(frame(("z", "eu", 7)), partitions=["eu"])
+        grown = frame(("c", "us", 8)).append_column("new", pa.array([1.5]))
+        table.upsert(grown, schema_mode="merge")
+        table.maintenance.compact()
+
+    move(table, on_progress=at("copy", write), buckets=3)
+    moved = there.open()
+    assert rows(moved, "id", "n", "new") == rows(table, "id", "n", "new")
+    assert rows(moved, "id", "n", "new") == [("c", 8, 1.5), ("d", 4, None), ("z", 7, None)]
+
+
+def test_columns_that_come_without_rows_arrive_as_well(table: Table, there: Place, move: Move) -> None:
+    tx = begun(table, ("a", "eu", 5))
+    tx.upsert(frame(("b", "eu", 6)).append_column("new", pa.array([1])), schema_mode="merge")
+    move(table, on_progress=at(closed, lambda: tx.__exit__(None, None, None), parts=0))
+    assert there.open().schema == table.schema
+
+
+def test_states_of_payloads_arrive_as_they_are(make: Make, there: Place, move: Move) -> None:
+    schema = pa.schema([("id", pa.string()), ("views", pa.int64()), ("tags", pa.list_(pa.string()))])
+
+    def row(views: int, *tags: str) -> pa.Table:
+        return pa.table({"id": ["a"], "views": [views], "tags": [list(tags)]}, schema=schema)
+
+    table = make(schema=schema, key="id", merge={"views": Counter(), "tags": ORSet()})
+    table.upsert(row(1, "x"))
+    table.upsert(row(2, "y"))
+    late = table.transaction()
+    late.__enter__()
+    late.upsert(row(10, "z"))
+
+    def end() -> None:
+        late.__exit__(None, None, None)
+
+    move(table, on_progress=at(closed, end, parts=0), buckets=2)
+    moved = there.open()
+    (found,) = moved.scan().to_arrow().to_pylist()
+    assert (found["views"], sorted(found["tags"])) == (13, ["x", "y", "z"])
+    moved.upsert(row(100, "w"))
+    (found,) = moved.scan().to_arrow().to_pylist()
+    assert (found["views"], sorted(found["tags"])) == (113, ["w", "x", "y", "z"])
+
+
+def test_ordered_deletes_go_on_blocking_older_rows(make: Make, there: Place, move: Move) -> None:
+    table = make(ordering="n", buckets=2)
+    table.upsert(frame(("a", "eu", 1), ("b", "eu", 2), ("c", "eu", 3)))
+    table.delete(frame(("a", "eu", 5)))
+    move(table, buckets=4, on_progress=at("copy", lambda: table.delete(frame(("b", "eu", 6)))))
+    moved = there.open()
+    moved.upsert(frame(("a", "us", 4), ("b", "us", 5), ("c", "us", 2)))
+    assert ids(moved) == [("c", "eu", 3)]
+    moved.upsert(frame(("a", "us", 6), ("b", "us", 7)))
+    assert ids(moved) == [("a", "us", 6), ("b", "us", 7), ("c", "eu", 3)]
+
+
+def test_a_key_that_goes_back_in_its_order_does_so_in_the_copy(make: Make, there: Place, move: Move) -> None:
+    table = make(ordering="n")
+    table.upsert(frame(("a", "eu", 9)))
+
+    def write() -> None:
+        table.delete(frame(("a", "eu", None)).select(["id"]), plain=True)
+        table.upsert(frame(("a", "us", 1)))
+
+    move(table, on_progress=at("copy", write))
+    assert ids(there.open()) == [("a", "us", 1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "later"),
+    [
+        ({}, {"merge": {"n": Counter()}}, ("a", "eu", 11)),
+        ({"merge": {"n": Counter()}}, {"merge": "latest"}, ("a", "eu", 10)),
+        ({"merge": {"n": Counter()}}, {"merge": {"n": Max()}}, ("a", "eu", 10)),
+        ({"ordering": "n"}, {"merge": "latest"}, ("a", "eu", 10)),
+        ({}, {"ordering": "n"}, ("a", "eu", 10)),
+        ({}, {"merge": PartialUpdate()}, ("a", "eu", 10)),
+    ],
+    ids=str,
+)
+def test_another_merge_begins_with_what_readers_see(
+    make: Make, there: Place, move: Move, before: dict[str, Any], after: dict[str, Any], later: tuple[object, ...]
+) -> None:
+    table = make(**before)
+    table.upsert(frame(("a", "eu", 1), ("b", "eu", 2), ("c", "eu", 3)))
+    if before.get("ordering"):
+        table.delete(frame(("b", "eu", 9)))
+    else:
+        table.delete(keys=["b"])
+    move(table, on_progress=at("copy", lambda: table.upsert(frame(("c", "us", 5)))), **after)
+    moved = there.open()
+    assert ids(moved) == ids(table)
+    moved.upsert(frame(("a", "eu", 10), ("b", "eu", 7)))
+    assert ids(moved)[:2] == [later, ("b", "eu", 7)]
+
+
+def test_the_order_of_rows_comes_along_or_is_another(make: Make, there: Place, move: Move, places: Places) -> None:
+    table = make(cluster_by="region")
+    table.upsert(frame(*ROWS))
+    table.set_properties({"owner": "me"})
+    move(table)
+    moved, third = there.open(), places("third")
+    assert moved.properties == {"crdt_mor.cluster_by": "region", "owner": "me"}
+    store = {} if third.by_uri else {"store": third.store}
+    moved.maintenance.migrate(third.uri, cluster_by=["n", "region"], cluster_order="z-order", **store)
+    assert third.open().properties == {
+        "crdt_mor.cluster_by": "n,region", "crdt_mor.cluster_order": "z-order", "owner": "me",
+    }  # fmt: skip
+    with pytest.raises(InvalidInputError, match="columns of the table"):
+        third.open().maintenance.migrate("fourth", store=MemoryStore(), cluster_by="nothing")
+    third.open().maintenance.migrate("fourth", store=(last := MemoryStore()), cluster_by=())
+    assert Table.open("fourth", store=last).properties == {"owner": "me"}
+    assert ids(Table.open("fourth", store=last)) == ROWS
+
+
+# --- partitions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_gets_partitions_and_rows_move_between_them(table: Table, there: Place, move: Move) -> None:
+    move(table, partition_by="region", on_progress=at("copy", lambda: table.upsert(frame(("a", "us", 7)))))
+    moved = there.open()
+    assert ids(moved) == ids(table) == [("a", "us", 7), *ROWS[1:]]
+    assert {name.partition("/")[0] for name in data_files(there)} == {"region=eu", "region=us"}
+
+
+def test_a_table_loses_its_partitions(make: Make, there: Place, move: Move) -> None:
+    table = make(partition_by="region", buckets=2)
+    table.upsert(frame(*ROWS))
+
+    def write() -> None:
+        with table.transaction() as tx:  # from one partition to another
+            tx.delete(frame(("a", "eu", None)).select(["id", "region"]))
+            tx.upsert(frame(("a", "us", 7)))
+
+    move(table, partition_by=(), on_progress=at("copy", write))
+    assert ids(there.open()) == ids(table) == [("a", "us", 7), *ROWS[1:]]
+    assert not any("/" in name for name in data_files(there))
+
+
+def test_a_key_in_two_partitions_that_become_one_is_refused(make: Make, there: Place, move: Move) -> None:
+    table = make(partition_by="region")
+    table.upsert(frame(("a", "eu", 1), ("a", "us", 1)))
+    with pytest.raises(InvalidInputError, match=r"in several partitions of this table .* key='a'"):
+        move(table, partition_by=())
+    assert not data_files(there)
+    table.delete(frame(("a", "eu", 1)).select(["id", "region"]))
+    move(table, partition_by=())
+    assert ids(there.open()) == [("a", "us", 1)]
+
+
+def test_a_key_that_gets_into_two_partitions_meanwhile_ends_the_migration(
+    make: Make, there: Place, move: Move
+) -> None:
+    table = make(partition_by="region")
+    table.upsert(frame(*ROWS))
+    with pytest.raises(InvalidInputError, match=r"in several partitions of this table .* key='a'"):
+        move(table, partition_by=(), on_progress=at("copy", lambda: table.upsert(frame(("a", "us", 1)))))
+    table.upsert(frame(("b", "us", 1)))
+    assert len(ids(table)) == 6
+    with pytest.raises(TableArrivingError, match="given up"):
+        there.open().upsert(frame(*ROWS))
+    with pytest.raises(TableArrivingError, match="given up"):
+        move(table, partition_by=())
+
+
+def test_an_ordered_delete_whose_new_partition_nobody_knows_is_refused(make: Make, move: Move) -> None:
+    table = make(ordering="n", buckets=1)
+    table.upsert(frame(*ROWS))
+    table.delete(frame(("a", "eu", 5)))
+    with pytest.raises(InvalidInputError, match=r"which partition .* plain=True.* key='a'"):
+        move(table, partition_by="region")
+    table.upsert(frame(("x", "eu", 1)))
+
+
+# --- who writes while it moves ----------------------------------------------------------------------------------------
+
+
+def begun(table: Table, *statement: tuple[object, ...], **options: Any) -> Transaction:
+    """A write that has begun and said what it writes."""
+    tx = table.transaction(**options)
+    tx.__enter__()
+    tx.upsert(frame(*statement))
+    return tx
+
+
+def test_what_is_pending_is_waited_for(table: Table, there: Place, move: Move) -> None:
+    tx = begun(table, ("p", "eu", 1))
+    move(table, on_progress=at(closed, lambda: tx.__exit__(None, None, None), parts=0))
+    assert tx.commit is not None
+    assert ids(there.open()) == ids(table) == [*ROWS, ("p", "eu", 1)]
+
+
+def test_what_is_pending_is_rolled_back(table: Table, there: Place, move: Move) -> None:
+    tx = begun(table, ("p", "eu", 1))
+    move(table, pending="roll_back")
+    assert ids(there.open()) == ROWS
+    with pytest.raises(WriterExpiredError):
+        tx.__exit__(None, None, None)
+    assert ids(table) == ROWS
+
+
+def test_a_writer_that_died_is_given_up() -> None:
+    environment = SimulatedEnvironment()
+    store, target = MemoryStore(environment.now_ms), MemoryStore(environment.now_ms)
+    table = Table.create("t", SCHEMA, key="id", store=store, environment=environment)
+    table.upsert(frame(*ROWS))
+    other = SimulatedEnvironment(stem="dead")  # its time stands still, and so do its heartbeats
+    begun(Table.open("t", store=store, environment=other), ("p", "eu", 1))
+    done = table.maintenance.migrate("moved", store=target)
+    assert done.rows == 4
+    assert done.turned_away >= timedelta(minutes=1)
+
+
+def test_whoever_writes_to_the_old_table_is_told_the_new_address(table: Table, there: Place, move: Move) -> None:
+    job = table.plan_write("upsert", SCHEMA)
+    pending = [begun(table, ("p", "eu", 1), token=("app", 3))]
+    checkpoint = table.scan().checkpoint
+
+    def end() -> None:
+        pending.pop().__exit__(None, None, None)
+        table.abandon_write(job)
+
+    move(table, on_progress=at(closed, end, parts=0))
+    tried: list[Callable[[], object]] = [
+        lambda: table.upsert(frame(("x", "eu", 1))),
+        lambda: table.append(frame(("x", "eu", 1))),
+        lambda: table.delete(keys=["a"]),
+        lambda: table.overwrite(frame(("x", "eu", 1))),
+        table.truncate,
+        lambda: table.transaction().__enter__(),
+        lambda: table.plan_write("upsert", SCHEMA),
+        table.maintenance.compact,
+        table.maintenance.maintain,
+        lambda: table.maintenance.erase(keys=["a"]),
+        lambda: table.maintenance.restore(1),
+        lambda: table.set_properties({"x": "y"}),
+        lambda: table.maintenance.migrate(there.uri + "2", store=MemoryStore()),
+    ]
+    for write in tried:
+        with pytest.raises(TableMovedError, match="open the table at its new address") as refused:
+            write()
+        assert refused.value.uri == there.uri
+    assert table.upsert(frame(("x", "eu", 1)), token=("app", 3)).repeated
+    assert len(ids(table)) == 5
+    assert table.changes(checkpoint).to_arrow().num_rows == 1
+    assert table.history().num_rows
+    moved = there.open()
+    assert moved.upsert(frame(("x", "eu", 1)), token=("app", 3)).repeated
+    assert not moved.upsert(frame(("x", "eu", 1)), token=("app", 4)).repeated
+
+
+def test_the_new_table_takes_no_writes_before_it_is_whole(table: Table, there: Place, move: Move) -> None:
+    def write() -> None:
+        arriving = there.open()
+        for token in (None, ("app", 1)):
+            with pytest.raises(TableArrivingError, match="write again in a moment"):
+                arriving.upsert(frame(("x", "eu", 1)), token=token)
+        with pytest.raises(TableArrivingError):
+            arriving.maintenance.restore("now")
+        with pytest.raises(TableArrivingError):
+            arriving.maintenance.migrate(there.uri + "2", store=MemoryStore())
+        assert ids(arriving) == ROWS
+
+    move(table, on_progress=at("copy", write))
+    there.open().upsert(frame(("x", "eu", 1)))
+
+
+def test_the_new_table_answers_for_no_moment_before_it_was_opened(table: Table, there: Place, move: Move) -> None:
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.extend([there.open().version, there.open().scan().checkpoint])
+
+    move(table, on_progress=at("follow", look))
+    move_again = at("copy", look)
+    move_again(MigrationProgress("copy", 1, 1, 0, 0))
+    moved = there.open()
+    opened = moved.version
+    moved.upsert(frame(("x", "eu", 1)))
+    assert ids(moved, as_of=opened) == ROWS
+    assert rows(moved, "id", as_of=opened) == rows(table, "id")
+    assert moved.changes(None).to_arrow().num_rows == 5
+    with pytest.raises(SnapshotExpiredError):
+        moved.scan(as_of=1).to_arrow()
+    with pytest.raises(SnapshotExpiredError):
+        moved.maintenance.restore(1)
+    with pytest.raises(CheckpointExpiredError):
+        moved.changes(None, images=True).to_arrow()
+
+
+def test_times_go_on_after_those_of_the_old_table() -> None:
+    ahead, behind = SimulatedEnvironment(1_700_000_050_000, stem="ahead"), SimulatedEnvironment()
+    store, target = MemoryStore(behind.now_ms), MemoryStore(behind.now_ms)
+    table = Table.create("t", SCHEMA, key="id", store=store, environment=ahead)
+    last = table.upsert(frame(*ROWS))
+    late = Table.open("t", store=store, environment=behind)
+    late.maintenance.migrate("moved", store=target)
+    commit = Table.open("moved", store=target, environment=behind).upsert(frame(("x", "eu", 1)))
+    assert commit.requested_at > last.completed_at
+
+
+def test_history_that_a_migration_follows_is_kept(table: Table, there: Place, move: Move) -> None:
+    def clean() -> None:
+        table.upsert(frame(("a", "eu", 10)))
+        table.maintenance.compact()
+        table.maintenance.clean(keep=timedelta(0))
+
+    move(table, on_progress=at("copy", clean))
+    assert ids(there.open()) == ids(table)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_wrong_uses_are_named(table: Table, place: Place, there: Place, move: Move, places: Places) -> None:
+    with pytest.raises(InvalidInputError, match="another address than its own"):
+        table.maintenance.migrate(place.uri, **({} if place.by_uri else {"store": place.store}))
+    with pytest.raises(InvalidInputError, match="pending"):
+        move(table, pending="kill")
+    places("other").create(schema=SCHEMA, key="id").upsert(frame(*ROWS))
+    other = places("other")
+    with pytest.raises(TableExistsError, match="not made for this migration"):
+        table.maintenance.migrate(other.uri, buckets=4, **({} if other.by_uri else {"store": other.store}))
+    assert len(ids(table)) == 4
+    table.upsert(frame(("x", "eu", 1)))
+
+
+def test_what_goes_on_asks_for_the_same(table: Table, there: Place, move: Move) -> None:
+    with pytest.raises(GoneError):
+        move(table, buckets=3, on_progress=at("copy", die))
+    with pytest.raises(TableExistsError, match="another buckets"):
+        move(table, buckets=4)
+    with pytest.raises(InvalidInputError, match="another migration of this table is under way"):
+        table.maintenance.migrate(there.uri + "2", store=MemoryStore())
+    for call, name in (
+        (lambda: table.maintenance.restore("now"), "restore"),
+        (lambda: table.maintenance.erase(keys=["a"]), "erase from"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"{name} the new table when the migration is over"):
+            call()
+    move(table, buckets=3)
+    assert ids(there.open()) == ROWS
+
+
+def test_calling_again_when_all_is_over_does_nothing(table: Table, there: Place, move: Move) -> None:
+    first = move(table)
+    there.open().upsert(frame(("x", "eu", 1)))
+    again = move(table)
+    assert (again.copied_rows, again.commits, again.rows) == (0, 0, 5)
+    assert again.turned_away == first.turned_away
+
+
+def test_a_moved_table_moves_on(table: Table, there: Place, move: Move, places: Places) -> None:
+    move(table, buckets=3)
+    moved, third = there.open(), places("third")
+    moved.upsert(frame(("x", "eu", 1)), token=("app", 1))
+    moved.maintenance.migrate(third.uri, buckets=5, **({} if third.by_uri else {"store": third.store}))
+    last = third.open()
+    assert ids(last) == [*ROWS, ("x", "eu", 1)]
+    assert last.upsert(frame(("x", "eu", 2)), token=("app", 1)).repeated
+    with pytest.raises(TableMovedError) as refused:
+        table.upsert(frame(("x", "eu", 1)))
+    assert refused.value.uri == there.uri
+
+
+def test_a_table_that_hudi_made_stays(place: Place, move: Move, monkeypatch: pytest.MonkeyPatch, make: Make) -> None:
+    table = make()
+    monkeypatch.setattr("crdt_mor.model.config.TableConfig.ours", property(lambda _: False))
+    with pytest.raises(UnsupportedFeatureError, match="its writers would not learn that it moves"):
+        move(table)
+
+
+# --- giving up --------------------------------------------------------------------------------------------------------
+
+
+def cancel(table: Table, there: Place, **options: Any) -> bool:
+    return table.maintenance.cancel_migration(**({} if there.by_uri else {"store": there.store}), **options)
+
+
+@pytest.mark.parametrize("phase", ["copy", "settle"])
+def test_a_migration_is_given_up(table: Table, there: Place, move: Move, phase: str) -> None:
+    assert not cancel(table, there)
+    with pytest.raises(GoneError):
+        move(table, on_progress=at(phase, die))
+    if phase == closed:
+        with pytest.raises(TableMovedError):
+            table.upsert(frame(("x", "eu", 1)))
+    assert cancel(table, there)
+    assert not cancel(table, there)
+    table.upsert(frame(("x", "eu", 1)))
+    assert len(ids(table)) == 5
+    with pytest.raises(TableArrivingError, match="given up"):
+        there.open().upsert(frame(*ROWS))
+    with pytest.raises(TableArrivingError, match="given up"):
+        move(table)
+    table.upsert(frame(("y", "eu", 1)))
+    table.maintenance.restore(1)  # nothing is known of the migration any more
+    again = MemoryStore()
+    table.maintenance.migrate("again", store=again)
+    assert ids(Table.open("again", store=again)) == ids(table)
+
+
+def test_what_another_process_gives_up_ends_for_all(table: Table, there: Place, move: Move) -> None:
+    with pytest.raises((TableArrivingError, InvalidInputError), match="given up"):
+        move(table, on_progress=at("copy", lambda: cancel(table, there)))
+    table.upsert(frame(("x", "eu", 1)))
+
+
+def test_nothing_is_given_up_once_the_new_table_takes_writes(table: Table, there: Place, move: Move) -> None:
+    move(table)
+    with pytest.raises(InvalidInputError, match="takes writes"):
+        cancel(table, there)
+    with pytest.raises(TableMovedError):
+        table.upsert(frame(("x", "eu", 1)))
+
+
+def test_a_table_that_was_removed_is_said_to_be(table: Table, there: Place, move: Move) -> None:
+    with pytest.raises(GoneError):
+        move(table, on_progress=at("copy", die))
+    nowhere = MemoryStore()
+    with pytest.raises(InvalidInputError, match="removed=True"):
+        table.maintenance.cancel_migration(store=nowhere)
+    assert table.maintenance.cancel_migration(store=nowhere, removed=True)
+    table.upsert(frame(("x", "eu", 1)))
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Life:
+    """How many changes of stores a process makes before it dies."""
+
+    left: int
+    dead: bool = False
+
+
+class Mortal(DelegatingStore):
+    """A store as a process sees it that dies at some change, of whichever store."""
+
+    def __init__(self, store: MemoryStore, life: Life, *, after: bool) -> None:
+        super().__init__(store)
+        self._life = life
+        self._after = after
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        life = self._life
+        if life.dead:
+            raise ProcessDied
+        if operation not in CHANGES:
+            return call()
+        life.left -= 1
+        life.dead = life.left == 0
+        if life.dead and not self._after:
+            raise ProcessDied
+        result = call()
+        if life.dead:
+            raise ProcessDied
+        return result
+
+
+class Scene:
+    """A table in memory with rows, deletes and a state, and a place in memory to move to."""
+
+    def __init__(self) -> None:
+        self.environment = SimulatedEnvironment()
+        self.source, self.target = MemoryStore(self.environment.now_ms), MemoryStore(self.environment.now_ms)
+        table = Table.create(
+            "t", SCHEMA, key="id", merge={"n": Counter()}, buckets=1, store=self.source, environment=self.environment
+        )
+        table.upsert(frame(*ROWS), token=("app", 1))
+        table.delete(keys=["d"])
+
+    def lives(self, at: int, *, after: bool, **wanted: Any) -> bool:
+        """Migrate in a process that dies at that change; whether it came to the end."""
+        life = Life(at)
+        source, target = (Mortal(store, life, after=after) for store in (self.source, self.target))
+        table = Table.open("t", store=source, environment=self.environment)
+        try:
+            table.maintenance.migrate("moved", store=target, buckets=2, on_progress=self.beside, **wanted)
+        except ProcessDied:
+            return False
+        return True
+
+    def beside(self, progress: MigrationProgress) -> None:
+        """Somebody writes once, when the copy is there; a process that dies before it says so does not let them."""
+        if progress.phase == "copy":
+            table = Table.open("t", store=self.source, environment=self.environment)
+            table.upsert(frame(("a", "us", 10), ("e", "us", 5)), token=("app", 2))
+
+    def check(self) -> None:
+        moved = Table.open("moved", store=self.target, environment=self.environment)
+        old = Table.open("t", store=self.source, environment=self.environment)
+        written = [("a", "us", 11), ("b", "eu", 2), ("c", "us", 3), ("e", "us", 5)]
+        assert ids(moved) == ids(old)
+        assert ids(old) in (written, ROWS[:3])
+        number = 2 if ids(old) == written else 1
+        assert moved.upsert(frame(("a", "us", 10)), token=("app", number)).repeated
+        moved.upsert(frame(("a", "us", 100)), token=("app", number + 1))
+        assert ids(moved)[0] == ("a", "us", 111 if number == 2 else 101)
+        with pytest.raises(TableMovedError):
+            old.upsert(frame(("a", "us", 100)))
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("every", [13, slow(1)])
+def test_a_process_may_die_at_every_change_and_another_one_goes_on(every: int, after: bool) -> None:
+    for moment in range(1, 1_000, every):
+        scene = Scene()
+        if scene.lives(moment, after=after):
+            assert moment > 40
+            break
+        assert scene.lives(10_000, after=after), moment
+        scene.check()
+    else:
+        pytest.fail("it never came to its end")
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_processes_that_die_one_after_another_come_to_the_end(after: bool) -> None:
+    scene = Scene()
+    lives = 1
+    while not scene.lives(15 + lives % 7, after=after):
+        scene.environment.sleep(1)
+        lives += 1
+        assert lives < 100
+    assert lives > 2
+    scene.check()
+
+
+@pytest.mark.parametrize("every", [11, slow(1)])
+def test_a_process_may_die_giving_up_and_another_one_goes_on(every: int) -> None:
+    for moment in range(1, 100, every):
+        scene = Scene()
+        assert not scene.lives(40, after=True)
+        life = Life(moment)
+        source, target = (Mortal(store, life, after=True) for store in (scene.source, scene.target))
+        table = Table.open("t", store=source, environment=scene.environment)
+        try:
+            table.maintenance.cancel_migration(store=target)
+        except ProcessDied:
+            table = Table.open("t", store=scene.source, environment=scene.environment)
+            table.maintenance.cancel_migration(store=scene.target)
+            table.upsert(frame(("y", "eu", 1)))
+            with pytest.raises(TableArrivingError):
+                Table.open("moved", store=scene.target, environment=scene.environment).upsert(frame(*ROWS))
+        else:
+            return
+    pytest.fail("it never came to its end")
+
+
+def test_two_processes_migrate_at_once(table: Table, there: Place, move: Move) -> None:
+    reports: list[Migrated] = []
+    first = at("copy", lambda: reports.append(move(Table.open(table.uri), buckets=3))) if there.by_uri else None
+    reports.append(move(table, buckets=3, on_progress=first))
+    assert ids(there.open()) == ROWS
+    assert {report.rows for report in reports} == {4}
