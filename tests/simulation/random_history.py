@@ -223,7 +223,11 @@ class History:
         elif x < 0.93:
             self.delete_where(found)
         else:
-            show(found.tx.scan(meta=True), self.expected(found.before), self)
+            self.look(found)
+
+    def look(self, found: Open) -> None:
+        """What a transaction reads is what it began with."""
+        show(found.tx.scan(meta=True), self.expected(found.before), self)
 
     def upsert(self, found: Open) -> None:
         r = self.random

@@ -1,0 +1,132 @@
+"""Random histories that move to another table in their midst, again and again, and go on there.
+
+The oracle does not know of it: what a scan of the new table shows is the fold of all that was ever committed, to the
+old tables and to the new one. So states, tombstones and deletes have to arrive as they were, and whatever is written
+later has to meet them as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor import InvalidInputError, MigrationProgress, TableMovedError
+from tests.simulation.followers import Follower
+from tests.simulation.random_history import History, Open
+
+
+class KilledError(Exception):
+    """The process of a migration dies."""
+
+
+@dataclass
+class MigratedHistory(History):
+    """A history whose table moves.
+
+    moves, killed, cancelled: how often it has, how often the process died, and the migration was given up.
+    """
+
+    moves: int = 0
+    killed: int = 0
+    cancelled: int = 0
+
+    def step(self) -> None:
+        if self.random.random() < 0.12:
+            self.migrate()
+        else:
+            super().step()
+
+    def migrate(self) -> None:
+        """Move, beside whatever else happens; the process that does it dies now and then, and another one goes on."""
+        self.move_to({"buckets": self.random.choice([1, 2, 3])})
+
+    def finish(self) -> None:
+        """At last it moves to other partitions, which rows leave meanwhile, and to another merge now and then."""
+        for _ in range(3):
+            self.begin()
+        new = self.random.choice(["b", "w", "v"])
+        merges = [{"merge": "latest"}] if self.rule == "ordering" else [{"merge": "latest"}, {}]
+        self.move_to({"partition_by": ["p", new] if self.partitioned else [new], **self.random.choice(merges)})
+        while self.open:  # it was given up
+            self.commit(self.open.pop())
+        self.table.maintenance.compact()
+        self.check()
+
+    def move_to(self, wanted: dict[str, Any]) -> None:
+        r = self.random
+        for plan in self.plans:
+            self.table.maintenance.cancel(plan.barrier)
+        self.plans.clear()
+        path = self.path.with_name(f"{self.path.name}_{self.moves}{self.cancelled}")
+        cancel = r.random() < 0.2
+        for attempt in range(6):
+            try:
+                self.table.maintenance.migrate(path, on_progress=partial(self.beside, attempt), **wanted)
+                break
+            except KilledError:
+                self.killed += 1
+                self.note("migration killed")
+                if cancel and self.cancel_migration():
+                    return
+        closed = self.handles[0]
+        with pytest.raises(TableMovedError) as moved:
+            closed.transaction().__enter__()
+        assert moved.value.uri == str(path)
+        self.path = path
+        self.moves += 1
+        self.handles = [self.handle(ahead_ms) for ahead_ms in (0, 20_000, -40_000)]
+        self.note("moved", path.name, wanted)
+        self.check()
+
+    def cancel_migration(self) -> bool:
+        """Give the migration up, unless it is over by now."""
+        try:
+            assert self.table.maintenance.cancel_migration()
+        except InvalidInputError:
+            return False
+        self.cancelled += 1
+        self.note("migration given up")
+        self.check()
+        return True
+
+    def beside(self, attempt: int, progress: MigrationProgress) -> None:
+        """What others do while a table moves."""
+        if progress.phase == "settle" and progress.parts == 0:
+            while self.open:
+                found = self.open.pop()
+                (self.roll_back if self.random.random() < 0.3 else self.commit)(found)
+            with pytest.raises(TableMovedError):
+                self.table.transaction().__enter__()
+        elif progress.phase in ("copy", "follow"):
+            for _ in range(self.random.randrange(4)):
+                History.step(self)
+            for plan in self.plans:
+                self.table.maintenance.cancel(plan.barrier)
+            self.plans.clear()
+        if attempt < 4 and self.random.random() < 0.25:
+            raise KilledError
+
+    # --- what is of this table alone ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """The latest snapshot; what was before the move, and commit times, are another table's."""
+        expected = self.expected(self.done)
+        rows = self.table.scan().to_arrow().to_pylist()
+        found = {self.key(row): {n: row[n] for n in row if n in self.columns} for row in rows}
+        names = next((list(row) for row in found.values()), [])
+        want = {key: {n: row.get(n) for n in names} for key, row in expected.items()}
+        assert len(found) == len(rows), self.story()
+        assert found == want, f"found {found}\nwanted {want}\n{self.story()}"
+        assert self.table.scan().count() == len(expected), self.story()
+
+    def check_all(self) -> None:
+        self.check()
+
+    def look(self, found: Open) -> None:
+        """A transaction shows commit times, too."""
+
+    def follow(self, follower: Follower) -> None:
+        """Followers are told that the table is another one: `tests.table` has that."""

@@ -1,0 +1,25 @@
+"""Random histories over all merges whose table moves: every answer is the plain fold of all commits, wherever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.migrated_history import MigratedHistory
+from tests.simulation.random_history import RULES, run
+from tests.tiers import seeds
+
+
+def moved(seed: int, rule: str, path: Path, patch: pytest.MonkeyPatch, steps: int = 30) -> None:
+    if seed % 2:  # a few files a commit
+        patch.setattr("crdt_mor.services.migrate.BATCH_BYTES", 1 << 20)
+    run(seed, rule, path / "t", steps=steps, kind=MigratedHistory)
+
+
+@pytest.mark.parametrize("seed", seeds(range(1, 2), range(2, 6)))
+@pytest.mark.parametrize("rule", RULES)
+def test_a_table_that_moves_keeps_every_answer(
+    rule: str, seed: int, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved(seed, rule, fast_path, monkeypatch)
