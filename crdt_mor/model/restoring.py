@@ -168,7 +168,7 @@ def plan_restore(
     """
     dropped = [c for c in completions if is_dropped(c, to)]
     kept = [c for c in completions if not is_dropped(c, to)]
-    _require_kept(value, to)
+    _require_kept(value, kept, to)
     _require_active(value, kept, dropped)
     _require_unsaved(value, dropped, saved)
     _require_whole(kept, to, there)
@@ -187,17 +187,23 @@ def plan_restore(
     )
 
 
-def _require_kept(value: Timeline, to: InstantTime) -> None:
-    """Raise where the files of the view as of `to` may be gone, or the view itself was cut off."""
+def _require_kept(value: Timeline, kept: Sequence[Completion], to: InstantTime) -> None:
+    """Raise where the files of the view as of `to` may be gone, or the view itself was cut off.
+
+    What a savepoint shows is never erased: a file group that was, since then, did not exist yet.
+    """
     cut = Cut("completed", to)
     refuse_cut_off(value, cut, "to")
-    if to < value.retention.since and all(s.at != to for s in value.savepoints):
+    is_saved = any(s.at == to for s in value.savepoints)
+    if to < value.retention.since and not is_saved:
         raise SnapshotExpiredError(
             "the table no longer keeps history from so long ago, a clean has given it up: restore to a later moment, "
             f"or to a savepoint. to={to} oldest={value.retention.since} savepoints={[s.name for s in value.savepoints]}"
         )
-    for (partition, file_id), since in value.retention.groups:
-        if since > to:
+    erased = [(group, since) for group, since in value.retention.groups if since > to]
+    there = {s.group for s in fold_slices([c for c in kept if cut.shows(c)])} if erased and is_saved else None
+    for (partition, file_id), since in erased:
+        if there is None or (partition, file_id) in there:
             raise SnapshotExpiredError(
                 "rows were erased since that moment, with the history of their file group, so that the table cannot be "
                 "restored to it, and they do not come back: restore to a later moment. "

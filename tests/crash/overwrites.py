@@ -1,11 +1,16 @@
-"""Writers, overwriters and compactors as processes that are killed: `python -m tests.crash.overwrites`
+"""Writers, overwriters and who restores the table, as processes that are killed: `python -m tests.crash.overwrites`
 
-    --seconds 60 --seed 1
+    --minutes 2 --seed 1
 
 Writers upsert keys of their own into the partitions, overwriters replace all rows of a partition or of the table, all
-with tokens; each process is killed with SIGKILL now and then, at random moments, and started again. In the end every
-commit, by the place that its acknowledgement says, is held against the table: the latest rows, and those as of each
-commit, as we read them and as hudi-rs does.
+with tokens. Another makes savepoints, and restores the table to them later. Beside them somebody compacts, and somebody
+does upkeep, which cleans and archives. Each process is killed with SIGKILL now and then, at random moments, and started
+again.
+
+In the end every acknowledged commit, by the place that its acknowledgement says, is held against the table: its rows
+are there, or overwritten by a later overwrite, or dropped by a restore whose plan names it. The latest rows, and those
+as of each commit whose view is kept, as we read them and the latest ones as hudi-rs does. When all is swept, no file
+lies about that nothing names.
 """
 
 from __future__ import annotations
@@ -26,14 +31,23 @@ from random import Random
 
 import polars as pl
 import pyarrow as pa
+import pytest
 
-from crdt_mor import Commit, Table, WriterExpiredError
+from crdt_mor import Commit, SnapshotExpiredError, Table, TokenOrderError, WriterExpiredError
+from crdt_mor.model.restores import Restore
+from crdt_mor.model.restoring import RestorePlan
+from crdt_mor.timeline import sweep
+from crdt_mor.timeline.tail import expire_versions
 from tests import waiting
+from tests.crash.services import check_orphans
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("n", pa.int64())])
 PARTITIONS = ["x", "y", "z"]
 EXPIRY = timedelta(seconds=3)
-PROCESSES = [f"write{i}" for i in range(4)] + ["overwrite0", "overwrite1", "compact0", "maintain0"]
+PROCESSES = [f"write{i}" for i in range(4)] + ["overwrite0", "overwrite1", "compact0", "maintain0", "restore0"]
+FEWER = ["write0", "write1", "overwrite0", "compact0", "restore0"]
+POLICIES = {"crdt_mor.retention": "15s", "crdt_mor.readers": "5s", "crdt_mor.archive.commits": "10"}
+RESTORE_AFTER_S = 2.0
 KILL_EVERY_S = 3.0
 START_PATIENCE_S = 400.0
 
@@ -58,8 +72,12 @@ def what(name: str, number: int) -> tuple[list[tuple[str, str, int]], list[str] 
     return [(f"{name}-{number}-{i}", p, number) for p in covered for i in range(chance.randint(0, 2))], covered
 
 
-def commit(table: Table, name: str, number: int) -> Commit:
-    """Make the commit of this number, or find that it was made."""
+def commit(table: Table, name: str, number: int) -> Commit | None:
+    """Make the commit of this number, or find that it was made.
+
+    None: a restore has dropped it before it was acknowledged, and history is not kept from long enough ago to tell with
+    what number those end that are there.
+    """
     rows, covered = what(name, number)
     frame = pl.DataFrame(rows, schema={"id": pl.String, "p": pl.String, "n": pl.Int64}, orient="row")
     token = (name, number)
@@ -69,7 +87,9 @@ def commit(table: Table, name: str, number: int) -> Commit:
                 return table.upsert(frame, token=token)
             return table.overwrite(frame, partitions=None if covered == PARTITIONS else covered, token=token)
         except WriterExpiredError:
-            continue  # a busy machine held it up for longer than the short expiry here
+            continue  # of a restore, or since a busy machine held it up for longer than the short expiry here
+        except TokenOrderError:
+            return None
 
 
 def work(folder: Path, name: str) -> None:
@@ -84,23 +104,68 @@ def work(folder: Path, name: str) -> None:
         while True:
             table.maintenance.maintain()
             log.open("a").write("maintained\n")
+    if name.startswith("restore"):
+        restore(table, log, Random(f"{name} {log.read_text() if log.exists() else ''}"))
     number = len(log.read_text().splitlines()) if log.exists() else 0
     with log.open("a") as acknowledged:
         while True:
             done = commit(table, name, number)
-            acknowledged.write(json.dumps([done.requested_at, done.completed_at]) + "\n")
+            acknowledged.write(json.dumps(done and [done.requested_at, done.completed_at]) + "\n")
             acknowledged.flush()
             number += 1
+
+
+def restore(table: Table, log: Path, chance: Random) -> None:
+    """Make savepoints, and go back to each after a while, or let it go. What a dead one has left is gone back to."""
+    while True:
+        for saved in reversed(table.savepoints()):
+            table.environment.sleep(RESTORE_AFTER_S * 2 * chance.random())
+            if chance.random() < 0.8:
+                done = table.maintenance.restore(saved.name)
+                log.open("a").write(json.dumps([saved.name, done.to, done.instants]) + "\n")
+            table.drop_savepoint(saved.name)
+        table.savepoint(f"s{table.environment.nonce()}")
 
 
 def done_by(folder: Path, table: Table, name: str) -> Iterator[Done]:
     """The commits of a process; what it had under way when it was killed is made now, or found."""
     lines = (folder / f"{name}.log").read_text().splitlines()
-    times = [json.loads(line) for line in lines if line.endswith("]")]
+    times = [json.loads(line) for line in lines if line.endswith(("]", "null"))]
     last = commit(table, name, len(times))
-    for number, (requested, completed) in enumerate([*times, (last.requested_at, last.completed_at)]):
-        rows, covered = what(name, number)
-        yield Done(requested, completed, tuple(rows), None if covered is None else tuple(covered))
+    for number, found in enumerate([*times, last and (last.requested_at, last.completed_at)]):
+        if found is not None:
+            rows, covered = what(name, number)
+            yield Done(*found, tuple(rows), None if covered is None else tuple(covered))
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A restore that the table has had, and the requested times of what its plan says that it drops."""
+
+    restore: Restore
+    instants: frozenset[str]
+
+    def drops(self, done: Done) -> bool:
+        """Whether a commit is one that completed between; then the plan names it, and nothing else."""
+        between = self.restore.to < done.completed < self.restore.at
+        assert between == (done.requested in self.instants), f"{done} of {self.restore}"
+        return between
+
+
+def restores_of(folder: Path, table: Table, names: Sequence[str]) -> list[Restored]:
+    """The restores of the table; each one that was acknowledged is one of them, or had nothing to drop."""
+    found = []
+    for restore in table._session.tail().restores:
+        data = table._session.store.read(restore.path)
+        assert data is not None
+        plan = RestorePlan.decode(data, restore.path)
+        found.append(Restored(restore, frozenset(dropped.requested for dropped in plan.dropped)))
+    for name in names:
+        for line in (folder / f"{name}.log").read_text().splitlines():
+            _, to, instants = json.loads(line)
+            same = [r for r in found if r.restore.to == to and r.instants == {*instants}]
+            assert same or not instants, f"a restore to {to} was lost"
+    return found
 
 
 def meant(commits: Sequence[Done]) -> list[tuple[str, str, int]]:
@@ -123,7 +188,8 @@ def hudi_rs(path: Path) -> list[tuple[object, ...]]:
 def run(folder: Path, seconds: float, seed: int, processes: Sequence[str] = PROCESSES) -> str:
     """Let them run for so long, and check. Raises `AssertionError` with what is wrong."""
     chance = Random(seed)
-    Table.create(str(folder / "t"), SCHEMA, key="id", partition_by="p", buckets=2, writer_expiry=EXPIRY)
+    table = Table.create(str(folder / "t"), SCHEMA, key="id", partition_by="p", buckets=2, writer_expiry=EXPIRY)
+    table.set_properties(POLICIES)
     command = [sys.executable, "-m", "tests.crash.overwrites", "--work", str(folder)]
     workers = {name: subprocess.Popen([*command, name]) for name in processes}
     kills = 0
@@ -144,25 +210,66 @@ def run(folder: Path, seconds: float, seed: int, processes: Sequence[str] = PROC
         for worker in workers.values():
             worker.kill()
             worker.wait()
+    return f"{checked(folder, processes)}, {kills} kills of {kinds_of(processes)}: 0 wrong, 0 lost, no orphan."
+
+
+def kinds_of(processes: Sequence[str]) -> dict[str, int]:
+    return dict(Counter(name.rstrip("0123456789") for name in processes))
+
+
+def checked(folder: Path, processes: Sequence[str]) -> str:
+    """Hold what everybody was told against the table; everybody is dead."""
     table = Table.open(str(folder / "t"), writer_expiry=EXPIRY)
+    restores = restores_of(folder, table, [name for name in processes if name.startswith("restore")])
     writers = [name for name in processes if name.startswith(("write", "overwrite"))]
     done = [d for name in writers for d in done_by(folder, table, name)]
-    latest = meant(done)
+    dropped = [d for d in done if sum(restored.drops(d) for restored in restores)]  # each is asked
+    kept = [d for d in done if d not in dropped]
+    latest = meant(kept)
     assert sorted(table.to_polars().rows()) == latest
     assert hudi_rs(folder / "t") == latest
-    for one in done:
-        seen = [d for d in done if d.completed <= one.completed]
+    views = 0
+    for one in kept:
+        if one.completed < table._session.tail().retention.since:
+            with pytest.raises(SnapshotExpiredError):
+                table.scan(as_of=one.completed)
+            continue
+        seen = [d for d in kept if d.completed <= one.completed]
         assert sorted(table.to_polars(as_of=one.completed).rows()) == meant(seen), f"as of {one.completed}"
-    table.maintenance.compact()
+        views += 1
+    for one in dropped:
+        with pytest.raises(SnapshotExpiredError):
+            table.scan(as_of=one.completed)
+    at_rest(folder / "t", table)
     assert sorted(table.to_polars().rows()) == latest == hudi_rs(folder / "t")
     overwrites = sum(d.covered is not None for d in done)
-    kinds = Counter(name.rstrip("0123456789") for name in processes)
-    return f"{len(done)} commits, {overwrites} of them overwrites, {kills} kills of {dict(kinds)}: 0 wrong, 0 lost."
+    count = sum(bool(restored.instants) for restored in restores)
+    return (
+        f"{len(done)} commits, {overwrites} of them overwrites, {len(dropped)} dropped by {count} restores, "
+        f"{views} views of kept commits"
+    )
+
+
+def at_rest(path: Path, table: Table) -> None:
+    """Who comes next gives up the dead and tidies up; nothing is left that nothing names."""
+    session = table._session
+    session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
+    for saved in table.savepoints():
+        table.drop_savepoint(saved.name)
+    table.maintenance.compact()
+    table.maintenance.clean(timedelta(0), readers=timedelta(0))
+    for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
+        session.run(expire_versions(session.tail()))
+        session.run(sweep.sweep(session.publisher, session.tail()))
+    table.maintenance.archive()
+    tail = session.tail()
+    assert not [*tail.pending, *tail.plans, *tail.rolled_back, *tail.overwrites]
+    check_orphans(table, path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", nargs=2, metavar=("FOLDER", "NAME"))
     given = parser.parse_args()
@@ -170,7 +277,7 @@ def main() -> None:
         work(Path(given.work[0]), given.work[1])
         return
     with tempfile.TemporaryDirectory() as folder:
-        sys.stdout.write(run(Path(folder), given.seconds, given.seed) + "\n")
+        sys.stdout.write(run(Path(folder), given.minutes * 60, given.seed) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 Writes overlap, are given up by hand while their writers go on, and end in any order; overwrites replace all rows, or
 those of partitions, meanwhile. Between them are compactions, done and planned, log compactions, cleans, erasures,
-archiving, upkeep by policy and sweeps. After each step every view that is kept must be what it was, and every other one
-refused; then `look` is called, for other readers.
+archiving, upkeep by policy and sweeps; savepoints are made and dropped, and the table is restored to them, or to a
+commit. After each step every view that is kept must be what it was, and every other one refused; then `look` is called,
+for other readers.
 """
 
 from __future__ import annotations
@@ -16,8 +17,16 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from crdt_mor import ErasureUnfinishedError, SnapshotExpiredError, Table, WriterExpiredError
+from crdt_mor import (
+    ErasureUnfinishedError,
+    InvalidInputError,
+    SnapshotExpiredError,
+    Table,
+    UnsupportedFeatureError,
+    WriterExpiredError,
+)
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.timeline.paths import ERASURES
 from crdt_mor.transaction import Transaction
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import NO_TIME, SCHEMA, Maker, keys, swept
@@ -39,8 +48,10 @@ STEPS = {
     "commit": 7, "begin": 4, "end": 5, "overwrite": 1, "overwrite partitions": 1, "truncate": 1,
     "give up": 1, "end what was given up": 1, "compact": 4, "compact logs": 2,
     "plan": 1, "clean": 3, "erase": 2, "archive": 4, "maintain": 1, "sweep": 1,
+    "savepoint": 2, "drop savepoint": 1, "restore": 2,
 }  # fmt: skip
 KEYS = 6
+SAVED_MAX = 2
 POLICIES = {
     "crdt_mor.readers": "0s",
     "crdt_mor.archive.commits": "2",
@@ -71,8 +82,11 @@ class UpkeepHistory:
         self.given_up: list[Transaction] = []
         self.count = 0
         self.views: dict[str, Rows] = {}
+        self.saved: dict[str, tuple[str, Rows]] = {}
+        self.gone: list[str] = []
         self.steps: list[str] = []
         self.archived = 0
+        self.restored = 0
 
     def run(self, steps: int, look: Callable[[UpkeepHistory], None]) -> None:
         """So many steps, and then everything ends."""
@@ -81,6 +95,10 @@ class UpkeepHistory:
             self._step(self.chance.choices([*STEPS], [*STEPS.values()])[0], look)
         while self.pending:
             self._step("end", look)
+        if self.saved:
+            self._step("restore", look)
+        while self.saved:
+            self._step("drop savepoint", look)
         for name in ("sweep", *(3 * ("commit", "compact")), "archive", "clean to the last commit"):
             self._step(name, look)
 
@@ -99,12 +117,12 @@ class UpkeepHistory:
             return
         self.steps.append(name)
         now = ours(self.table)
-        if name not in (*WRITES, "erase"):
+        if name not in (*WRITES, "erase", "restore"):
             assert now == before, f"the rows are others\n{self.story}"
         assert ours(Table.open(self.make.root)) == now, self.story
         retention = self.table._session.tail().retention
         for at, rows in self.views.items():
-            if at < retention.since:
+            if at < retention.since and at not in {saved for saved, _ in self.saved.values()}:
                 with pytest.raises(SnapshotExpiredError):
                     ours(self.table, as_of=at)
                 continue
@@ -112,6 +130,11 @@ class UpkeepHistory:
                 assert ours(self.table, as_of=at) == rows, f"the view as of {at} is another\n{self.story}"
             except SnapshotExpiredError:
                 assert any(at < since for _, since in retention.groups), f"as_of={at}\n{self.story}"
+        for saved, (_, rows) in self.saved.items():
+            assert ours(self.table, as_of=saved) == rows, f"what {saved} shows is another\n{self.story}"
+        for at in self.gone:
+            with pytest.raises(SnapshotExpiredError):
+                ours(self.table, as_of=at)
         if name in WRITES:
             self.views[max(at for at in self.table.inspect.timeline()["completed_at"].to_pylist() if at)] = now
         look(self)
@@ -154,7 +177,7 @@ class UpkeepHistory:
             case "erase" if not (self.pending and self.kind == "ordering column"):
                 # Beside a pending write the plain delete of an erasure would stay in a log for a while, and Hudi's
                 # readers forget the place of a plain delete once a lower ordering value follows it.
-                with suppress(ErasureUnfinishedError):
+                with suppress(ErasureUnfinishedError, *([InvalidInputError] if self.saved else [])):
                     table.maintenance.erase(filter=f"id = 'k{chance.randrange(KEYS)}'")
             case "archive":
                 done = table.maintenance.archive(keep_commits=chance.randint(1, 2))
@@ -162,11 +185,42 @@ class UpkeepHistory:
                 return bool(done.instants)
             case "maintain":
                 done = table.maintenance.maintain(keep=timedelta(0), keep_commits=chance.randint(1, 3))
-                assert done.ok, f"{done}\n{self.story}"
+                refused = self.saved and table._session.store.list(ERASURES)  # one that savepoints hold up
+                assert done.ok or refused, f"{done}\n{self.story}"
             case "sweep":
                 swept(table)
+            case "savepoint" if len(self.saved) < SAVED_MAX:
+                made = table.savepoint(f"s{len(self.steps)}")
+                self.saved[made.name] = made.at, ours(table)
+            case "drop savepoint" if self.saved:
+                table.drop_savepoint(chance.choice([*self.saved]))
+                self.saved = {name: self.saved[name] for name in (s.name for s in table.savepoints())}
+            case "restore":
+                return self._restore()
             case _:
                 return False
+        return True
+
+    def _restore(self) -> bool:
+        """To the newest savepoint, or to a commit; False where that is refused."""
+        points: list[tuple[str, str, Rows]] = [(at, at, rows) for at, rows in [*self.views.items()][-4:-1]]
+        points += [(name, at, rows) for name, (at, rows) in [*self.saved.items()][-1:]] * 2
+        if not points:
+            return False
+        to, at, rows = self.chance.choice(points)
+        try:
+            done = self.table.maintenance.restore(to)
+        except (SnapshotExpiredError, UnsupportedFeatureError, InvalidInputError):
+            erasing = bool(self.table._session.store.list(ERASURES))
+            assert to == at or erasing, f"not restored to {to}\n{self.story}"
+            return False
+        assert ours(self.table) == rows, self.story
+        if done.instants or done.pending or done.plans:
+            self.restored += 1
+            self.gone += [time for time in self.views if time > done.to]
+            self.views = {time: shown for time, shown in self.views.items() if time <= done.to}
+            self.given_up += self.pending
+            self.pending = []
         return True
 
     def _write(self, tx: Transaction) -> None:

@@ -5,15 +5,29 @@ A failure prints the whole history; the test's name holds its rule and seed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crdt_mor import SnapshotExpiredError
 from crdt_mor.format import bloom
+from crdt_mor.model import restoring, retention
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.invariants import BrokenInvariantError
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Token
+from crdt_mor.read import cuts
+from crdt_mor.timeline import restoring as events
 from tests.simulation.random_history import RULES, run
+from tests.simulation.restoring_history import run_restoring
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 from tests.tiers import seeds, slow
+
+EARLIER_VIEWS = retention._earlier_views
 
 
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 6)))
@@ -45,14 +59,65 @@ def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
 @pytest.mark.parametrize(
     "rules", [["latest", "partial", "payloads"], slow(["ordering", "partial, keep", "partial, payloads"])]
 )
-def test_services_change_no_answer_that_is_kept(rules: list[str], tmp_path: Path) -> None:
-    everything_happens([run_upkeep(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])
+def test_services_savepoints_and_restores_change_no_answer_that_is_kept(rules: list[str], tmp_path: Path) -> None:
+    everything_happens([run_restoring(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_nor_do_they_in_long_histories(seed: int, tmp_path: Path) -> None:
     everything_happens([run_upkeep(seed, rule, tmp_path, steps=40) for rule in RULES])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20, 24))
+def test_nor_does_any_restore_in_long_histories(seed: int, tmp_path: Path) -> None:
+    histories = [run_restoring(seed, rule, tmp_path, steps=30) for rule in RULES]
+    everything_happens(histories)
+    assert sum(len(history.gone) for history in histories) > 10
+    assert sum(history.again for history in histories)
+
+
+def keeps_tokens(value: Timeline, *_: object) -> Iterable[Token]:
+    return value.tokens
+
+
+def keeps_plans(value: Timeline, *arguments: Any) -> Timeline:
+    return replace(restoring.restored(value, *arguments), plans=value.plans)
+
+
+def forgets_savepoints(value: Timeline) -> list[Cut]:
+    return EARLIER_VIEWS(replace(value, savepoints=()))
+
+
+def hides_nothing(*_: object) -> None:
+    return None
+
+
+def run_some(path: Path) -> None:
+    """A few short histories; most mistakes show in the first or the second one."""
+    for seed in range(6):
+        run_restoring(seed, "latest", path, steps=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "name", "planted", "bug"),
+    [
+        (restoring, "_tokens", keeps_tokens, AssertionError),
+        (events, "restored", keeps_plans, BrokenInvariantError),
+        (retention, "_earlier_views", forgets_savepoints, SnapshotExpiredError),
+        (cuts, "restore_hiding", hides_nothing, pytest.fail.Exception),
+        (cuts, "refuse_cut_off", hides_nothing, pytest.fail.Exception),
+    ],
+    ids=["tokens stay", "plans stay", "a clean forgets savepoints", "checkpoints go on", "cut moments are answered"],
+)
+def test_histories_find_what_is_planted(
+    place: Any, name: str, planted: Any, bug: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, name, planted)
+    with pytest.raises(bug):
+        run_some(tmp_path)
 
 
 @pytest.mark.slow

@@ -358,6 +358,16 @@ def test_rows_that_were_erased_do_not_come_back(table: Table) -> None:
     assert table.count() == 5
 
 
+def test_erased_rows_that_no_savepoint_shows_do_not_hold_up_a_restore_to_one(table: Table) -> None:
+    table.savepoint("empty")
+    write(table, 1)
+    table.maintenance.erase(keys=[3])
+    table.maintenance.restore("empty")
+    assert table.count() == 0
+    write(table, 2)
+    assert shown(table) == {2}
+
+
 def test_an_erasure_that_is_under_way_is_not_undone(table: Table) -> None:
     first = write(table, 1)
     tx = table.transaction()
