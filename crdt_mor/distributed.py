@@ -10,7 +10,7 @@ commit at most: later calls return that commit, and a job that was given up stay
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,9 +29,10 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import Commit, check_mode, check_token_form, commit_of
 from crdt_mor.write import distributed
 from crdt_mor.write.jobs import Job, Receipt
+from crdt_mor.write.overwrite import Partitions
 from crdt_mor.write.statements import Operation, SchemaMode
 
-_OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE"}
+_OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE", "overwrite": "UPSERT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,10 @@ class WrittenByMany:
 
     def plan_write(
         self,
-        operation: Literal["append", "upsert", "delete"],
+        operation: Literal["append", "upsert", "delete", "overwrite"],
         schema: SchemaLike,
         *,
+        partitions: Literal["dynamic"] | Collection[object] | None = None,
         schema_mode: SchemaMode = "strict",
         plain: bool = False,
         token: tuple[str, int] | None = None,
@@ -89,14 +91,23 @@ class WrittenByMany:
         columns, which stay whatever becomes of the write. Nothing begins before the first process stages, and nothing
         is visible before `complete_write`.
 
-        schema: of the rows that will come. The rest is as in `append`, `upsert` and `delete`.
+        schema: of the rows that will come.
+        partitions: which ones an overwrite replaces: as in `overwrite`; "dynamic": those that any task has rows of.
+
+        The rest is as in `append`, `upsert`, `delete` and `overwrite`.
         """
         check_token_form(token)
         info = check_info(commit_info)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
+        if partitions is not None and operation != "overwrite":
+            raise InvalidInputError(
+                "only an overwrite replaces partitions: leave them out. "
+                f"operation={operation!r} partitions={partitions!r}"
+            )
         session, mode, columns = self._session, check_mode(schema_mode), read_schema(schema)
-        job = distributed.plan(session, _OPERATIONS[operation], columns, mode, plain, token, info)
+        replaced: Partitions | Literal[False] = partitions if operation == "overwrite" else False
+        job = distributed.plan(session, _OPERATIONS[operation], columns, mode, plain, token, info, replaced)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
 
     def complete_write(

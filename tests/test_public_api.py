@@ -50,7 +50,7 @@ SIGNATURES = {
     "Table.delete_partitions": "self partitions * token commit_info",
     "Table.truncate": "self * token commit_info",
     "Table.transaction": "self * token commit_info",
-    "Table.plan_write": "self operation schema * schema_mode plain token commit_info",
+    "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
     "Table": "uri * payloads writer_expiry maintain store environment",
     "Table.to_arrow": "self * columns filter as_of limit",

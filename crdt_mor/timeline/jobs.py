@@ -13,9 +13,9 @@ from crdt_mor.timeline.history import find_completion_by_nonce, may_be_dropped
 from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.rollback import give_up
+from crdt_mor.timeline.rollback import give_up, remove_staged_files
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
-from crdt_mor.timeline.sweep import timed_upkeep
+from crdt_mor.timeline.sweep import name_base_files, timed_upkeep
 from crdt_mor.timeline.tail import find_tail
 from crdt_mor.timeline.tickets import last_begin_time, read_ticket
 
@@ -126,3 +126,15 @@ def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Ste
                 "a file that an earlier driver of this job placed cannot be removed, and Hudi's readers would show it; "
                 f"nothing was published. Remove it, or plan the write again. file={file.path}"
             )
+
+
+def clear_staged(publisher: TablePublisher, known: Timeline, requested: InstantTime, job: str) -> Steps[None]:
+    """Remove what was staged for the write of a job, unless it goes on.
+
+    Its driver calls this, and so does a task that finds the write over: that may be just after the event of an
+    overwrite, which needs what was staged until the base files have their names.
+    """
+    tail = yield from find_tail(known)
+    if tail.find_pending(requested) is None:
+        yield from name_base_files(publisher, tail)
+        yield from remove_staged_files(requested, job)

@@ -12,8 +12,14 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import OpenPlan, Pending
 from crdt_mor.timeline.adoption import adopt
-from crdt_mor.timeline.events import WriteOutcome, blocking_token, expired_or_unknown, repeated_token
-from crdt_mor.timeline.history import find_overwrite
+from crdt_mor.timeline.events import (
+    WriteOutcome,
+    blocking_token,
+    expired_or_unknown,
+    repeated_token,
+    taken_over_error,
+)
+from crdt_mor.timeline.history import find_completion, find_overwrite
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.plans import read_plan
 from crdt_mor.timeline.projection import TablePublisher
@@ -29,13 +35,18 @@ def overwrite(
     staged: StagedOverwrite,
     token: tuple[str, int] | None,
 ) -> Steps[WriteOutcome]:
-    """Overwrite a scope in one put; or find that the token was used, or that the write was given up."""
+    """Overwrite a scope in one put; or find that the token was used, or that the write was given up.
+
+    begun: the pending write, with the driver that completes it; a write of many processes has such a driver, and of two
+    drivers only the one that took the write over last can put the event. What both may have been told to publish, the
+    files that tasks have staged, is removed only when the write is over.
+    """
     nonce = yield Nonce()
     segments: Contents = {}
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         pending = tail.find_pending(begun.requested)
-        if pending is None or blocking_token(tail, token) is not None:
+        if pending is None or pending.driver != begun.driver or blocking_token(tail, token) is not None:
             return None
         slices = yield from live_slices(tail, segments)
         cancelled = yield from plans_of(tail, staged.scope)
@@ -48,10 +59,14 @@ def overwrite(
         for path in {file.staged for file in completion.files} | _staged_paths(staged):
             yield Delete(path)  # they have their names
         yield Delete(heartbeat_path(begun.requested))
-        return WriteOutcome(completion, value)
-    if value.find_pending(begun.requested) is None:
+        ended = yield from find_completion(begun.requested, value)
+        return WriteOutcome(completion, value, repeated=ended is not None and ended.driver != begun.driver)
+    pending = value.find_pending(begun.requested)
+    if pending is None:
         raise expired_or_unknown(begun.requested, value)
-    yield from give_up(publisher, value, begun.requested, sorted(_staged_paths(staged)))
+    if pending.driver != begun.driver:
+        raise taken_over_error(begun.requested)
+    yield from give_up(publisher, value, begun.requested, sorted(_staged_paths(staged)), begun.driver)
     return WriteOutcome(repeated_token(value, token), value, repeated=True)
 
 

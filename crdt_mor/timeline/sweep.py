@@ -121,7 +121,7 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
     """Delete whatever is certainly garbage. Returns the rolled-back instants that have left none."""
     given_up = {r.requested for r in known.rolled_back}
-    yield from _name_base_files(publisher, known)
+    yield from name_base_files(publisher, known)
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
     yield from _sweep_staged(known)
     yield from sweep_leftovers(known)
@@ -133,7 +133,7 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
     return given_up - garbage
 
 
-def _name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
+def name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
     """Make sure that the base files of an overwrite that is the newest event have their names.
 
     Before that they are among what is staged, of a write that is over.

@@ -25,6 +25,8 @@ removes what they placed; what an earlier driver that was asleep places still la
 A file group gets one log file a commit, each key in it at most once. Where several tasks staged rows of one group, the
 driver folds them in the order of the tasks, as if one process had written them all. A program that brings the rows of a
 group together first, by `file_groups`, saves the driver this work.
+
+An overwrite is such a write whose tasks stage base files, see `write.replacing`.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import pyarrow as pa
 
@@ -42,17 +45,19 @@ from crdt_mor.model.authors import Info, application_of
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.store.base import Chunks
-from crdt_mor.timeline import events, rollback, tickets
+from crdt_mor.timeline import events, jobs, overwriting, rollback, tickets
 from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.history import find_completion
+from crdt_mor.timeline.history import find_completion, find_overwrite
 from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import STAGED, heartbeat_path
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.jobs import Job, Receipt, StagedFile
+from crdt_mor.write import replacing
+from crdt_mor.write.jobs import Job, Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import BUCKET, put_log
 from crdt_mor.write.open_write import OpenWrite, join
+from crdt_mor.write.overwrite import Partitions, scope_of
 from crdt_mor.write.placing import place_files
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
 from crdt_mor.write.statements import Operation, SchemaMode, Statement, keyed
@@ -66,8 +71,11 @@ def plan(
     plain: bool,
     token: tuple[str, int] | None,
     info: Info = (),
+    replaced: Partitions | Literal[False] = False,
 ) -> Job:
     """Check what can be checked without rows; then `mode="merge"` grows the table's schema.
+
+    replaced: of an overwrite, the partitions that it replaces; False: the write replaces nothing.
 
     The columns stay if the rows are refused later: growth that waited for them might meet another writer's by then.
     """
@@ -84,11 +92,13 @@ def plan(
     require_open(tail, author)
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version, author=author))
     _collect(rehearsal, schema.empty_table(), operation, mode, plain)
+    replaces = None if replaced is False else _replacing(rehearsal, replaced)
     rehearsal.publish_growth()
     payloads = session.payloads()
     return Job(
         name, operation, plain, token, table_id=tail.table_id, planned=tail.clock,
         application=author.application, info=info, payloads=payloads,
+        replacing=replaces,
     )  # fmt: skip
 
 
@@ -114,14 +124,16 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
                 return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
 
             statements = _collect(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
-            files = tuple(write.stage(statements, put))
+            bases = replacing.stage_part(write, statements, job.replacing) if job.replacing else ()
+            logs = job.replacing is None or replacing.needs_logs(write)
+            files = tuple(write.stage(statements, put)) if logs else ()
             write.require_pending()
     except WriterExpiredError:  # the write ended meanwhile, and what ended it did not see the files staged here
         _clear(session, job, begun)
         with suppress(StorageUnavailableError):
             store.delete(heartbeat_path(begun.requested))
         raise
-    return Receipt(task, begun.requested, rows.num_rows, files)
+    return Receipt(task, begun.requested, rows.num_rows, files, bases)
 
 
 def complete(
@@ -143,22 +155,33 @@ def complete(
     joined = join(session, job.name, job.planned, author)
     if isinstance(joined, events.WriteOutcome):
         _refuse_other_writes(receipts, joined.completion.requested)
-        return replace(joined, value=session.durable_tail())
+        return _repeated(session, joined.completion)
     value, begun = joined
     _refuse_other_writes(receipts, begun.requested)
     driven = replace(begun, driver=session.environment.nonce(), author=author)
     write = OpenWrite(session, value, driven, token, started_ms=session.environment.now_ms())
     write.keep_alive()
     try:
-        return write.commit(partial(place_files, write, job.operation, receipts), job.operation)
+        if job.replacing is None:
+            return write.commit(partial(place_files, write, job.operation, receipts), job.operation)
+        return write.end(
+            partial(replacing.gather_parts, write, job.replacing, receipts),
+            lambda staged: overwriting.overwrite(session.publisher, value, write.begun, staged, write.token),
+        )
     except WriterExpiredError:
-        tail = session.durable_tail()
-        completion = session.run(find_completion(begun.requested, tail))
+        completion = session.run(find_completion(begun.requested, session.tail()))
         if completion is None:
             raise
-        return events.WriteOutcome(completion, tail, repeated=True)
+        return _repeated(session, completion)
     finally:
         _clear(session, job, begun)
+
+
+def _repeated(session: Session, ended: Completion | Token) -> events.WriteOutcome:
+    """The commit that the write of a job has become before. ended: the completion of the write."""
+    tail = session.durable_tail()
+    overwrite = session.run(find_overwrite(ended.requested, tail))
+    return events.WriteOutcome(overwrite or ended, tail, repeated=True)
 
 
 def abandon(session: Session, job: Job, driver: str | None = None) -> None:
@@ -187,8 +210,7 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
 def _clear(session: Session, job: Job, begun: Pending) -> None:
     """Remove what was staged, unless the write goes on under another driver."""
     with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
-        if session.tail().find_pending(begun.requested) is None:
-            session.run(rollback.remove_staged_files(begun.requested, job.name))
+        session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
 
 
 def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> list[Statement]:
@@ -198,6 +220,13 @@ def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: Schem
     else:
         write.statements.upsert(rows, operation, mode)
     return write.statements.collected
+
+
+def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:
+    """What an overwrite of these partitions replaces."""
+    if partitions == "dynamic":
+        return Replacing(None)
+    return Replacing(scope_of(rehearsal.session.config.key, rehearsal.statements.schema, partitions))
 
 
 # --- the driver's part ------------------------------------------------------------------------------------------------

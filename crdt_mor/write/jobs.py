@@ -7,8 +7,17 @@ from dataclasses import dataclass, field
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.model.authors import Info
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.overwrites import StagedBase
+from crdt_mor.model.scopes import Scope
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.write.statements import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """What a job that overwrites replaces. scope: None: the partitions that its rows turn out to be in."""
+
+    scope: Scope | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,7 @@ class Job:
     planned: the table's clock when the job was planned; it has not begun before that.
     application, info: what its commit says of itself, unless `complete_write` says more.
     payloads: the classes of the table's payloads, which need not be imported where a task runs.
+    replacing: of an overwrite; None of any other write.
     """
 
     name: str
@@ -33,6 +43,7 @@ class Job:
     application: str = ""
     info: Info = ()
     payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
+    replacing: Replacing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +59,13 @@ class Receipt:
     """What one task staged.
 
     requested: the time of the write that it is a part of; None where the write's token was used before.
-    files: none where the task had no rows, or where the write was complete already when the task came.
+    files: its log files; none where the task had no rows, or where the write was complete already when the task came.
+    bases: of an overwrite, the base files. Log files of the same rows are beside them where a base file does not hold
+        all that is needed to merge the rows with those of other tasks.
     """
 
     task: int
     requested: InstantTime | None = None
     rows: int = 0
     files: tuple[StagedFile, ...] = ()
+    bases: tuple[StagedBase, ...] = ()

@@ -200,7 +200,7 @@ class OpenWrite:
         try:
             value = self.roll_back()
             completion = self.session.run(find_completion(self.begun.requested, value))
-            completion = self.session.run(find_overwrite(self.begun.requested, value)) or completion
+            overwrite = self.session.run(find_overwrite(self.begun.requested, value))
         except (StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
             raise unknown from None
         if completion is None and value.find_pending(self.begun.requested) is not None:
@@ -212,7 +212,7 @@ class OpenWrite:
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
                 f"again. requested={self.begun.requested}"
             ) from unknown
-        return events.WriteOutcome(completion, value, repeated=completion.driver != self.begun.driver)
+        return events.WriteOutcome(overwrite or completion, value, repeated=completion.driver != self.begun.driver)
 
     def take_over(self) -> int:
         """Let this driver alone complete a distributed write from here on; returns how many drivers it has had.

@@ -52,26 +52,35 @@ def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mod
     config = write.session.config
     asked = None if partitions == "dynamic" else scope_of(config.key, write.statements.schema, partitions)
     write.statements.upsert(data, "UPSERT", mode)
-    places = sorted(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
+    places = set(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
     if asked is None:
-        return Scope(tuple(places)) if config.key.partition_fields else EVERYTHING
-    outside = [place for place in places if not asked.covers(place)]
+        return scope_of_rows(config.key, places)
+    require_inside(asked, places)
+    return asked
+
+
+def scope_of_rows(key: KeySpec, partitions: Collection[str]) -> Scope:
+    """The scope of a dynamic overwrite whose rows are in these partitions, named by their paths."""
+    return Scope(tuple(sorted(partitions))) if key.partition_fields else EVERYTHING
+
+
+def require_inside(asked: Scope, partitions: Collection[str]) -> None:
+    """Raise `InvalidInputError` where there are rows in partitions that are not to be replaced."""
+    outside = sorted(partition for partition in partitions if not asked.covers(partition))
     if outside:
         raise InvalidInputError(
             "rows of partitions that are not to be replaced: name these partitions as well, or leave the rows out; "
             f'partitions="dynamic" replaces those that have rows. not_named={outside[:5]} '
             f"named={list(asked.partitions or ())[:5]}"
         )
-    return asked
 
 
 def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.WriteOutcome:
     """Stage the base files and publish the overwrite; on any failure nothing is left."""
 
     def stage() -> StagedOverwrite:
-        statements = write.statements
-        staging = _Staging(write, statements.merging)
-        bases = staging.bases(statements.collected)
+        staging = BaseStaging(write)
+        bases = staging.bases(write.statements.collected)
         return StagedOverwrite(statement.operation, statement.scope, bases, staging.empty())
 
     return write.end(
@@ -145,11 +154,15 @@ def _misnamed(fields: Sequence[str], partition: object) -> InvalidInputError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Staging:
-    """Makes the base files of one write."""
+class BaseStaging:
+    """Makes the base files of one write, or of one task of it."""
 
     write: OpenWrite
-    merging: Merging
+
+    @property
+    def merging(self) -> Merging:
+        """How the columns of the write merge, those that it adds included."""
+        return self.write.statements.merging
 
     def bases(self, statements: Sequence[Statement]) -> tuple[StagedBase, ...]:
         """One for each file group that has rows."""
@@ -165,8 +178,9 @@ class _Staging:
             order = sorted_keys(rows, positions)
             numbers = pl.int_range(first, first + len(order)).cast(pl.String)
             requested = self.write.begun.requested
+            writer = 0 if self.write.task is None else self.write.task + 1
             frame = rows[order].with_columns(
-                pl.lit(requested).alias(COMMIT_TIME), (pl.lit(f"{requested}_0_") + numbers).alias(SEQUENCE)
+                pl.lit(requested).alias(COMMIT_TIME), (pl.lit(f"{requested}_{writer}_") + numbers).alias(SEQUENCE)
             )
             path, size, count = self._put(partition, bucket_file_id(bucket), frame, threads)
             return StagedBase(path, (partition, bucket_file_id(bucket)), size, count)

@@ -74,13 +74,8 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
 
 def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
     """Place what several tasks staged of a file group: one log file in which each key is once."""
-    crowded = next((r for r, _ in parts if not has_places(r.task, r.rows)), None)
-    if crowded is not None and _keeps_states(write):
-        raise InvalidInputError(
-            "too many tasks or rows to tell the writes of one key apart that came from different tasks: bring the rows "
-            f"of each file group together first (file_groups says which). task={crowded.task} rows={crowded.rows}"
-        )
-    statements = [statement for _, staged in parts for statement in _reopen(write, staged)]
+    refuse_crowded(write, [receipt for receipt, _ in parts])
+    statements = [statement for _, staged in parts for statement in reopen(write, staged)]
     if operation == "INSERT":
         keys = [s.rows.select(RECORD_KEY, PARTITION_PATH) for s in statements if isinstance(s, RowsWrite)]
         refuse_repeats(pl.concat(keys))
@@ -88,22 +83,29 @@ def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt,
     return file
 
 
+def refuse_crowded(write: OpenWrite, receipts: Sequence[Receipt]) -> None:
+    """Raise where tasks that share a file group have more rows than can be told apart, and some payload has to."""
+    crowded = next((r for r in receipts if not has_places(r.task, r.rows)), None)
+    if crowded is not None and _keeps_states(write):
+        raise InvalidInputError(
+            "too many tasks or rows to tell the writes of one key apart that came from different tasks: bring the rows "
+            f"of each file group together first (file_groups says which). task={crowded.task} rows={crowded.rows}"
+        )
+
+
 def _keeps_states(write: OpenWrite) -> bool:
     """Whether some payload keeps a state, in which it may tell writes of one commit apart by their places."""
     return any(member.hidden is not None for member in write.statements.merging.rule.members)
 
 
-def _reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
+def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
     """A staged log file as the statements that it was made of."""
     data = write.session.store.view(staged.path)
     if data is None:
         write.require_pending()
         raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
     assert isinstance(staged.file.name, LogFileName)
-    group = {
-        PARTITION_PATH: pl.lit(staged.file.partition),
-        BUCKET: pl.lit(bucket_of_file_id(staged.file.name.file_id), pl.Int32),
-    }
+    group = of_group(staged.file.group)
     rule = write.statements.merging.rule
     statements: list[Statement] = []
     blocks = read_log(data, staged.path)
@@ -118,3 +120,9 @@ def _reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
             columns = tuple(states) if write.session.config.merge.custom else None
             statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
     return statements
+
+
+def of_group(group: FileGroup) -> dict[str, pl.Expr]:
+    """The columns that say of rows in which file group they are."""
+    partition, file_id = group
+    return {PARTITION_PATH: pl.lit(partition), BUCKET: pl.lit(bucket_of_file_id(file_id), pl.Int32)}

@@ -10,7 +10,7 @@
 from crdt_mor.readers.spark.compacting import compact
 from crdt_mor.readers.spark.source import CrdtMorSource
 from crdt_mor.readers.spark.sql import register_path, require_java
-from crdt_mor.readers.spark.writing import append, by_file_group, delete, upsert
+from crdt_mor.readers.spark.writing import append, by_file_group, delete, overwrite, upsert
 
 __all__ = [
     "CrdtMorSource",
@@ -18,6 +18,7 @@ __all__ = [
     "by_file_group",
     "compact",
     "delete",
+    "overwrite",
     "register_path",
     "require_java",
     "upsert",

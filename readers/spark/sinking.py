@@ -41,7 +41,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream`: a commit for each micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        self._job = plan(options, (*OPTIONS, *STREAM_OPTIONS), schema, overwrite)
+        if overwrite:
+            raise mor.InvalidInputError(
+                "a stream adds to a table, and its output mode complete would replace all rows with each batch: use "
+                "append, or foreachBatch with "
+                "lambda rows, number: crdt_mor.readers.spark.overwrite(rows, path, token=(name, number))"
+            )
+        self._job = plan(options, (*OPTIONS, *STREAM_OPTIONS), schema, overwrite=False)
         self._schema = schema
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:

@@ -2,7 +2,7 @@
 
     reading.py     snapshots, increments and change images: one Spark partition per file slice or group of small ones
     following.py   a stream of increments; its offsets are the engine's checkpoints
-    writing.py     batches: tasks stage log files, the driver publishes one commit
+    writing.py     batches: tasks stage files, the driver publishes one commit
     sinking.py     streams: each micro-batch once, by query and batch id
 
 Each method here may run in a process of its own, which has this object and nothing else. What only streams need is

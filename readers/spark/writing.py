@@ -1,6 +1,7 @@
-"""Writing a Spark frame: tasks stage log files, the driver publishes one commit.
+"""Writing a Spark frame: tasks stage files, the driver publishes one commit.
 
     df.write.format("crdt_mor").mode("append").option("operation", "upsert").save("/lake/events")
+    df.write.format("crdt_mor").mode("overwrite").option("partitionOverwriteMode", "dynamic").save("/lake/events")
     commit = upsert(df, "/lake/events")            # an upsert, its rows shuffled by file group first
 
     driver    plan      options and columns are checked before any task runs
@@ -11,7 +12,7 @@ Each of the driver's steps may run in a Python process of its own; all they shar
 
 A file group gets one log file a commit. Where one task has all the rows of a group, its file becomes that file as it
 is; where several tasks have some of them, the driver folds their files into one. `by_file_group` shuffles so that one
-task has them all.
+task has them all. So it is with the base files of an overwrite.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pickle
 import warnings
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,32 +42,56 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceWriter
 
 OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads")
-TOKEN_OPTIONS = ("txnAppId", "txnVersion")
+BATCH_OPTIONS = ("partitionOverwriteMode", "txnAppId", "txnVersion")
 
-Operation = Literal["append", "upsert", "delete"]
+Operation = Literal["append", "upsert", "delete", "overwrite"]
+Partitions = Literal["dynamic"] | Collection[object] | None
 
 
 def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> mor.WriteJob:
     """The write that the options describe, checked against the table. `known`: the names that an option may have."""
     settings = by_name(options, known, "write")
-    if overwrite:
-        raise mor.InvalidInputError(
-            "a table that others write to at the same time is not overwritten: what they commit meanwhile would come "
-            'back or be lost. Use mode("append") or INSERT INTO, which upsert by key; delete rows with '
-            'option("operation", "delete"); or write a new table'
-        )
     if "path" not in settings:
         raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')
-    operation: Any = settings.get("operation", "upsert")
+    operation: Any = _operation(settings, overwrite)
     mode: Any = settings.get("schemaMode", "strict")
     return mor.Table.open(settings["path"], payloads=payloads(settings)).plan_write(
-        operation, written_schema(schema), schema_mode=mode, plain=flag("plain", settings), token=_token(settings)
+        operation,
+        written_schema(schema),
+        partitions=_partitions(settings) if overwrite else None,
+        schema_mode=mode,
+        plain=flag("plain", settings),
+        token=_token(settings),
     )
 
 
 def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) -> mor.WriteJob:
-    """The write of one batch, which may have a token."""
-    return plan(options, (*OPTIONS, *TOKEN_OPTIONS), schema, overwrite)
+    """The write of one batch, which may have a token, and may replace rows."""
+    return plan(options, (*OPTIONS, *BATCH_OPTIONS), schema, overwrite)
+
+
+def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
+    """What to do with the rows. In Spark a batch says by its mode whether it replaces rows, and by nothing else."""
+    asked = settings.get("operation")
+    if overwrite and asked not in (None, "overwrite"):
+        raise mor.InvalidInputError(
+            'mode("overwrite") replaces rows: leave the option operation out, or use mode("append") to write or delete '
+            f"rows by key. operation={asked!r}"
+        )
+    if asked == "overwrite" and not overwrite:
+        raise mor.InvalidInputError('to replace rows say mode("overwrite"), and leave the option operation out')
+    return "overwrite" if overwrite else asked or "upsert"
+
+
+def _partitions(settings: Mapping[str, str]) -> Partitions:
+    """What an overwrite replaces, by Spark's own option of this name. Its default is Spark's: all of the table."""
+    mode = settings.get("partitionOverwriteMode", "static").lower()
+    if mode not in ("static", "dynamic"):
+        raise mor.InvalidInputError(
+            "partitionOverwriteMode is static, which replaces all rows of the table, or dynamic, those of the "
+            f"partitions that the frame has rows of. partitionOverwriteMode={mode!r}"
+        )
+    return "dynamic" if mode == "dynamic" else None
 
 
 def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
@@ -119,7 +144,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class PlannedWrites(DataSource):
-    """Writes the rows of a job that `append`, `upsert` or `delete` has planned, since they return its commit.
+    """Writes the rows of a job that `append` or one of its siblings has planned, since they return its commit.
 
     The rows go through one of Spark's data sources, as `mapInArrow` would need pandas.
     """
@@ -162,6 +187,22 @@ def upsert(
 def delete(df: DataFrame, path: str, *, plain: bool = False, token: tuple[str, int] | None = None) -> mor.Commit:
     """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`."""
     return _write(df, path, "delete", "strict", plain, token)
+
+
+def overwrite(
+    df: DataFrame,
+    path: str,
+    *,
+    partitions: Literal["dynamic"] | Collection[object] | None = None,
+    schema_mode: Literal["strict", "merge"] = "strict",
+    token: tuple[str, int] | None = None,
+) -> mor.Commit:
+    """Replace rows by those of a frame, shuffled by file group once. See `crdt_mor.Table.overwrite`.
+
+    partitions: None: all rows of the table; "dynamic": those of the partitions that the frame has rows of; or a list of
+        partitions. Spark's own setting, spark.sql.sources.partitionOverwriteMode, is not looked at.
+    """
+    return _write(df, path, "overwrite", schema_mode, False, token, partitions)
 
 
 def by_file_group(df: DataFrame, path: str) -> DataFrame:
@@ -227,10 +268,11 @@ def _write(
     mode: Literal["strict", "merge"],
     plain: bool,
     token: tuple[str, int] | None,
+    partitions: Partitions = None,
 ) -> mor.Commit:
     table = mor.Table.open(path)
     columns = written_schema(df.schema)
-    job = table.plan_write(operation, columns, schema_mode=mode, plain=plain, token=token)
+    job = table.plan_write(operation, columns, partitions=partitions, schema_mode=mode, plain=plain, token=token)
     if not job.job.repeated:
         df.sparkSession.dataSource.register(PlannedWrites)
         rows = by_file_group(df, path).write.format(PlannedWrites.name()).mode("append")
@@ -245,4 +287,5 @@ def _write(
         if token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.
-        return table.complete_write(table.plan_write(operation, columns, plain=plain, token=token), [])
+        again = table.plan_write(operation, columns, partitions=partitions, plain=plain, token=token)
+        return table.complete_write(again, [])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.errors import StorageUnavailableError, WriterExpiredError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.names import (
     WRITE_TOKEN,
@@ -32,8 +32,9 @@ from crdt_mor.model.scopes import Scope
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.timeline import events, overwriting, plans, publish, sweep
+from crdt_mor.timeline import events, jobs, overwriting, plans, publish, rollback, sweep
 from crdt_mor.timeline.base_names import place
+from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, VERSIONS
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Put, Read, Steps
@@ -103,6 +104,44 @@ def overwriter(value: Timeline, begun: Pending, *, rows: bool = True) -> Run:
     except WriterExpiredError:
         return ("expired", begun.requested)
     return ("acknowledged", begun.requested)
+
+
+def driver(value: Timeline, begun: Pending, name: str) -> Run:
+    """One of the drivers of an overwrite whose tasks have staged: what `distributed.complete` does, step by step.
+
+    It makes a base file of its own of what they staged, as where several tasks share a file group.
+    """
+    requested = begun.requested
+    mine, empty = f"{STAGED}/{requested}-{name}", staged_paths(begun)[1]
+    staged = StagedOverwrite(OVERWRITE, SCOPE, (StagedBase(mine, (COVERED, FILE_ID), 1, 1),), (empty, 1))
+    driven = replace(begun, driver=name)
+    outcome = "expired"
+    try:
+        driven = yield from jobs.take_over(PUBLISHER, value, driven)
+        tail = yield from find_tail(value)
+        pending = tail.find_pending(requested)
+        if pending is None:
+            raise (yield from events.ended_error(requested, tail))
+        if pending.driver != name:
+            raise events.taken_over_error(requested)
+        yield Put(mine, says(requested))
+        done = yield from overwriting.overwrite(PUBLISHER, value, driven, staged, None)
+        outcome = "repeated" if done.repeated else "acknowledged"
+    except WriterExpiredError:
+        tail = yield from rollback.give_up(PUBLISHER, value, requested, [mine], name)
+        outcome = "repeated" if (yield from find_completion(requested, tail)) else "expired"
+    except CommitUnknownError:
+        yield from rollback.give_up(PUBLISHER, value, requested, [mine], name)
+        outcome = "unknown"
+    yield from jobs.clear_staged(PUBLISHER, value, requested, begun.nonce)
+    return (outcome, requested)
+
+
+def attempt(value: Timeline, begun: Pending) -> Run:
+    """An attempt at a task that nobody counts: it stages a file, and cleans up if it finds the write over."""
+    yield Put(f"{STAGED}/{begun.requested}-late", says(begun.requested))
+    yield from jobs.clear_staged(PUBLISHER, value, begun.requested, begun.nonce)
+    return ("late", begun.requested)
 
 
 def freeze(tail: Timeline) -> CompactionPlan:
@@ -238,8 +277,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def world(who: Sequence[str], **options: Any) -> World:
     """Actors with writes of their own, in the order in which these began; `plan`: a plan is open from the start."""
     writes = [role for role in who if role in ("straggler", "straggler of two", "overwriter", "emptier")]
-    objects, value = begun(len(writes), plan=options.pop("plan", False), commit=options.pop("commit", True))
+    of_a_job = any(role in ("driver", "attempt") for role in who)
+    objects, value = begun(len(writes) + of_a_job, plan=options.pop("plan", False), commit=options.pop("commit", True))
     pending = iter(value.pending)
+    job: Pending | None = None
     actors = []
     for i, role in enumerate(who):
         start: Callable[[], Any]
@@ -252,6 +293,12 @@ def world(who: Sequence[str], **options: Any) -> World:
                 start = partial(overwriter, value, next(pending))
             case "emptier":
                 start = partial(overwriter, value, next(pending), rows=False)
+            case "driver":
+                job = job or next(pending)
+                start = partial(driver, value, job, f"driver{i}")
+            case "attempt":
+                job = job or next(pending)
+                start = partial(attempt, value, job)
             case "planner":
                 start = partial(planner, value, freeze=freeze)
             case "worker":
@@ -278,6 +325,9 @@ def world(who: Sequence[str], **options: Any) -> World:
         (["straggler", "overwriter", "worker"], {"plan": True, "deletions": False}),
         (["straggler", "overwriter", "planner"], {"deletions": False}),
         (["overwriter", "sweeper"], {}),
+        (["driver", "driver"], {"commit": False, "deletions": False}),
+        (["driver", "attempt"], {}),
+        (["driver", "attempt", "straggler"], {"deletions": False}),
         (["overwriter", "cleaner"], {"commit": False}),
     ],
     ids=str,
@@ -327,7 +377,22 @@ def hudi_is_told_before_the_base_files_have_names(patch: pytest.MonkeyPatch) -> 
 
 
 def a_sweep_takes_what_is_staged_for_rubbish(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweep, "_name_base_files", lambda publisher, known: _nothing())
+    patch.setattr(sweep, "name_base_files", lambda publisher, known: _nothing())
+
+
+def an_attempt_takes_what_is_staged_for_rubbish(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(jobs, "name_base_files", lambda publisher, known: _nothing())
+
+
+def a_driver_that_was_overtaken_may_overwrite(patch: pytest.MonkeyPatch) -> None:
+    overwrite = overwriting.overwrite
+
+    def careless(publisher: Any, known: Timeline, begun: Pending, *rest: Any) -> Steps[events.WriteOutcome]:
+        tail = yield from find_tail(known)
+        now = tail.find_pending(begun.requested)
+        return (yield from overwrite(publisher, known, now or begun, *rest))
+
+    patch.setattr(overwriting, "overwrite", careless)
 
 
 def _nothing() -> Steps[None]:
@@ -347,6 +412,8 @@ def slow(*values: object) -> Any:
         (hudi_is_told_before_the_base_files_have_names, ["straggler", "overwriter"], {}, "Hudi's readers show|removed"),
         slow(plans_of_the_scope_stay_open, ["overwriter", "worker"], {"plan": True}, "Hudi's readers show"),
         slow(base_files_have_their_names_before_the_event, ["straggler", "overwriter"], {}, "Hudi's readers show"),
+        slow(an_attempt_takes_what_is_staged_for_rubbish, ["driver", "attempt"], {}, "removed|cannot be given|show"),
+        slow(a_driver_that_was_overtaken_may_overwrite, ["driver", "driver"], {}, "."),
         slow(a_sweep_takes_what_is_staged_for_rubbish, ["overwriter", "sweeper"], {}, "removed|cannot be given"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

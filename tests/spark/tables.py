@@ -36,8 +36,8 @@ def leftovers(path: str | Path) -> list[str]:
 
 
 def _leftovers(path: str | Path) -> list[str]:
-    table = Table.open(path)
-    named = {file["path"] for file in table.inspect.files().to_pylist()}
+    session = Table.open(path)._session
+    named = {file.path for done in session.completions(session.tail()) for file in done.files}
     strays = sorted(data_files(path) - named)
     return strays + [n for n in files(path) if n.startswith((".hoodie/.crdt_mor/staged/", ".hoodie/.heartbeat/"))]
 

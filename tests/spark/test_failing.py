@@ -138,6 +138,24 @@ def test_a_second_driver_of_a_spark_job_counts_nothing_twice(
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 
 
+@pytest.mark.parametrize("drivers", [TwoDrivers, TwoDriversOfWhichOneDied])
+def test_a_second_driver_of_an_overwrite_finds_the_commit(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drivers: type[TwoDrivers]
+) -> None:
+    from crdt_mor.readers.spark import overwrite
+
+    table = counters(tmp_path / "t")
+    table.upsert(pa.table({"id": [1, 77], "n": [50, 50]}))
+    monkeypatch.setattr("crdt_mor.readers.spark.writing.PlannedWrites", drivers)
+    done = overwrite(ones(spark), table.uri)
+    job, other = pickle.loads((tmp_path / "other").read_bytes())
+    assert (other.repeated, other.version, other.covered) == (False, done.version, ("*",))
+    late = job.stage(pa.table({"id": [1], "n": [1]}), task=0)
+    assert table.complete_write(job, [late]) == replace(done, repeated=True)
+    assert total(table) == 100
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
 def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> None:
     table = counters(tmp_path / "t")
 

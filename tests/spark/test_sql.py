@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql.functions import lit
 
 from crdt_mor import InvalidInputError, PartialUpdate, Table, TableNotFoundError, UnsupportedVersionError
 from crdt_mor.readers.spark import register_path, require_java, upsert
@@ -88,10 +89,45 @@ def test_insert_into_a_registered_path_upserts(sql: SparkSession, table: Table) 
     assert listed(table.scan()) == [("a", 1), ("b", 20), ("c", 3), ("d", 4)]
 
 
+REPLACES: dict[str, Callable[[SparkSession], object]] = {
+    "INSERT OVERWRITE": lambda s: s.sql("INSERT OVERWRITE events SELECT 'c', 3L"),
+    "columns by name": lambda s: s.sql("INSERT OVERWRITE events (n, id) VALUES (3, 'c')"),
+    "insertInto": lambda s: s.sql("SELECT 'c' AS id, 3L AS n").write.insertInto("events", overwrite=True),
+    "writeTo": lambda s: s.sql("SELECT 'c' AS id, 3L AS n").writeTo("events").overwrite(lit(True)),
+    "its own rows": lambda s: s.sql("INSERT OVERWRITE events SELECT 'c', n + 1 FROM events WHERE n = 2"),
+}
+
+
+@pytest.mark.parametrize("write", REPLACES.values(), ids=REPLACES)
+def test_all_rows_of_a_registered_path_are_replaced(
+    sql: SparkSession, table: Table, write: Callable[[SparkSession], object]
+) -> None:
+    write(sql)
+    assert listed(table.scan()) == [("c", 3)]
+    assert table.history(limit=1).to_pylist()[-1]["covered"] == ["*"]
+
+
+def test_the_partitions_that_a_statement_has_rows_of_are_replaced(spark: SparkSession, fast_path: Path) -> None:
+    table = Table.create(fast_path / "days", SCHEMA, key=["id", "n"], partition_by="n")
+    table.upsert(pa.table({"id": ["a", "b"], "n": [1, 2]}))
+    register_path(spark, "days", table.uri)
+    spark.sql("CREATE TABLE days USING days")
+    try:
+        spark.sql("INSERT OVERWRITE days WITH ('partitionOverwriteMode' = 'dynamic') SELECT 'c', 1L")
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+        with pytest.raises(AnalysisException, match="does not support dynamic overwrite"):
+            spark.sql("INSERT OVERWRITE days SELECT 'd', 1L")
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        spark.sql("DROP TABLE days")
+    assert listed(table.scan()) == [("b", 2), ("c", 1)]
+
+
 FEWER_COLUMNS: dict[str, Callable[[SparkSession], object]] = {
     "a list of columns": lambda s: s.sql("INSERT INTO events (id) VALUES ('a')"),
     "by name": lambda s: s.sql("INSERT INTO events BY NAME SELECT 'a' AS id"),
     "the word DEFAULT": lambda s: s.sql("INSERT INTO events VALUES ('a', DEFAULT)"),
+    "an overwrite": lambda s: s.sql("INSERT OVERWRITE events (id) VALUES ('a')"),
     "no list of columns": lambda s: s.sql("INSERT INTO events SELECT 'a'"),
     "writeTo": lambda s: s.sql("SELECT 'a' AS id").writeTo("events").append(),
     "saveAsTable": lambda s: s.sql("SELECT 'a' AS id").write.format("events").mode("append").saveAsTable("events"),
@@ -156,7 +192,8 @@ def test_frames_that_do_not_come_from_the_catalog_have_columns_without_defaults(
     [
         ("UPDATE events SET n = 3 WHERE id = 'a'", "does not support UPDATE|UPDATE TABLE is not supported"),
         ("SELECT * FROM events VERSION AS OF 1", "[Tt]ime travel"),
-        ("INSERT OVERWRITE events SELECT 'a', 1L", "a table that others write to at the same time is not overwritten"),
+        ("INSERT OVERWRITE events PARTITION (n = 1) SELECT 'a'", "PARTITION|partition"),
+        ("INSERT INTO events REPLACE WHERE n = 1 SELECT 'a', 1L", "does not support|not support|overwrite"),
         ("DELETE FROM events WHERE id = 'a'", "does not support deletes"),
         ("MERGE INTO events t USING events s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE INTO"),
         ("SELECT * FROM crdt_mor.`/lake/events`", "direct query on files"),

@@ -126,6 +126,75 @@ def test_options_of_a_batch(spark: Any, tmp_path: Path) -> None:
     assert table.scan(columns=["id", "new"]).to_polars().sort("id").rows() == [(1, 7), (2, 8)]
 
 
+@pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
+def test_what_spark_overwrites_is_what_one_writer_overwrites(
+    spark: Any, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    from crdt_mor.readers.spark import overwrite
+
+    table, expected = (make(tmp_path / name, settings) for name in ("table", "expected"))
+    for one in (table, expected):
+        one.upsert(batch(one.schema, 3))
+    data = batch(expected.schema, 5)
+    expected.overwrite(data)
+    in_three_tasks(spark, data).write.format("crdt_mor").mode("overwrite").save(table.uri)
+    same_rows(table, expected)
+
+    once = batch(expected.schema, 2, rows=37)
+    partitions = "dynamic" if table.config.key.partition_fields else None
+    covered = expected.overwrite(once, partitions=partitions).covered  # type: ignore[arg-type]
+    done = overwrite(in_three_tasks(spark, once), table.uri, partitions=partitions)  # type: ignore[arg-type]
+    assert (done.rows, done.covered) == (37, covered)
+    same_rows(table, expected)
+    for one in (table, expected):
+        one.upsert(data)
+    same_rows(table, expected)
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_partitions_that_a_frame_has_rows_of_are_replaced(spark: Any, tmp_path: Path) -> None:
+    from crdt_mor.readers.spark import overwrite
+
+    table = make(tmp_path / "t", {"partition_by": "day"})
+    columns = "id long, day string, n long, s string"
+
+    def write(*rows: tuple[int, str, int], **options: str) -> None:
+        frame = spark.createDataFrame([(*row, "s") for row in rows], columns)
+        frame.write.format("crdt_mor").mode("overwrite").options(**options).save(table.uri)
+
+    def shown() -> list[Any]:
+        return table.scan(columns=["id", "day", "n"]).to_polars().sort("id", "day").rows()
+
+    write((1, "mon", 1), (2, "mon", 1), (1, "tue", 1))
+    write((1, "mon", 5), partitionOverwriteMode="DYNAMIC", txnAppId="load", txnVersion="1")
+    assert shown() == [(1, "mon", 5), (1, "tue", 1)]
+    write((7, "mon", 7), partitionoverwritemode="dynamic", txnAppId="load", txnVersion="1")
+    write(partitionOverwriteMode="dynamic")
+    assert shown() == [(1, "mon", 5), (1, "tue", 1)], "a token counts once, and of no partition there are rows"
+    frame = spark.createDataFrame([(3, "tue", 3, "s")], columns)
+    assert overwrite(frame, table.uri, partitions=["tue", "wed"], token=("by name", 1)).covered == (
+        "day=tue", "day=wed"
+    )  # fmt: skip
+    assert overwrite(frame, table.uri, partitions=["tue", "wed"], token=("by name", 1)).repeated
+    assert shown() == [(1, "mon", 5), (3, "tue", 3)]
+    with pytest.raises(Exception, match=r"not_named=\['day=tue'\] named=\['day=mon'\]"):
+        overwrite(frame, table.uri, partitions=["mon"])
+    own = spark.read.format("crdt_mor").load(table.uri).where("day = 'tue'")
+    own.write.format("crdt_mor").mode("overwrite").save(table.uri)
+    assert shown() == [(3, "tue", 3)], "what it was read from is replaced"
+    write()
+    assert (shown(), leftovers(table.uri), pending(table.uri)) == ([], [], [])
+
+
+def test_a_stream_replaces_nothing(spark: Any, tmp_path: Path) -> None:
+    from crdt_mor import InvalidInputError
+    from crdt_mor.readers.spark.sinking import StreamWriter
+
+    table = make(tmp_path / "t", {})
+    with pytest.raises(InvalidInputError, match="its output mode complete would replace all rows"):
+        StreamWriter({"path": table.uri}, spark.range(1).schema, overwrite=True)
+
+
 def test_an_empty_frame_is_a_commit_without_rows(spark: Any, tmp_path: Path) -> None:
     from crdt_mor.readers.spark import upsert
 
@@ -152,7 +221,10 @@ REFUSED: dict[str, tuple[dict[str, str], str, str, str]] = {
     "a missing column": ({}, "append", "id, day, n", "missing=['s']"),
     "an unknown column": ({}, "append", "id, day, n, s, 1 as z", "unknown=['z']"),
     "another type": ({}, "append", "id, day, 'x' as n, s", "n"),
-    "an overwrite": ({}, "overwrite", "id, day, n, s", "is not overwritten"),
+    "an overwrite that upserts": ({"operation": "upsert"}, "overwrite", "id, day, n, s", "leave the option operation"),
+    "an append that overwrites": ({"operation": "overwrite"}, "append", "id, day, n, s", 'say mode("overwrite")'),
+    "an unknown way to overwrite": ({"partitionOverwriteMode": "all"}, "overwrite", "id, day, n, s", "static, which"),
+    "an overwrite by other columns": ({}, "overwrite", "id, day, n", "missing=['s']"),
     "a null key": ({}, "append", "if(id = 3, null, id) as id, day, n, s", "a record key cannot be null"),
     "a key twice": ({"operation": "append"}, "append", "id % 7 as id, day, n, s", "stands twice in an append"),
 }
