@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,47 +20,16 @@ from crdt_mor import (
     WriterExpiredError,
 )
 from crdt_mor.clock import SystemEnvironment
-from crdt_mor.payloads import Counter, Max, MVRegister, ORSet
+from crdt_mor.payloads import Counter, MVRegister, ORSet
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import paths, rollback, sweep
+from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame, rows, sent
+from tests.table.staging import PARTS, STAGED, TABLES, leftovers, staged
 from tests.tiers import slow
-
-STAGED = f"{paths.STAGED}/"
-
-TABLES: dict[str, dict[str, object]] = {
-    "latest": {},
-    "partitioned": {"partition_by": "region"},
-    "ordering": {"ordering": "n"},
-    "partial": {"merge": PartialUpdate()},
-    "payloads": {"merge": {"n": Counter(), "price": Max()}},
-}
-PARTS = [
-    frame(("a", "eu", 1, 1.0), ("b", "eu", 5, 2.0), ("a", "eu", 2, 3.0), ("c", "us", 1, None)),
-    frame(("b", "eu", 4, 4.0), ("d", "us", 7, 1.0), ("a", "eu", 2, 9.0)),
-    frame(),
-    frame(*((f"k{i}", "eu", i, float(i)) for i in range(40))),
-]
-
-
-def staged(job: WriteJob, parts: Sequence[pa.Table]) -> list[Receipt]:
-    """Every part staged, the last first, each by a process of its own."""
-    receipts = []
-    for task in reversed(range(len(parts))):
-        there = sent(job)
-        assert isinstance(there, WriteJob)
-        receipt = sent(there.stage(parts[task], task=task))
-        assert isinstance(receipt, Receipt)
-        receipts.append(receipt)
-    return receipts
-
-
-def leftovers(place: Place | str | Path) -> list[str]:
-    return [name for name in files(place) if name.startswith((STAGED, ".hoodie/.heartbeat"))]
 
 
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)

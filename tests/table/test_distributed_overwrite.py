@@ -19,7 +19,7 @@ from crdt_mor.timeline import publish, rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows, sent
-from tests.table.test_distributed import PARTS, TABLES, leftovers, staged
+from tests.table.staging import PARTS, TABLES, leftovers, staged
 from tests.tiers import slow
 
 OLD = frame(("a", "eu", 9, 9.0), ("old", "eu", 9, 9.0), ("old", "us", 9, 9.0), ("old", "asia", 9, 9.0))
