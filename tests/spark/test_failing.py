@@ -149,7 +149,8 @@ def test_a_second_driver_of_an_overwrite_finds_the_commit(
     monkeypatch.setattr("crdt_mor.readers.spark.writing.PlannedWrites", drivers)
     done = overwrite(ones(spark), table.uri)
     job, other = pickle.loads((tmp_path / "other").read_bytes())
-    assert (other.repeated, other.version, other.covered) == (False, done.version, ("*",))
+    assert (other.version, other.covered) == (done.version, ("*",))
+    assert other.repeated <= (drivers is TwoDriversOfWhichOneDied), "it may have published just before it died"
     late = job.stage(pa.table({"id": [1], "n": [1]}), task=0)
     assert table.complete_write(job, [late]) == replace(done, repeated=True)
     assert total(table) == 100
