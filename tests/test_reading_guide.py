@@ -10,13 +10,14 @@ import pytest
 from crdt_mor.format import bloom
 from crdt_mor.model.policies import POLICIES
 from tests.guides import blocks, interpreter, words
+from tests.tiers import slow
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 LOOKUPS = pytest.mark.skipif(not bloom.WRITTEN, reason="this release of pyarrow writes no Bloom filters")
 GUIDES = [
-    "reading.md", "writing.md", "changes.md", "history.md", "testing.md", "observing.md", "maintenance.md",
-    "savepoints.md", pytest.param("layout.md", marks=LOOKUPS),
+    "reading.md", "writing.md", "changes.md", "history.md", "maintenance.md", "savepoints.md", slow("testing.md"),
+    slow("observing.md"), pytest.param("layout.md", marks=[LOOKUPS, pytest.mark.slow]),
 ]  # fmt: skip
 
 

@@ -15,8 +15,8 @@ import pytest
 from tests.stores import LOCAL_FIRST, STORES
 from tests.table.helpers import SCHEMA, Make, Place, Places
 
-OVER_EVERY_STORE = ("test_changes", "test_read", "test_session", "test_stores", "test_write")
-"""What is written, read and followed: with the suite of stores, these tell that a table does not mind its store."""
+OVER_EVERY_STORE = ("test_changes", "test_session", "test_stores", "test_write")
+"""What is written and followed: with the suite of stores, these tell that a table does not mind its store."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -75,8 +75,8 @@ def test_parts_have_the_columns_and_the_condition_and_no_slices_that_it_rules_ou
 @pytest.mark.parametrize(
     ("begun", "left_out"),
     [
-        *((0, 0), (1, 1), (2, 2), (4, 0)),
-        *(slow(*case) for case in ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (4, 1), (4, 2))),
+        *((0, 0), (1, 1)),
+        *(slow(*case) for case in ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2), (4, 0), (4, 1), (4, 2))),
     ],
 )
 def test_the_parts_of_changes_are_the_changes(

@@ -31,7 +31,7 @@ from crdt_mor.read import prune
 from crdt_mor.read.explain import Files
 from crdt_mor.read.expressions import conjunction, conjuncts, sql_literal
 from crdt_mor.read.pushdown import parquet_form
-from tests.stores import LOCAL_FIRST, STORES, WatchedStore
+from tests.stores import LOCAL_FIRST, WatchedStore
 from tests.table.helpers import Make, Place, frame, rows
 from tests.tiers import slow
 
@@ -276,7 +276,7 @@ def many(place: Place, layout: str) -> Iterator[Table]:
         assert rows(table, "n", filter="id IN ('k007', 'k008')") == [(7,), (8,)]
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=LOCAL_FIRST)
 def store_of_module(request: pytest.FixtureRequest) -> str:
     """The kind of store that the tables of this module are in."""
     return str(request.param)
