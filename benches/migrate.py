@@ -3,9 +3,9 @@
     python benches/migrate.py                # 1,000,000 rows: 4 to 32 buckets, and no partitions to partitions
     python benches/migrate.py --small        # 20,000 rows
 
-One process writes at the rate that is asked for, rows of a hundred keys a commit, a quarter of them new, each with a
-token; it follows `TableMovedError` and `TableArrivingError` as docs/migrating.md shows, and notes how long each commit
-took from its due time. Another one migrates. In the end the new table is held against what was written, key by key.
+Four processes write, together at the rate that is asked for, ten rows a commit, a fifth of them new, each with a token.
+They follow `TableMovedError` and `TableArrivingError` as docs/migrating.md shows, and note how long each commit took
+from its due time. Another one migrates. In the end the new table is held against what was written, key by key.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,12 @@ import polars as pl
 import crdt_mor as mor
 
 RATE = 20
-KEYS = 100
+WRITERS = 4
+KEYS = 10
 DAYS = 20
+SECONDS_BEFORE = 4
+"""How long writers write before the migration begins; of the latter half the rate is said."""
+
 SCHEMA = {"id": pl.Int64, "day": pl.String, "n": pl.Int64, "text": pl.String}
 
 
@@ -37,14 +42,14 @@ def rows(ids: list[int], n: int) -> pl.DataFrame:
     return frame.with_columns(n=pl.lit(n, pl.Int64), text=pl.format("row {} of commit {}", "id", pl.lit(n)))
 
 
-def keys_of(number: int, size: int) -> list[int]:
-    """The keys of a commit: old ones from all over the table, and new ones."""
-    new = KEYS // 4
-    old = [(number * 7_919 + i * 104_729) % size for i in range(KEYS - new)]
-    return old + [size + number * new + i for i in range(new)]
+def keys_of(writer: int, number: int, size: int) -> list[int]:
+    """The keys of a commit: old ones from all over the table, and new ones. No other writer has any of them."""
+    new = KEYS // 5
+    old = [(number * 7_919 + i * 104_729) % (size // WRITERS) for i in range(KEYS - new)]
+    return [key * WRITERS + writer for key in old + [size // WRITERS + number * new + i for i in range(new)]]
 
 
-def write(address: str, log: str, size: int, rate: float, stop: Event) -> None:
+def write(address: str, log: str, writer: int, size: int, rate: float, stop: Event) -> None:
     """Commits at a rate until it is told to stop; notes the due time, the end and the address of each."""
     table, number, started = mor.Table.open(address), 0, time.time()
     with open(log, "w") as lines:
@@ -55,7 +60,7 @@ def write(address: str, log: str, size: int, rate: float, stop: Event) -> None:
             number += 1
             while True:
                 try:
-                    table.upsert(rows(keys_of(number, size), number), token=("bench", number))
+                    table.upsert(rows(keys_of(writer, number, size), number), token=(f"writer{writer}", number))
                     break
                 except mor.TableMovedError as moved:
                     table = mor.Table.open(moved.uri)
@@ -65,48 +70,68 @@ def write(address: str, log: str, size: int, rate: float, stop: Event) -> None:
             lines.flush()
 
 
+def noted_in(log: Path) -> list[tuple[float, float, str]]:
+    """Due time, end and address of the commits of one writer."""
+    return [tuple(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
 def measure(folder: Path, size: int, rate: float, created: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Move a table of so many rows beside a writer."""
-    old, new, log = str(folder / "old"), str(folder / "new"), folder / "log"
+    """Move a table of so many rows beside writers."""
+    old, new = str(folder / "old"), str(folder / "new")
     table = mor.Table.create(old, SCHEMA, key="id", **created)
     for first in range(0, size, 250_000):
         table.append(rows(list(range(first, min(size, first + 250_000))), 0))
     table.maintenance.compact()
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    writer = context.Process(target=write, args=(old, str(log), size, rate, stop))
-    writer.start()
-    while not log.exists() or len(log.read_text().splitlines()) < rate:
+    logs = [folder / f"log{writer}" for writer in range(WRITERS)]
+    writers = [
+        context.Process(target=write, args=(old, str(log), i, size, rate / WRITERS, stop)) for i, log in enumerate(logs)
+    ]
+    for writer in writers:
+        writer.start()
+    while min(len(noted_in(log)) for log in logs) < SECONDS_BEFORE * rate / WRITERS:
         time.sleep(0.05)
     start = time.time()
     done = table.maintenance.migrate(new, **wanted)
     took = time.time() - start
-    while json.loads(log.read_text().splitlines()[-1])[2] != new:
+    while not all(noted_in(log)[-1][2] == new for log in logs):
         time.sleep(0.05)
     time.sleep(1)
     stop.set()
-    writer.join()
-    noted = [json.loads(line) for line in log.read_text().splitlines()]
+    for writer in writers:
+        writer.join()
+    noted = [noted_in(log) for log in logs]
+    require_all(new, noted, size)
+    commits = [commit for of_one in noted for commit in of_one]
+    before = sum(start - SECONDS_BEFORE / 2 <= end < start for _, end, _ in commits) / (SECONDS_BEFORE / 2)
+    during = sum(start <= end <= start + took for _, end, _ in commits)
+    late = [1000 * (end - due) for due, end, _ in commits if end > start - SECONDS_BEFORE / 2]
+    return {
+        "rows": mor.Table.open(new).scan().count(),
+        "commits_a_second_before": before,
+        "took_s": took,
+        "rows_copied": done.copied_rows,
+        "commits_of_the_copy": done.commits,
+        "commits_beside_it": during,
+        "turned_away_ms": 1000 * done.turned_away.total_seconds(),
+        "latest_commit_ms": max(late),
+        "median_commit_ms": statistics.median(late),
+    }
+
+
+def require_all(address: str, noted: Sequence[Sequence[object]], size: int) -> None:
+    """Hold the table against all that was committed."""
     last: dict[int, int] = {}
-    for number in range(1, len(noted) + 1):
-        last |= dict.fromkeys(keys_of(number, size), number)
+    for writer, commits in enumerate(noted):
+        for number in range(1, len(commits) + 1):
+            last |= dict.fromkeys(keys_of(writer, number, size), number)
     meant = pl.DataFrame({"id": list(last), "n": list(last.values())}, schema={"id": pl.Int64, "n": pl.Int64})
-    shown = mor.Table.open(new).to_polars(columns=["id", "n"])
+    shown = mor.Table.open(address).to_polars(columns=["id", "n"])
     written = shown.filter(pl.col("n") > 0)
     assert written.sort("id").equals(meant.sort("id")), "a commit was lost"
     height = size + sum(key >= size for key in last)
     assert shown.height == shown["id"].n_unique() == height, "a row was lost, or is twice"
-    during = [end - due for due, end, _ in noted if start <= end <= start + took]
-    return {
-        "rows": shown.height,
-        "took_s": took,
-        "rows_copied": done.copied_rows,
-        "commits_of_the_copy": done.commits,
-        "commits_beside_it": len(during),
-        "turned_away_ms": 1000 * done.turned_away.total_seconds(),
-        "latest_commit_ms": 1000 * max(end - due for due, end, _ in noted),
-        "median_commit_ms": 1000 * statistics.median(end - due for due, end, _ in noted),
-    }
 
 
 MOVES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
