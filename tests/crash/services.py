@@ -11,6 +11,7 @@ and the folder holds at most twice the bytes of the latest rows beside what rete
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from typing import ClassVar
 from crdt_mor import SnapshotExpiredError, Table
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.slices import fold_slices
+from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX, LocalStore
 from crdt_mor.timeline import sweep
 from crdt_mor.timeline.tail import expire_versions
 from tests import waiting
@@ -149,11 +151,15 @@ def require_alive(scene: Scene) -> None:
 def at_rest(scene: Scene) -> None:
     """Everybody is dead. Who comes next gives them up, finishes what they began and tidies up; nothing is left.
 
-    The versions that are too old go as with the publisher whose turn it is.
+    The versions that are too old go as with the publisher whose turn it is; what puts of the dead were writing goes
+    when it is a day old, which is now.
     """
     table = scene.table
     session = table._session
     scene.give_up_the_dead()
+    for file in (scene.path / TEMP_FOLDER).glob(f"{TEMP_PREFIX}*"):
+        os.utime(file, (0, 0))
+    LocalStore(str(scene.path)).sweep_temp()
     table.maintenance.compact()
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
