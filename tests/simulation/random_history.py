@@ -98,6 +98,8 @@ class History:
     partitioned: bool
     path: Path
     narrow_order: bool = False
+    key_names_partition: bool = False
+    """Whether the partition is a part of the key, so that the same keys are apart without partitions, too."""
     done: list[Done] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
     plans: list[CompactionPlan] = field(default_factory=list)
@@ -113,7 +115,7 @@ class History:
         self.layouts = Random(repr(self.random.getstate()))
         order = pa.int32() if self.narrow_order else pa.int64()
         self.columns = {"k": pa.string(), "v": order, "a": pa.float64(), "b": pa.string(), "w": pa.int32()}
-        if self.partitioned:
+        if self.partitioned or self.key_names_partition:
             self.columns = {"p": pa.string(), **self.columns}
         if "payloads" in self.rule:
             self.trials = self.random.sample(list(COLUMNS), TRIALS_MAX)
@@ -128,7 +130,7 @@ class History:
         }.get(self.rule)
         self.create(
             pa.schema(list(self.columns.items())),
-            key="k",
+            key=["p", "k"] if self.key_names_partition else "k",
             ordering="v" if self.rule == "ordering" else None,
             partition_by="p" if self.partitioned else (),
             hive_style=self.random.random() < 0.5,
@@ -282,7 +284,7 @@ class History:
         frame = pa.Table.from_pylist(
             [{c: row[c] for c in names} for row in rows], pa.schema([(c, found.columns[c]) for c in names])
         )
-        if not self.partitioned and self.rule != "ordering" and r.random() < 0.3:
+        if self.key_columns == ["k"] and self.rule != "ordering" and r.random() < 0.3:
             found.tx.delete(keys=[row["k"] for row in rows])
         else:
             found.tx.delete(frame, plain=plain)
@@ -399,7 +401,7 @@ class History:
 
     @property
     def key_columns(self) -> list[str]:
-        return ["p", "k"] if self.partitioned else ["k"]
+        return ["p", "k"] if "p" in self.columns else ["k"]
 
     def key(self, row: dict[str, object]) -> str:
         return "/".join(str(row[c]) for c in self.key_columns)
@@ -422,7 +424,7 @@ class History:
 
     def check_lookup(self, expected: dict[str, Row]) -> None:
         """A key alone is found as it is among all others, wherever the base file has it, and one that is not is not."""
-        wanted = {"k": self.layouts.choice(KEYS)} | ({"p": self.layouts.choice(PARTS)} if self.partitioned else {})
+        wanted = {name: self.layouts.choice({"k": KEYS, "p": PARTS}[name]) for name in reversed(self.key_columns)}
         key = self.key(dict[str, object](wanted))
         condition = reduce(and_, (pl.col(name) == value for name, value in wanted.items()))
         show(self.table.scan(filter=condition, meta=True), {k: row for k, row in expected.items() if k == key}, self)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.migrated_history import MigratedHistory
 from tests.simulation.random_history import RULES, run
-from tests.tiers import seeds
+from tests.tiers import seeds, slow
 
 
 def moved(seed: int, rule: str, path: Path, patch: pytest.MonkeyPatch, steps: int = 30) -> None:
@@ -18,7 +18,7 @@ def moved(seed: int, rule: str, path: Path, patch: pytest.MonkeyPatch, steps: in
 
 
 @pytest.mark.parametrize("seed", seeds(range(1, 2), range(2, 6)))
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [rule if rule == "partial" else slow(rule) for rule in RULES])
 def test_a_table_that_moves_keeps_every_answer(
     rule: str, seed: int, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

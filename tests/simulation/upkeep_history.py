@@ -192,6 +192,8 @@ class UpkeepHistory(History):
         """By key, or by a condition. What its commits delete is theirs to say, so it is noted as they are made."""
         keys = self.random.sample(KEYS, self.random.choice([1, 1, 2]))
         how: dict[str, Any] = {"keys": keys} if self.random.random() < 0.7 else {"filter": pl.col("v") > 1}
+        if self.key_names_partition and "keys" in how:
+            how = {"filter": pl.col("k").is_in(keys)}
         deletes: list[tuple[Completion, pl.DataFrame]] = []
         commit = OpenWrite.commit
 
@@ -231,6 +233,8 @@ class UpkeepHistory(History):
         keys = [
             f"{place}/{key}" if place else key for place, key in zip(places, rows["_hoodie_record_key"], strict=True)
         ]
+        if self.key_names_partition:
+            keys = [key.rpartition("p:")[2].replace(",k:", "/") for key in keys]
         writes = [Contribution(f"{times[0]}.{i:03d}", key, "delete", (), times[1]) for i, key in enumerate(keys)]
         return Done(Commit(completion.version, *times, 0, len(keys)), writes)
 
@@ -339,7 +343,7 @@ class UpkeepHistory(History):
         """A view of which an erasure may have ended a part: each row is right, or it is refused."""
         expected = self.expected([d for d in self.done if d.commit.completed_at <= done.commit.completed_at])
         for key in KEYS:
-            for part in PARTS if self.partitioned else [None]:
+            for part in PARTS if "p" in self.key_columns else [None]:
                 wanted = pl.col("k") == key if part is None else (pl.col("k") == key) & (pl.col("p") == part)
                 name = key if part is None else f"{part}/{key}"
                 scan = self.table.scan(as_of=done.commit, filter=wanted, meta=True)
