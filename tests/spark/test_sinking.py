@@ -90,7 +90,7 @@ def test_a_running_aggregate_is_upserted_batch_by_batch(spark: Any, tmp_path: Pa
     clicks = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 1).json(str(home / "in"))
     totals = clicks.groupBy("id").sum("n").withColumnRenamed("sum(n)", "n").writeStream
     options = {"checkpointLocation": str(home / "checkpoint")}
-    for mode, says in {"update": "does not support Update mode", "complete": "is not overwritten"}.items():
+    for mode, says in {"update": "does not support Update mode", "complete": "would replace all rows"}.items():
         with pytest.raises(Exception, match=says):
             totals.format("crdt_mor").outputMode(mode).options(**options).start(table.uri).awaitTermination()
 
