@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import Maker
-from tests.interop.upkeep_histories import CUSTOM, KINDS, UpkeepHistory, soon_over
+from tests.interop.upkeep_histories import CUSTOM, KINDS, MovingHistory, UpkeepHistory, soon_over
 from tests.tiers import seeds, slow
 
 FAST = ("default", "payloads")
@@ -35,11 +35,40 @@ def test_hudi_rs_after_each_step(make: Maker, seed: int, kind: str, monkeypatch:
     assert history.dropped
 
 
+def in_hudi_rs_wherever_it_was(history: UpkeepHistory) -> None:
+    in_hudi_rs(history)
+    assert isinstance(history, MovingHistory)
+    if history.steps[-1] == "move" and history.left[-1].is_read_by_hudi:
+        assert hudi_rs(history.left[-1].path) == history.left[-1].rows
+
+
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 2)))
+@pytest.mark.parametrize("kind", [kind if kind == "default" else slow(kind) for kind in KINDS])
+def test_hudi_rs_after_each_step_of_tables_that_move(
+    make: Maker, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon_over(monkeypatch, seed)
+    history = MovingHistory(make, seed, kind)
+    history.run(2 if seed < 1 else 20, in_hudi_rs_wherever_it_was)
+    assert history.left
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(100, 103))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("seed", "kind", "made"),
+    [
+        *((seed, kind, UpkeepHistory) for kind in KINDS for seed in range(100, 103)),
+        *((100, kind, MovingHistory) for kind in ("default", "partitions")),
+    ],
+)
 def test_spark_after_each_step(
-    make: Maker, spark: HudiSpark, seed: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Maker,
+    spark: HudiSpark,
+    seed: int,
+    kind: str,
+    made: type[UpkeepHistory],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The table is copied after each step, and Spark reads all copies in the end."""
     soon_over(monkeypatch, seed)
@@ -51,7 +80,7 @@ def test_spark_after_each_step(
         shutil.copytree(history.make.root, path, ignore=shutil.ignore_patterns(".crdt_mor", ".heartbeat"))
         seen.append((history.story, path, None if history.is_refused else ours(history.table)))
 
-    history = UpkeepHistory(make, seed, kind)
+    history = made(make, seed, kind)
     history.run(12, copied)
     assert history.archived
     for story, path, rows in seen:
@@ -61,4 +90,4 @@ def test_spark_after_each_step(
         else:
             assert spark.read(path) == rows, story
     assert any(rows is not None for _, _, rows in seen)
-    assert any(rows is None for _, _, rows in seen) == (kind in CUSTOM)
+    assert made is not UpkeepHistory or any(rows is None for _, _, rows in seen) == (kind in CUSTOM)

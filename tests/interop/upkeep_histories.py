@@ -4,7 +4,7 @@ Writes overlap, are given up by hand while their writers go on, and end in any o
 those of partitions, meanwhile. Between them are compactions, done and planned, log compactions, cleans, erasures,
 archiving, upkeep by policy and sweeps; savepoints are made and dropped, and the table is restored to them, or to a
 commit. After each step every view that is kept must be what it was, and every other one refused; then `look` is called,
-for other readers.
+for other readers. A `MovingHistory` also has its rows in another order now and then, and moves to another address.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,6 +23,7 @@ import pytest
 from crdt_mor import (
     ErasureUnfinishedError,
     InvalidInputError,
+    MigrationProgress,
     SnapshotExpiredError,
     Table,
     UnsupportedFeatureError,
@@ -76,6 +80,7 @@ class UpkeepHistory:
     def __init__(self, make: Maker, seed: int, kind: str) -> None:
         self.make, self.seed, self.kind = make, seed, kind
         self.chance = random.Random(f"{seed} {kind}")
+        self.choices = STEPS
         self.table = make.create(**{"buckets": 2, **KINDS[kind]})
         self.table.set_properties(POLICIES)
         self.pending: list[Transaction] = []
@@ -85,6 +90,7 @@ class UpkeepHistory:
         self.saved: dict[str, tuple[str, Rows]] = {}
         self.gone: list[str] = []
         self.steps: list[str] = []
+        self.is_partitioned = kind == "partitions"
         self.archived = 0
         self.restored = 0
 
@@ -92,7 +98,7 @@ class UpkeepHistory:
         """So many steps, and then everything ends."""
         self._step("commit", look)
         for _ in range(steps):
-            self._step(self.chance.choices([*STEPS], [*STEPS.values()])[0], look)
+            self._step(self.chance.choices([*self.choices], [*self.choices.values()])[0], look)
         while self.pending:
             self._step("end", look)
         if self.saved:
@@ -117,7 +123,7 @@ class UpkeepHistory:
             return
         self.steps.append(name)
         now = ours(self.table)
-        if name not in (*WRITES, "erase", "restore"):
+        if name not in (*WRITES, "erase", "restore", "move"):
             assert now == before, f"the rows are others\n{self.story}"
         assert ours(Table.open(self.make.root)) == now, self.story
         retention = self.table._session.tail().retention
@@ -135,7 +141,7 @@ class UpkeepHistory:
         for at in self.gone:
             with pytest.raises(SnapshotExpiredError):
                 ours(self.table, as_of=at)
-        if name in WRITES:
+        if name in (*WRITES, "move"):
             self.views[max(at for at in self.table.inspect.timeline()["completed_at"].to_pylist() if at)] = now
         look(self)
 
@@ -153,7 +159,7 @@ class UpkeepHistory:
                 self.make.end(self.pending.pop(chance.randrange(len(self.pending))))
             case "overwrite":
                 table.overwrite(self._batch())
-            case "overwrite partitions" if self.kind == "partitions":
+            case "overwrite partitions" if self.is_partitioned:
                 table.overwrite(self._batch(), partitions="dynamic")
             case "truncate" if chance.random() < 0.5:
                 table.truncate()
@@ -247,4 +253,106 @@ class UpkeepHistory:
     @property
     def is_refused(self) -> bool:
         """Whether Hudi's readers refuse the table now: the mode is `CUSTOM`, and there are logs."""
-        return self.kind in CUSTOM and {*self.table.inspect.files()["kind"].to_pylist()} != {"base"}
+        return self.kind in CUSTOM and has_logs(self.table)
+
+
+def has_logs(table: Table) -> bool:
+    """Whether a file group has logs; a table that has moved without rows has no files."""
+    return bool({*table.inspect.files()["kind"].to_pylist()} - {"base"})
+
+
+# --- histories that move ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Left:
+    """A table that has moved: where it is, and what each view of it shows."""
+
+    table: Table
+    path: Path
+    is_read_by_hudi: bool
+    rows: Rows
+    views: dict[str, Rows]
+
+    def require_the_same(self, story: str) -> None:
+        """It still answers as it did."""
+        assert ours(self.table) == ours(Table.open(self.path)) == self.rows, story
+        for at, rows in self.views.items():
+            assert ours(self.table, as_of=at) == rows, f"as_of={at}\n{story}"
+
+
+class MovingHistory(UpkeepHistory):
+    """A history whose table also gets its rows in another order, and moves to other addresses with other settings."""
+
+    def __init__(self, make: Maker, seed: int, kind: str) -> None:
+        super().__init__(make, seed, kind)
+        self.choices = {**STEPS, "order": 3, "move": 3}
+        self.left: list[Left] = []
+
+    def run(self, steps: int, look: Callable[[UpkeepHistory], None]) -> None:
+        super().run(steps, look)
+        self._step("maintain", look)  # it finishes erasures, beside which no table moves
+        self._step("move", look)
+        self._step("commit", look)
+        for left in self.left:
+            left.require_the_same(self.story)
+
+    def _do(self, name: str) -> bool:
+        match name:
+            case "order":
+                columns = self.chance.choice(["n", "v", "v,n", None])
+                order = self.chance.choice(["linear", "z-order", None])
+                self.table.set_properties({"crdt_mor.cluster_by": columns, "crdt_mor.cluster_order": order})
+                return bool(self.table.maintenance.compact(rewrite="order"))
+            case "move":
+                return self._move()
+            case _:
+                return super()._do(name)
+
+    def _move(self) -> bool:
+        """Go on at another address; False where rows are being erased, which a copy would keep."""
+        if self.table._session.store.list(ERASURES):
+            return False
+        old, path = self.table, self.make.root
+        new = path.with_name(f"t{len(self.left) + 1}")
+        kind, wanted = self.kind, self._wanted()
+        old.maintenance.migrate(new, on_progress=self._beside, **wanted)
+        self.make.root, self.table = new, Table.open(new)
+        assert values(self.table) == values(old), self.story
+        since = old._session.tail().retention
+        whole = max([since.since, *(at for _, at in since.groups)])
+        read = kind not in CUSTOM or not has_logs(old)
+        views = {at: rows for at, rows in self.views.items() if at >= whole}
+        self.left.append(Left(old, path, read, ours(old), views))
+        self.left[-1].require_the_same(self.story)
+        self.gone = [*self.gone[-1:], *[*self.views][-1:]]
+        self.views, self.saved = {}, {}
+        return True
+
+    def _wanted(self) -> dict[str, Any]:
+        """What is to be another in the new table; `kind` says of what kind it will be."""
+        chance, wanted = self.chance, dict[str, Any]()
+        wanted["buckets"] = chance.choice([1, 2, 3])
+        if chance.random() < 0.4:
+            wanted["cluster_by"] = chance.choice(["n", ["v", "n"]])
+        if "v" in str(KINDS[self.kind].get("key")):
+            self.is_partitioned = chance.random() < 0.5
+            wanted["partition_by"] = "v" if self.is_partitioned else ()
+        elif chance.random() < 0.4:
+            self.kind = chance.choice(["default", "PartialUpdate", "payloads"])
+            wanted["merge"] = KINDS[self.kind].get("merge", "latest")
+        return wanted
+
+    def _beside(self, progress: MigrationProgress) -> None:
+        """Writers go on while the table moves; when it is closed, what they have begun ends."""
+        if progress.phase == "copy" and progress.done == progress.parts:
+            for _ in range(self.chance.randint(0, 2)):
+                UpkeepHistory._do(self, self.chance.choice([*WRITES, "begin", "compact", "clean"]))
+        while progress.phase == "settle" and self.pending:
+            self.make.end(self.pending.pop())
+
+
+def values(table: Table) -> list[dict[str, object]]:
+    """What users see of a table, without what is Hudi's."""
+    rows = table.scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: (str(row["id"]), str(row["v"])))

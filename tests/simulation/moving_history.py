@@ -115,8 +115,10 @@ class MovingHistory(Moves, RestoringHistory):
         return f"simulated{self.moves}.{self.cancelled}", self.there.store
 
     def write_on(self) -> None:
-        for _ in range(self.roads.randrange(4)):
+        for _ in range(self.roads.randrange(3)):
             self.step()
+        if self.roads.random() < 0.7:
+            self.write()
 
     def end_open(self) -> None:
         """The migration waits for what is pending, or rolls it back, as it was told."""
