@@ -4,7 +4,7 @@
     slow    make check-slow    more seeds, sizes and combinations of the same tests: part of CI
     long    make check-long    what takes a minute or more by itself, and seeds beyond those of CI
 
-CONTRIBUTING.md says how long each takes. Nothing is in two tiers.
+CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed of a slow case is long.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.testing.oracle import Contribution, fold
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 STORED: dict[str, pl.DataType] = {
     "k": pl.Int64(), "v": pl.Int64(), "a": pl.Float64(), "b": pl.String(), "late": pl.Int64(),
@@ -214,7 +214,7 @@ class History:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("key_column", [None, "k"])
-@pytest.mark.parametrize("examples", [4, slow(50)])
+@pytest.mark.parametrize("examples", [4, slow(20), long(50)])
 def test_any_history_reads_as_the_fold_of_its_commits(rule: str, key_column: str | None, examples: int) -> None:
     yes_or_no = st.booleans()
 

@@ -54,7 +54,7 @@ from tests.simulation.small_world import (
     decoded,
     looked,
 )
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 OLD, NEW = "the-old", "the-new"
 CLOCKS = {OLD: from_ms(0), NEW: from_ms(1_000_000)}
@@ -330,14 +330,13 @@ def test_nothing_of_a_removed_table_is_in_the_next(who: list[str], options: dict
     assert Recreated(who, **options).search() > states
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("who", "options"),
     [
-        pytest.param(["remaker", "sweeper", "opener"], {"begun": True}, id="sweep-and-open"),
-        pytest.param(["remaker", "writer", "opener"], {}, id="write-and-open"),
-        pytest.param(["remaker", "finisher", "opener"], {"begun": True, "faults": 1}, id="a-lost-reply"),
-        pytest.param(["remaker", "opener", "opener"], {"first": False}, id="two-open-without-a-first-version"),
+        slow(["remaker", "sweeper", "opener"], {"begun": True}),
+        slow(["remaker", "writer", "opener"], {}),
+        long(["remaker", "finisher", "opener"], {"begun": True, "faults": 1}),
+        long(["remaker", "opener", "opener"], {"first": False}),
     ],
 )
 def test_everything(who: list[str], options: dict[str, Any]) -> None:

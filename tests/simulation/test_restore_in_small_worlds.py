@@ -270,11 +270,11 @@ def test_a_restore_and_who_is_there(
 @pytest.mark.parametrize(
     ("history", "to", "who", "options"),
     [
-        slow("cbc", [0], [], {"helped": [1], "faults": 1}),
         slow("cc", [0], ["compactor"], {}),
         slow("cc", [0], ["writer"], {}),
         slow("ckc", [0], ["late"], {"helped": [2]}),
         slow("cc", [0], ["sweeper"], {"helped": [1]}),
+        long("cbc", [0], [], {"helped": [1], "faults": 1}),
         long("ccc", [0, 1], ["reader"], {}),
         long("ccc", [0, 1], ["newcomer"], {}),
     ],

@@ -35,7 +35,7 @@ from tests.simulation.actors import (
     writer,
 )
 from tests.simulation.small_world import Actor, Violation, World
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 
 @pytest.fixture(autouse=True)
@@ -132,23 +132,25 @@ def test_a_put_may_lose_its_reply_land_late_or_be_repeated() -> None:
     assert world(begun=1, others=["cleaner"], faults=2).search() > 1_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"staged": 1, "late": 1, "others": ["cleaner", "reader"]}, id="one-dies-after-its-put"),
-        pytest.param({"staged": 1, "writers": 1, "others": ["cleaner"]}, id="one-begins-one-completes"),
-        pytest.param({"writers": 2, "faults": 1}, id="two-begins-and-a-lost-reply"),
-        pytest.param({"staged": 1, "late": 1, "others": ["cleaner"], "faults": 1}, id="lost-reply"),
+        slow({"staged": 1, "late": 1, "others": ["cleaner", "reader"]}),  # one dies after its put
+        slow({"staged": 1, "late": 1, "others": ["cleaner"], "faults": 1}),
+        long({"staged": 1, "writers": 1, "others": ["cleaner"]}),  # one begins, one completes
+        long({"writers": 2, "faults": 1}),
     ],
 )
 def test_everything(options: dict[str, Any]) -> None:
     assert world(**options).search() > 100_000
 
 
-@pytest.mark.exhaustive
+@pytest.mark.long
 def test_two_writers_a_cleaner_a_reader_and_deletions_all_at_once() -> None:
-    """Both writes from their begin to their end. What begins race with is searched above, in worlds of their own."""
+    """The largest world: ten minutes of one core, and 2 GiB.
+
+    Both writes run from their begin to their end. What begins race with is searched above, in worlds of their own.
+    """
     assert world(begun=2, others=["cleaner", "reader"]).search() > 20_000_000
 
 

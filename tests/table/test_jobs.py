@@ -36,7 +36,7 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("n", pa.int64())])
 Rows = dict[str, int]
@@ -265,8 +265,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
     assert outcomes == {CommitUnknownError, Commit}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("third", SECONDS)
+@pytest.mark.parametrize("third", [slow(other_attempts), slow(one_task), long(same_receipts)])
 def test_two_drivers_may_die_one_after_the_other_at_any_moments(fast_path: Path, third: Meanwhile) -> None:
     def check(scene: Scene) -> None:
         landed = scene.world.commits

@@ -35,7 +35,7 @@ from tests.stores import LOCAL_FIRST, WatchedStore
 from tests.table.helpers import Make, Place, frame, rows
 from tests.tiers import slow
 
-EXAMPLES = [4, slow(60)]
+EXAMPLES = [4, slow(25)]
 """For each shape of table; thousands were tried when this was written."""
 
 # --- no row is lost: random filters over tables in every state --------------------------------------------------------
