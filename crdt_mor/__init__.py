@@ -30,6 +30,7 @@ from crdt_mor.errors import (
     PayloadNotAllowedError,
     SchemaMismatchError,
     SnapshotExpiredError,
+    StorageRefusedError,
     StorageUnavailableError,
     TableArrivingError,
     TableExistsError,
@@ -83,6 +84,7 @@ from crdt_mor.sources import LoadSource
 from crdt_mor.store.base import Chunks, Content, Stat, Store
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.open import storage_options
 from crdt_mor.table import Table
 from crdt_mor.transaction import Commit, Transaction
 from crdt_mor.write.statements import SchemaMode
@@ -169,6 +171,7 @@ __all__ = [
     "SchemaMode",
     "SnapshotExpiredError",
     "Stat",
+    "StorageRefusedError",
     "StorageUnavailableError",
     "Store",
     "SweepEvent",
@@ -195,4 +198,5 @@ __all__ = [
     "observe",
     "parse_point",
     "read_files",
+    "storage_options",
 ]

@@ -74,6 +74,10 @@ class SystemEnvironment:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment, which no setting of the clock moves. Other environments need not have it."""
+        return time.monotonic_ns() // 1_000_000
+
     def nonce(self) -> str:
         return uuid.uuid4().hex
 

@@ -19,6 +19,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.store.base import Store
 from crdt_mor.store.lakes import lake_in
+from crdt_mor.store.open import require_put_if_absent
 from crdt_mor.timeline import loads
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 
@@ -57,11 +58,14 @@ def put_properties(
     """
     content, config = new_properties(environment, uri, requested, columns, layout)
     refuse_another_format(store, uri)
-    if store.stat(PROPERTIES) is None and loads.is_under_way(store, expiry_ms):
+    absent = store.stat(PROPERTIES) is None
+    if absent and loads.is_under_way(store, expiry_ms):
         raise TableExistsError(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
             f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
         )
+    if absent:
+        require_put_if_absent(store)
     if store.put(PROPERTIES, content):
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
             loads.clear(store, config.table_id)

@@ -21,6 +21,7 @@
     ├── ClockError                               -> this machine's clock is far ahead of the store's: set it
     ├── ForkedProcessError                       -> this process was forked: open the table here, or use spawn
     ├── StorageUnavailableError                  -> retry; nothing was published
+    │   └── StorageRefusedError                  -> no such bucket, no access, expired credentials: says what to set
     ├── CommitUnknownError                       -> may have landed; carries the token or instant to look for
     └── FormatError                              -> bad bytes; names file, offset, block
         └── UnsupportedVersionError              -> made by a newer or older engine
@@ -128,6 +129,11 @@ class ForkedProcessError(CrdtMorError):
 
 class StorageUnavailableError(CrdtMorError):
     """The store did not answer as it should. Nothing was published; try again."""
+
+
+class StorageRefusedError(StorageUnavailableError):
+    """The store will not do this, however often it is asked: a missing bucket, bad or expired credentials, no access,
+    another region. The message says what to set. Nothing was published."""
 
 
 class CommitUnknownError(CrdtMorError):

@@ -95,6 +95,7 @@ def _matching(path: object) -> list[str]:
     if not isinstance(path, str | os.PathLike):
         raise InvalidInputError(f"a file is given by its path. type={type(path).__name__} path={path!r}")
     name = os.path.expanduser(os.fsdecode(path))
+    require_local(name)
     if os.path.isdir(name):
         raise InvalidInputError(f"this is a folder: name its files, or give a pattern, {name}/*.parquet. path={name}")
     if os.path.exists(name):
@@ -103,6 +104,16 @@ def _matching(path: object) -> list[str]:
     if not files:
         raise InvalidInputError(f"there is no such file. path={name}")
     return files
+
+
+def require_local(path: str) -> None:
+    """Raise `InvalidInputError` for an address: files of the user are read from disks of this machine alone."""
+    scheme, found, _ = path.partition("://")
+    if found and scheme.isalnum():
+        raise InvalidInputError(
+            "files are read from local paths: for one in an object store let polars read it, and pass the frame, "
+            f"pl.scan_parquet(address, storage_options=…). scheme={scheme}"
+        )
 
 
 # --- what they hold ---------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ class _Forks:
 
     count: how many there were. sessions: how many sessions of tables this process and its parents have made.
     threads: whether polars had its threads when the last fork began; threads_lost: whether they are missing here.
+    clients, clients_lost: the same of the threads in which clients of object stores work.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,8 @@ class _Forks:
         self.sessions = 0
         self.threads = False
         self.threads_lost = False
+        self.clients = False
+        self.clients_lost = False
 
     def before(self) -> None:
         self.threads = _polars_works(self.sessions > 0)
@@ -41,6 +44,7 @@ class _Forks:
     def after_in_child(self) -> None:
         self.count += 1
         self.threads_lost |= self.threads
+        self.clients_lost |= self.clients
 
 
 _forks = _Forks()
@@ -77,6 +81,18 @@ def require_own(forks: int, what: str) -> None:
         "this was opened before the process forked, and belongs to the parent, which goes on with it: open the table "
         f"in this process, with Table.open, and begin transactions and scans here. pid={os.getpid()} opened={what}"
     )
+
+
+def require_clients(what: str) -> None:
+    """Raise `ForkedProcessError` where a client of an object store could only hang; else note that one is at work."""
+    if _forks.clients_lost:
+        raise ForkedProcessError(
+            "this process was forked from one that had used an object store already, and the threads in which its "
+            "requests run do not exist here, so that each would wait for ever: start processes with "
+            'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table. '
+            f"docs/processes.md shows how. pid={os.getpid()} opened={what}"
+        )
+    _forks.clients = True
 
 
 def _threads_lost(what: str) -> ForkedProcessError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -302,6 +302,7 @@ class Maintenance:
         name: str | None = None,
         pending: Literal["wait", "roll_back"] = "wait",
         on_progress: Callable[[MigrationProgress], None] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         store: Store | None = None,
     ) -> Migrated:
         """Move the table to another address, with other settings, while all write on; the copy follows them.
@@ -316,24 +317,32 @@ class Maintenance:
             merge stays, states of payloads are copied as they are; where it changes, the values that readers see.
         pending: of writes that have begun when the table is closed: "wait" for them, or "roll_back" them.
         on_progress: is called with a `MigrationProgress` after each commit.
-        store: where the new table's objects are, as in `Table.create`.
+        storage_options, store: where the new table's objects are, as in `Table.create`. Where neither is given and both
+            tables are at one provider of object stores, the new one is reached as the old one.
 
         Raises `InvalidInputError` where a row cannot be one of the new table, as a key that is in two partitions would
         live twice there. The migration is given up then, and this table takes writes; remove what is at the address.
         Raises `TableExistsError` where there is another table, `TableMovedError` where this one has moved elsewhere.
         """
         wanted = Wanted(buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name)
-        return migrate(self._session, to_uri, wanted, pending, on_progress, store)
+        return migrate(self._session, to_uri, wanted, pending, on_progress, storage_options, store)
 
-    def cancel_migration(self, *, store: Store | None = None, removed: bool = False) -> bool:
+    def cancel_migration(
+        self,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        store: Store | None = None,
+        removed: bool = False,
+    ) -> bool:
         """Give a migration of this table up, which takes writes again; False where none is under way.
 
         What has arrived at the new address is never opened: remove it. Raises `InvalidInputError` where the new table
         takes writes already.
 
-        store: that of the new table, as in `migrate`. removed: the new table was removed, so that nobody is asked.
+        storage_options, store: of the new table, as in `migrate`. removed: the new table was removed, so that nobody
+            is asked.
         """
-        return cancel_migration(self._session, store, removed)
+        return cancel_migration(self._session, storage_options, store, removed)
 
     def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
         done = [self.complete(plan, self.execute(plan)) for plan in plans]

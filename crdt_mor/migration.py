@@ -7,7 +7,7 @@ table is made, or found again, and what a call has done is put into words.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,8 +36,9 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.arrivals import Loader, keeps_partitions_apart, refuse_twins
 from crdt_mor.services.erase import open_erasures
 from crdt_mor.services.migrate import Migration, MigrationProgress, PendingPolicy, cancel
+from crdt_mor.store.addresses import place_of
 from crdt_mor.store.base import Store
-from crdt_mor.store.open import absolute, open_store
+from crdt_mor.store.open import absolute, options_of, store_at
 from crdt_mor.timeline import moving
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
@@ -114,17 +115,19 @@ def migrate(
     wanted: Wanted,
     pending: PendingPolicy,
     on_progress: OnProgress | None,
+    storage_options: Mapping[str, str] | None,
     store: Store | None,
 ) -> Migrated:
     """See `Maintenance.migrate`."""
     if pending not in ("wait", "roll_back"):
         raise InvalidInputError(f'what is pending is waited for, "wait", or rolled back, "roll_back". got={pending!r}')
     address = absolute(to_uri) if store is None else str(to_uri)
+    objects = _objects(session, to_uri, storage_options, store)
     _require_movable(session)
     source = session.sealed(decided=True)
     if source.moving is None:
         require_arrived(source.origin)
-    target = _target(session, source, address, wanted, store)
+    target = _target(session, source, address, wanted, objects)
     assert session.config.table_id is not None
     assert target.config.table_id is not None
     origin = Origin(session.config.table_id, session.uri if session.uri == "" else _address(session))
@@ -142,14 +145,17 @@ def migrate(
     return _report(session, target, opened, address, migration)
 
 
-def cancel_migration(session: Session, store: Store | None, removed: bool) -> bool:
+def cancel_migration(
+    session: Session, storage_options: Mapping[str, str] | None, store: Store | None, removed: bool
+) -> bool:
     """See `Maintenance.cancel_migration`."""
     value = session.remember(session.tail())
     if value.moving is None:
         return False
     target = None
     try:
-        target = Session.open(value.moving.uri, session.environment, session.expiry_ms, store)
+        objects = _objects(session, value.moving.uri, storage_options, store)
+        target = Session.open(value.moving.uri, session.environment, session.expiry_ms, objects)
     except TableNotFoundError as error:
         if not removed:
             raise InvalidInputError(
@@ -186,10 +192,24 @@ def _address(session: Session) -> str:
         return session.uri
 
 
-def _target(session: Session, value: Timeline, address: str, wanted: Wanted, store: Store | None) -> Session:
+def _objects(
+    session: Session, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, store: Store | None
+) -> Store:
+    """The store of the new table; where nothing is said of how to reach it, as the old table's is reached."""
+    if storage_options is None and store is None and _same_kind(session, uri):
+        storage_options = options_of(session.store)
+    return store_at(uri, session.environment, storage_options, store)
+
+
+def _same_kind(session: Session, uri: str | os.PathLike[str]) -> bool:
+    """Whether the new table is to be at the same provider as the old one."""
+    here, there = place_of(session.uri), place_of(uri)
+    return here is not None and there is not None and here.provider == there.provider
+
+
+def _target(session: Session, value: Timeline, address: str, wanted: Wanted, objects: Store) -> Session:
     """The table to move to, which is made unless it is there: with the very settings, and for this migration."""
     environment = session.environment
-    objects = open_store(address, environment) if store is None else store
     config, layout = wanted.config(session.config), wanted.layout(Layout.of(value.properties))
     if objects.stat(PROPERTIES) is None:
         if value.moving is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import polars as pl
 import pyarrow as pa
@@ -31,7 +31,7 @@ class ParquetSource:
 
     name: str
     address: str | None = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, Any] | None = None
     reader: Callable[[], BinaryIO] | None = None
     contents: tuple[bytes, ...] = ()
 

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.data import Data, ordinary, read_schema, require_data
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
-from crdt_mor.files import fitted, read_files, require_columns, unreadable
+from crdt_mor.files import fitted, read_files, require_columns, require_local, unreadable
 from crdt_mor.model.arrow_input import read_arrow
 from crdt_mor.rows import ArrowRows
 
@@ -97,6 +97,7 @@ def open_source(source: object, types: pa.Schema | None, uri: str) -> Source:
 
 
 def _at(path: str, types: pa.Schema | None, uri: str) -> Source:
+    require_local(path)
     if os.path.isdir(os.path.join(path, "_delta_log")):
         return _delta(_library("deltalake", "delta", "Delta Lake", path).DeltaTable(path))
     metadata = glob.glob(os.path.join(glob.escape(path), "metadata", "*.metadata.json"))

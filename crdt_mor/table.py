@@ -54,7 +54,7 @@ from crdt_mor.scan import Scan
 from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
 from crdt_mor.sources import LoadSource, open_source
 from crdt_mor.store.base import Store
-from crdt_mor.store.open import open_store
+from crdt_mor.store.open import is_elsewhere, options_of, require_put_if_absent, store_at
 from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import Commit, Transaction, require_delete, require_partitions, require_statement
 from crdt_mor.write.statements import SchemaMode
@@ -76,6 +76,7 @@ class Table(Readable, WrittenByMany):
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> None:
@@ -87,13 +88,14 @@ class Table(Readable, WrittenByMany):
         allow_payloads(*_payloads(payloads))
         inline = _inline(maintain)
         environment = environment or SystemEnvironment()
-        session = Session.open(os.fspath(uri), environment, milliseconds("writer_expiry", writer_expiry), store)
+        objects = store_at(os.fspath(uri), environment, storage_options, store)
+        session = Session.open(os.fspath(uri), environment, milliseconds("writer_expiry", writer_expiry), objects)
         session.inline = inline
         self._hold(session, str(uri), store)
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
-        self._store = store
+        self._store = session.store if store is None and is_elsewhere(session.store) else store
         self.uri = uri
         session.sealed(look=True)
 
@@ -127,12 +129,14 @@ class Table(Readable, WrittenByMany):
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Create a table, without rows.
 
-        uri: a local path or `file://` address; where a `store` is given, only the table's name in messages.
+        uri: where: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md); where a
+            `store` is given, only the table's name in messages.
         schema: the columns: a pyarrow or polars schema, types by name like `{"id": pl.String}`; or a pyarrow, polars or
             pandas frame, a scan, another table, whose columns are taken and whose rows are NOT written: upsert them.
             What polars and pandas say becomes Arrow's ordinary types (`string`, not `large_string`). pandas' index is
@@ -148,13 +152,14 @@ class Table(Readable, WrittenByMany):
             the same weight. Both are properties, `crdt_mor.cluster_by` and `crdt_mor.cluster_order`, which
             `set_properties` changes at any time.
         exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
-        maintain, store, environment: see `Table.open`.
+        maintain, storage_options, store, environment: see `Table.open`.
 
-        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored).
+        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored);
+        `UnsupportedFeatureError` where an object store has no put-if-absent, which is tried.
         """
         inline = _inline(maintain)
         environment = environment or SystemEnvironment()
-        objects = open_store(uri, environment) if store is None else store
+        objects = store_at(uri, environment, storage_options, store)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
@@ -185,6 +190,7 @@ class Table(Readable, WrittenByMany):
         on_progress: OnProgress | None = None,
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
@@ -210,11 +216,12 @@ class Table(Readable, WrittenByMany):
         _inline(maintain)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         environment = environment or SystemEnvironment()
-        objects = open_store(uri, environment) if store is None else store
+        objects = store_at(uri, environment, storage_options, store)
         info = check_info(commit_info)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         loading.require_free(objects, str(uri))
+        require_put_if_absent(objects)
         refuse_another_format(objects, str(uri))
         types = None if schema is None else read_schema(schema)
         rows = open_source(source, types, str(uri))
@@ -222,7 +229,8 @@ class Table(Readable, WrittenByMany):
         properties, config = new_properties(environment, str(uri), config, columns)
         new = loading.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
         loading.load(new, rows.read(), rows.rows, info, on_progress)
-        return cls(uri, writer_expiry=writer_expiry, maintain=maintain, store=store, environment=environment)
+        given = objects if is_elsewhere(objects) else None
+        return cls(uri, writer_expiry=writer_expiry, maintain=maintain, store=given, environment=environment)
 
     @classmethod
     def open(
@@ -232,18 +240,22 @@ class Table(Readable, WrittenByMany):
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, str] | None = None,
         store: Store | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Open a table that we or Hudi made.
 
-        uri: a local path or `file://` address; where a `store` is given, only the table's name in messages.
+        uri: where: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md); where a
+            `store` is given, only the table's name in messages.
         payloads: those of your own that the table may use, as in `crdt_mor.allow_payloads`: classes, or modules by
             name. What you have imported needs no word.
         writer_expiry: a write that has been silent for longer may be rolled back by this process.
         maintain: "inline": after each commit of this table object, what is due in the file groups that it has written
             is compacted; "off": it is not; None: as the table's property `crdt_mor.maintain` says, by default off. What
             fails of it is told (`observe`) and fails no commit.
+        storage_options: how an object store is reached, by the names that deltalake and polars use, such as
+            `aws_region`; the environment says the rest. Keys among them are never written or shown.
         store: where the table's objects are, such as a `MemoryStore`, which no other process sees.
         environment: where time, ids and chance come from, so that a test can own them.
 
@@ -251,10 +263,17 @@ class Table(Readable, WrittenByMany):
         neither imported nor allowed raises `PayloadNotAllowedError`.
         """
         return cls(
-            uri, payloads=payloads, writer_expiry=writer_expiry, maintain=maintain, store=store, environment=environment
-        )
+            uri, payloads=payloads, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options,
+            store=store, environment=environment,
+        )  # fmt: skip
 
     # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """With which another process opens the same table. Pickled without the keys, which it takes from its own
+        environment; empty where the table is not in an object store."""
+        return options_of(self._session.store)
 
     @property
     def schema(self) -> pa.Schema:

@@ -10,7 +10,7 @@ few of them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -19,10 +19,15 @@ from crdt_mor import AsOf, Scan, Table
 
 
 def scan_table(
-    table: Table | str | os.PathLike[str], *, as_of: AsOf | None = None, meta: bool = False
+    table: Table | str | os.PathLike[str],
+    *,
+    as_of: AsOf | None = None,
+    meta: bool = False,
+    storage_options: Mapping[str, str] | None = None,
 ) -> pl.LazyFrame:
-    """A snapshot of a table, which is a `Table` or the address of one; `as_of` and `meta` are as in `Table.scan`."""
-    opened = table if isinstance(table, Table) else Table.open(table)
+    """A snapshot of a table, which is a `Table` or the address of one; `as_of` and `meta` are as in `Table.scan`,
+    `storage_options` as in `Table.open`."""
+    opened = table if isinstance(table, Table) else Table.open(table, storage_options=storage_options)
     scan = opened.scan(as_of=as_of, meta=meta)
 
     def source(

@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"errors"},
     "merge": {"errors", "parquet", "model"},  # columns and keys; neither paths nor the timeline
     "format": {"errors", "parquet", "model"},  # bytes and values; no paths
-    "store": {"errors", "clock", "parquet"},  # bytes and paths; nothing of Hudi
+    "store": {"errors", "forks", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
     "timeline": {"errors", "forks", "clock", "observing", "parquet", "model", "format", "store", "laws"},  # no columns
@@ -75,7 +75,7 @@ LIBRARIES: dict[str, set[str]] = {
     "model": {"numpy", "pyarrow"},
     "merge": {"numpy", "polars", "pyarrow"},
     "format": {"fastavro", "numpy", "polars", "pyarrow"},
-    "store": set(),
+    "store": {"boto3", "obstore"},
     "laws": {"hypothesis", "polars", "pyarrow"},
     "testing": {"polars"},
     "timeline": {"pyarrow"},

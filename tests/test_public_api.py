@@ -29,20 +29,21 @@ PUBLIC = [
     "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
     "PlanEvent", "Point", "Process", "RaceLostEvent", "Receipt", "RecordPayload", "Restored", "RollbackEvent",
     "Savepoint", "Scan",
-    "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat",
+    "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageRefusedError",
     "StorageUnavailableError", "Store", "SweepEvent", "Table", "TableArrivingError", "TableConfig", "TableExistsError",
     "TableMovedError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "Upkeep", "UpkeepEvent",
     "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "observe", "parse_point", "read_files",
+    "storage_options",
 ]  # fmt: skip
 
 SIGNATURES = {
     "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order name "
-    "exist_ok writer_expiry maintain store environment",
+    "exist_ok writer_expiry maintain storage_options store environment",
     "Table.create_from": "uri source * key schema ordering partition_by hive_style buckets merge name commit_info "
-    "on_progress writer_expiry maintain store environment",
-    "Table.open": "uri * payloads writer_expiry maintain store environment",
+    "on_progress writer_expiry maintain storage_options store environment",
+    "Table.open": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
     "Table.delete": "self data * keys filter plain token commit_info",
@@ -52,7 +53,7 @@ SIGNATURES = {
     "Table.transaction": "self * token commit_info",
     "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
-    "Table": "uri * payloads writer_expiry maintain store environment",
+    "Table": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.to_arrow": "self * columns filter as_of limit",
     "Table.to_pandas": "self * columns filter as_of limit",
     "Table.to_polars": "self * columns filter as_of limit",
@@ -78,10 +79,11 @@ SIGNATURES = {
     "observe": "callback",
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema",
+    "storage_options": "uri options",
     "Maintenance.erase": "self data * keys filter wait",
     "Maintenance.migrate": "self to_uri * buckets partition_by hive_style merge ordering cluster_by cluster_order name "
-    "pending on_progress store",
-    "Maintenance.cancel_migration": "self * store removed",
+    "pending on_progress storage_options store",
+    "Maintenance.cancel_migration": "self * storage_options store removed",
     "Transaction.append": "self data * schema_mode",
     "Transaction.upsert": "self data * schema_mode",
     "Transaction.delete": "self data * keys filter plain",
@@ -108,8 +110,8 @@ SIGNATURES = {
 MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create create_from delete delete_partitions "
     "diff drop_savepoint environment file_groups head history inspect maintenance open overwrite plan_write properties "
-    "refresh savepoint savepoints scan schema set_properties to_arrow to_pandas to_polars transaction truncate upsert "
-    "version",
+    "refresh savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction "
+    "truncate upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
@@ -139,6 +141,7 @@ BASES = {
     "UnsupportedVersionError": crdt_mor.FormatError,
     "LawError": ValueError,
     "PayloadNotAllowedError": crdt_mor.UnknownPayloadError,
+    "StorageRefusedError": crdt_mor.StorageUnavailableError,
 }
 
 

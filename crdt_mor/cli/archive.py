@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import FormOfUpkeep, Uri
 from crdt_mor.cli.render import Output
 
@@ -24,7 +23,7 @@ def archive(
 
     Example: crdt-mor archive events
     """
-    done = mor.Table.open(uri).maintenance.archive(keep_commits=keep_commits)
+    done = inputs.opened(uri).maintenance.archive(keep_commits=keep_commits)
     if output is Output.json:
         render.document(asdict(done))
     else:

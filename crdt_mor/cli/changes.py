@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
@@ -47,7 +46,7 @@ def changes(
     start = inputs.point(since, "--since", checkpoint=True)
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.read_text().strip()
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     options: dict[str, Any] = {"columns": inputs.names(columns), "images": images, "raw": raw}
     options["consistency"] = "stable" if stable else "latest"
     pause = timedelta(seconds=every)
@@ -81,7 +80,7 @@ def diff(
     start, end = inputs.point(before, "BEFORE"), inputs.point(after, "AFTER")
     assert start is not None
     assert end is not None
-    send(mor.Table.open(uri).diff(start, end, columns=inputs.names(columns)), None, chosen(format, output))
+    send(inputs.opened(uri).diff(start, end, columns=inputs.names(columns)), None, chosen(format, output))
 
 
 def _note(path: Path, checkpoint: str) -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import FormOfUpkeep, Uri
 from crdt_mor.cli.render import Output
@@ -31,7 +30,7 @@ def clean(
 
     Example: crdt-mor clean events --keep 7d --dry-run
     """
-    done = mor.Table.open(uri).maintenance.clean(
+    done = inputs.opened(uri).maintenance.clean(
         None if keep is None else inputs.duration(keep, "--keep"),
         commits=commits,
         readers=None if readers is None else inputs.duration(readers, "--readers"),

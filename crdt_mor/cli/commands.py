@@ -49,7 +49,7 @@ def create(
         ),
     ] = None,
     like: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE|TABLE",
             help="A Parquet, Arrow, CSV or JSON lines file, or a table, that has the columns; - is stdin.",
@@ -77,6 +77,7 @@ def create(
         uri, columns, key=inputs.names(key) or [], ordering=ordering,
         partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
         cluster_by=inputs.names(cluster_by) or (), cluster_order=cluster_order.value, exist_ok=exist_ok,
+        storage_options=inputs.storage(),
     )  # fmt: skip
     if output is Output.json:
         render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge.summary})
@@ -106,7 +107,7 @@ def cat(
     Example: crdt-mor cat events --where "views > 10" --format csv
     """
     form = chosen(format, output)
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), meta=meta)
     if explain:
         explanation = scan.explain()
@@ -125,7 +126,7 @@ def count(
 
     Example: crdt-mor count events --where "views > 10"
     """
-    rows = mor.Table.open(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of")).count()
+    rows = inputs.opened(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of")).count()
     render.document({"rows": rows}) if output is Output.json else typer.echo(rows)
 
 
@@ -136,7 +137,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
 
     Example: crdt-mor schema events --output json
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     if output is Output.json:
         render.document({field.name: str(field.type) for field in table.schema})
         return
@@ -159,7 +160,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
 
     Example: crdt-mor show events
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     config, files, timeline = table.config, table.inspect.files(), table.inspect.timeline()
     kinds = pl.DataFrame(files)["kind"].to_list()
     states = pl.DataFrame(timeline)["state"].to_list()
@@ -214,7 +215,7 @@ def timeline(
 
     Example: crdt-mor timeline events --pending
     """
-    instants = pl.DataFrame(mor.Table.open(uri).inspect.timeline())
+    instants = pl.DataFrame(inputs.opened(uri).inspect.timeline())
     if since is not None:
         instants = instants.filter(pl.col("completed_at").is_null() | (pl.col("completed_at") > since))
     if pending:
@@ -227,7 +228,7 @@ def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
 
     Example: crdt-mor files events
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     point = inputs.point(as_of, "--as-of")
     listed = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
     _print_frame(pl.DataFrame(listed), output)
@@ -251,7 +252,7 @@ def compact(
 
     Example: crdt-mor compact events
     """
-    maintenance = mor.Table.open(uri).maintenance
+    maintenance = inputs.opened(uri).maintenance
     chosen: dict[str, Any] = {"log_files_min": log_files_min, "logs_only": logs_only}
     if rewrite is not None:
         chosen["rewrite"] = rewrite.value
@@ -276,13 +277,14 @@ def compact(
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _columns(schema: Path | None, like: Path | None) -> pa.Schema:
+def _columns(schema: Path | None, like: str | None) -> pa.Schema:
     """The columns of a new table, from exactly one of two options."""
-    source = schema or like
-    if source is None or (schema and like):
+    if bool(schema) == bool(like):
         raise typer.BadParameter("say where the columns come from in one way: --schema FILE or --like FILE")
-    if source.is_dir() and source is like:
-        return mor.Table.open(source).schema
+    if like is not None and ("://" in like or Path(like).is_dir()):
+        return inputs.opened(like).schema
+    source = Path(like) if like is not None else schema
+    assert source is not None
     check_inputs([source])
     return read_schema(source)
 

@@ -54,7 +54,7 @@ def create_from(
             uri, sources if len(sources) > 1 else sources[0], key=inputs.names(key) or [],
             schema=None if schema is None else read_schema(schema), ordering=ordering,
             partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-            commit_info=commit_info(message, info), on_progress=show,
+            commit_info=commit_info(message, info), on_progress=show, storage_options=inputs.storage(),
         )  # fmt: skip
     files = table.inspect.files()
     rows, size = sum(files["rows"].to_pylist()), sum(files["bytes"].to_pylist())

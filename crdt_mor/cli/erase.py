@@ -52,7 +52,7 @@ def erase(
         raise typer.BadParameter("there is nobody to ask, as stdin or stdout is for programs here: say --yes")
     if from_stdin:
         check_inputs([STDIN] * len(from_stdin))
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     named = key_rows(keys, table) if keys else None
     rows = None if named is None else list(zip(*named.to_pydict().values(), strict=True))
     if not yes:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
@@ -34,7 +34,7 @@ def history(
 
     Example: crdt-mor history events --limit 5
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     if output is Output.json:
         render.lines(for_programs(row) for row in table.history(limit).to_pylist(maps_as_pydicts="strict"))
         return

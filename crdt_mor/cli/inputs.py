@@ -73,6 +73,31 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
     return mor.PartialUpdate(partial, columns=columns)
 
 
+# --- object stores ----------------------------------------------------------------------------------------------------
+
+_storage: dict[str, str] = {}
+
+
+def use_storage(texts: Sequence[str]) -> None:
+    """`--storage aws_region=eu-west-1`: how the tables of this command are reached."""
+    _storage.clear()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter("an option of a store is like aws_region=eu-west-1", param_hint="--storage")
+        _storage[name] = value
+
+
+def storage() -> dict[str, str] | None:
+    """What the command was told with `--storage`."""
+    return dict(_storage) or None
+
+
+def opened(uri: str) -> mor.Table:
+    """The table at an address."""
+    return mor.Table.open(uri, storage_options=storage())
+
+
 # --- payloads ---------------------------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,13 @@ Payloads = Annotated[
         help="Payloads of your own that the table may use: acme.payloads, or acme.payloads:Longest. May be repeated.",
     ),
 ]
+Storage = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="How an object store is reached: aws_region=eu-west-1. May be repeated. Keys belong in the environment.",
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", "--verbose", help="Show the traceback of an error.")]
 
 WRONG_USAGE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
@@ -103,15 +110,22 @@ def _of_all_commands(
 def _reporting(function: Callable[..., None]) -> Callable[..., None]:
     """The command of a function: whatever goes wrong in it is reported, and decides the exit code.
 
-    Every command has `--debug`; one that opens a table has `--payloads` as well.
+    Every command has `--debug`; one that opens a table has `--storage` and `--payloads` as well.
     """
 
     @functools.wraps(function)
-    def command(*args: object, debug: bool = False, payloads: list[str] | None = None, **options: object) -> None:
+    def command(
+        *args: object,
+        debug: bool = False,
+        payloads: list[str] | None = None,
+        storage: list[str] | None = None,
+        **options: object,
+    ) -> None:
         json = options.get("output") is Output.json
         try:
             with failures.warnings_told(json=json):
                 inputs.allow(payloads or ())
+                inputs.use_storage(storage or ())
                 function(*args, **options)
                 failures.finish_output()
         except (typer.Exit, typer.Abort, WRONG_USAGE, SystemExit):
@@ -122,6 +136,9 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
     hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
     more = [inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)]
+    if {"uri", "uris"} & hints.keys():
+        hints["storage"] = Storage
+        more.insert(0, inspect.Parameter("storage", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Storage))
     if "uri" in hints:
         hints["payloads"] = Payloads
         more.insert(0, inspect.Parameter("payloads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Payloads))

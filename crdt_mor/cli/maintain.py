@@ -75,7 +75,7 @@ class _Rounds:
     def _table(self, uri: str) -> bool:
         json = self._output is Output.json
         try:
-            table = self._open.get(uri) or mor.Table.open(uri)
+            table = self._open.get(uri) or inputs.opened(uri)
             with nullcontext() if json else progress(render.stderr()):
                 done = table.maintenance.maintain(
                     keep=self._keep, keep_commits=self._keep_commits, dry_run=self._dry_run

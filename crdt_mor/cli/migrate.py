@@ -62,7 +62,7 @@ def migrate(
 
     Example: crdt-mor migrate events events-32 --buckets 32
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     words = merge or []
     with _telling(output) as tell:
         done = table.maintenance.migrate(
@@ -75,6 +75,7 @@ def migrate(
             cluster_order=None if cluster_order is None else cluster_order.value,
             pending="wait" if pending is Pending.wait else "roll_back",
             on_progress=tell,
+            storage_options=inputs.storage(),
         )
     if output is Output.json:
         render.document({**asdict(done), "turned_away": done.turned_away / timedelta(seconds=1)})
@@ -91,7 +92,7 @@ def cancel_migration(
 
     Example: crdt-mor cancel-migration events
     """
-    found = mor.Table.open(uri).maintenance.cancel_migration(removed=removed)
+    found = inputs.opened(uri).maintenance.cancel_migration(storage_options=inputs.storage(), removed=removed)
     if output is Output.json:
         render.document({"cancelled": found})
     else:

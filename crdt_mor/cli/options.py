@@ -9,7 +9,7 @@ import typer
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format
 
-Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, or file:///…", show_default=False)]
+Uri = Annotated[str, typer.Argument(metavar="URI", help="The table: a folder, s3://bucket/path, …", show_default=False)]
 
 _FORM = "Text for people, JSON for programs."
 Form = Annotated[Output, typer.Option("--output", help=_FORM)]

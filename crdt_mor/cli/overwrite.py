@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
@@ -52,7 +51,7 @@ def delete_partitions(
 
     Example: crdt-mor delete-partitions events day=2026-01-31 --yes
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     _ask(f"all rows of {len(partitions)} partitions will be deleted from {table.uri}", yes, output)
     said = commit_info(message, info)
     say(table.delete_partitions(partitions, token=inputs.token(token), commit_info=said), output)
@@ -70,7 +69,7 @@ def truncate(
 
     Example: crdt-mor truncate events --yes
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     if not yes:
         _ask(f"all {table.count():,} rows will be deleted from {table.uri}", yes, output)
     say(table.truncate(token=inputs.token(token), commit_info=commit_info(message, info)), output)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
@@ -34,7 +33,7 @@ def properties(
         if name in changes:
             raise typer.BadParameter(f"say once what becomes of a property: {name!r}")
         changes[name] = value
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     if changes:
         table.set_properties(changes)
     found_now = dict(table.properties)

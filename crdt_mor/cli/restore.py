@@ -25,7 +25,7 @@ def savepoint(
 
     Example: crdt-mor savepoint events before-backfill --comment "prices of May"
     """
-    made = mor.Table.open(uri).savepoint(name, comment=comment)
+    made = inputs.opened(uri).savepoint(name, comment=comment)
     if output is Output.json:
         render.document(asdict(made))
     else:
@@ -37,7 +37,7 @@ def savepoints(uri: Uri, output: Form = Output.text) -> None:
 
     Example: crdt-mor savepoints events
     """
-    found = mor.Table.open(uri).savepoints()
+    found = inputs.opened(uri).savepoints()
     if output is Output.json:
         render.document([asdict(one) for one in found])
         return
@@ -51,7 +51,7 @@ def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:
 
     Example: crdt-mor drop-savepoint events before-backfill
     """
-    mor.Table.open(uri).drop_savepoint(name)
+    inputs.opened(uri).drop_savepoint(name)
     if output is Output.json:
         render.document({"dropped": name})
     else:
@@ -76,7 +76,7 @@ def restore(
     """
     if not (yes or dry_run) and output is Output.json:
         raise typer.BadParameter("there is nobody to ask, as stdout is for programs here: say --yes or --dry-run")
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     point = inputs.point(to, "--to")
     assert point is not None
     if not yes or dry_run:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.history import writer_text, writers
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
@@ -29,7 +29,7 @@ def rollback(
 
     Example: crdt-mor rollback events 20260131120000000 --yes
     """
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     found = None if yes else _what_is_open(table, instant)
     if found is not None:
         typer.confirm(f"{found}\nGive it up?", abort=True, err=True)

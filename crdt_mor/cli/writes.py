@@ -132,7 +132,7 @@ def delete(
         return
     if "-" in (keys or ()):
         check_inputs([STDIN] * (keys or []).count("-"))
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     rows = _keys(keys, table) if keys else None
     with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         tx.delete(rows, filter=where, plain=plain)
@@ -180,7 +180,7 @@ def _write_files(
     output: Output,
 ) -> None:
     check_inputs(files)
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     data = [read_data(file, table.schema, input_format) for file in files]
     with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         for rows in data:
@@ -205,7 +205,7 @@ def overwrite_files(
 ) -> None:
     """Replace rows by those of files."""
     check_inputs(files)
-    table = mor.Table.open(uri)
+    table = inputs.opened(uri)
     data = [pa.table(read_data(file, table.schema, input_format)) for file in files]
     if partitions and "dynamic" in partitions and len(partitions) > 1:
         raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")

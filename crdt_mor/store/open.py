@@ -1,6 +1,7 @@
 """From an address to a store, and from one process to another.
 
-This release knows the addresses of local disks; other schemes are refused by name, never guessed.
+Paths and `file://` are of local disks, and `store.addresses` knows those of object stores. Other schemes are refused by
+name, never guessed. The client of object stores is only imported where there is one.
 """
 
 from __future__ import annotations
@@ -8,24 +9,79 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.store.addresses import KNOWN, place_of
 from crdt_mor.store.base import Store
 from crdt_mor.store.local import LocalStore
+from crdt_mor.store.options import check_form, read_options
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
 
 
-def open_store(uri: str | os.PathLike[str], environment: Environment) -> Store:
-    """The store at a local path or `file://` address. Nothing is read or made yet."""
+def open_store(uri: str | os.PathLike[str], environment: Environment, storage_options: object = None) -> Store:
+    """The store at an address. Nothing is read or made yet. storage_options: of object stores; disks have none."""
+    place = place_of(uri)
+    if place is not None:
+        from crdt_mor.store.objects import open_at
+
+        return open_at(place, storage_options, environment)
+    check_form(storage_options)
     return LocalStore(_local_path(uri), environment.nonce)
+
+
+def store_at(
+    uri: str | os.PathLike[str], environment: Environment, storage_options: object, store: Store | None
+) -> Store:
+    """The store that a user gave, or else the one at the address."""
+    if store is None:
+        return open_store(uri, environment, storage_options)
+    if storage_options is not None:
+        raise InvalidInputError("storage_options say how to reach an address, and a store was given: leave them out")
+    return store
+
+
+def storage_options(uri: str | os.PathLike[str], options: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Options for an address, checked, in a form that can be pickled: without the keys, which each other process takes
+    from its own environment. Raises `InvalidInputError` for options that mean nothing there."""
+    place = place_of(uri)
+    if place is None:
+        check_form(options)
+        return {}
+    return read_options(options, place.provider)
+
+
+def options_of(store: Store) -> Mapping[str, str]:
+    """The `storage_options` with which others reach an object store; of any other store there are none."""
+    options: Mapping[str, str] = getattr(store, "options", {})
+    return options
+
+
+def is_elsewhere(store: Store) -> bool:
+    """Whether a store is in a bucket, so that reaching it takes options, and requests that may fail."""
+    return hasattr(store, "probe")
+
+
+def without_secrets(store: Store, text: str) -> str:
+    """The first line of what somebody else said of a request to a store, without its secrets."""
+    hide: Callable[[str], str] = getattr(store, "hide", str)
+    return hide(text.partition("\n")[0])
+
+
+def require_put_if_absent(store: Store) -> None:
+    """Raise `UnsupportedFeatureError` where an object store makes an object twice; others are known not to."""
+    probe = getattr(store, "probe", None)
+    if probe is not None:
+        probe()
 
 
 def absolute(uri: str | os.PathLike[str]) -> str:
     """The address of the same place for processes that work in other folders."""
-    return os.path.abspath(_local_path(uri))
+    place = place_of(uri)
+    return os.path.abspath(_local_path(uri)) if place is None else place.uri
 
 
 def portable(store: Store) -> Store:
@@ -42,10 +98,10 @@ def portable(store: Store) -> Store:
 
 def _local_path(uri: str | os.PathLike[str]) -> str:
     if not isinstance(uri, str | os.PathLike):
-        raise InvalidInputError(f"the address of a table is a path or a file:// URI. type={type(uri).__name__}")
+        raise InvalidInputError(f"the address of a table is {KNOWN}. type={type(uri).__name__}")
     text = os.fsdecode(uri)
     if not text or "\0" in text:
-        raise InvalidInputError(f"the address of a table is a path or a file:// URI. uri={text!r}")
+        raise InvalidInputError(f"the address of a table is {KNOWN}. uri={text!r}")
     match = _SCHEME.match(text) if isinstance(uri, str) else None
     if match:
         text = _path_of_uri(text, match)
@@ -56,6 +112,13 @@ def _local_path(uri: str | os.PathLike[str]) -> str:
     return text
 
 
+def _shown(uri: str) -> str:
+    """An address that nobody here knows, without a user, a password or a query in it."""
+    scheme, _, rest = uri.partition("://")
+    authority, slash, path = re.split(r"[?#]", rest)[0].partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+
+
 def _path_of_uri(uri: str, match: re.Match[str]) -> str:
     """`file:///a/b`, `file://localhost/a/b` and Hadoop's `file:/a/b` are `/a/b`."""
     scheme = match["scheme"].lower()
@@ -63,7 +126,7 @@ def _path_of_uri(uri: str, match: re.Match[str]) -> str:
         if "//" not in match["slashes"]:
             return uri  # no address: a relative path whose first folder has a colon in its name
         raise UnsupportedFeatureError(
-            f"this release keeps tables on local disks: give a path or file:///path. scheme={scheme} uri={uri}"
+            f"there are no tables at such addresses: give {KNOWN}. scheme={scheme} uri={_shown(uri)}"
         )
     path = uri[match.start("slashes") :]
     if path.startswith("//") and not path.startswith("///"):

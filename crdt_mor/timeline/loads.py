@@ -161,8 +161,9 @@ def _copied(store: Store, source: str, target: str) -> bool:
 
 def is_under_way(store: Store, expiry_ms: int) -> bool:
     """Whether some load has put or touched anything lately. A word to people: nothing rests on it."""
-    now_ms = store.now_ms()
-    return any(abs(now_ms - stat.modified_ms) < expiry_ms for stat in store.walk(LOADS))
+    found = store.walk(LOADS)
+    now_ms = store.now_ms() if found else 0
+    return any(abs(now_ms - stat.modified_ms) < expiry_ms for stat in found)
 
 
 def clear(store: Store, table_id: str | None) -> None:

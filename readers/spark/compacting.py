@@ -9,6 +9,7 @@ done and changes nothing. So does a compaction of the same plan by any other pro
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import udf
@@ -20,27 +21,34 @@ if TYPE_CHECKING:
 
 
 def compact(
-    spark: SparkSession, path: str, *, log_files_min: int = 1, logs_only: bool = False
+    spark: SparkSession,
+    path: str,
+    *,
+    log_files_min: int = 1,
+    logs_only: bool = False,
+    storage_options: Mapping[str, str] | None = None,
 ) -> list[mor.Compacted]:
     """Execute every open plan, oldest first, and then a new one. See `crdt_mor`'s `table.maintenance.compact`."""
-    maintenance = mor.Table.open(path).maintenance
-    done = [_execute(spark, path, plan) for plan in maintenance.open_plans()]
+    table = mor.Table.open(path, storage_options=storage_options)
+    maintenance = table.maintenance
+    done = [_execute(spark, table, plan) for plan in maintenance.open_plans()]
     fresh = maintenance.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
     if fresh is not None:
-        done.append(_execute(spark, path, fresh))
+        done.append(_execute(spark, table, fresh))
     return [compacted for compacted in done if compacted is not None]
 
 
-def _execute(spark: SparkSession, path: str, plan: mor.CompactionPlan) -> mor.Compacted | None:
+def _execute(spark: SparkSession, table: mor.Table, plan: mor.CompactionPlan) -> mor.Compacted | None:
+    uri, options = table.uri, table.storage_options
     parts = [pickle.dumps(part) for part in plan.parts()]
 
     # A plain function of rows, which every release of Spark 4 runs and which needs no pandas.
     @udf("binary", useArrow=False)
     def execute(number: int) -> bytes:
         part = pickle.loads(parts[number])
-        return pickle.dumps(mor.Table.open(path).maintenance.execute(part))
+        return pickle.dumps(mor.Table.open(uri, storage_options=options).maintenance.execute(part))
 
     tasks = spark.range(0, len(parts), 1, numPartitions=len(parts))
     outputs = tasks.select(execute("id").alias("files")).collect()
     files = [file for row in outputs for file in pickle.loads(row.files)]
-    return mor.Table.open(path).maintenance.complete(plan, files)
+    return table.maintenance.complete(plan, files)

@@ -4,6 +4,7 @@
     changes          changes = merged | images | raw, since, until, consistency
     a stream         as changes, without an end; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
     any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
+                     storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`
 
 Spark hands options over in lower case and as text.
 """
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError, Point, Table, parse_point
+from crdt_mor import InvalidInputError, Point, Table, parse_point, storage_options
 
 CHANGES = ("merged", "images", "raw")
 
@@ -25,6 +26,9 @@ LIMITS = MappingProxyType(
 )
 CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
 """Options that Spark itself adds while it creates a table in its catalog."""
+
+STORAGE = "storage."
+"""Options with names that begin so are those of the object store."""
 
 KNOWN = ("path", "columns", "payloads", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
 
@@ -45,11 +49,13 @@ class ReadOptions:
     since: Point | None = None
     until: Point | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
+    storage: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """The options of a read; raises `InvalidInputError` for those that mean nothing."""
         of_users = {name: value for name, value in options.items() if name.lower() not in CATALOG}
+        of_users, stored = without_storage(of_users)
         settings = by_name(of_users, KNOWN, "read")
         if "path" not in settings:
             raise InvalidInputError(
@@ -76,11 +82,12 @@ class ReadOptions:
             since=_point("since", settings.get("since"), checkpoint=True),
             until=_point("until", settings.get("until"), checkpoint=True),
             limits={word: _number(name, settings[name]) for name, word in LIMITS.items() if name in settings},
+            storage=storage_options(settings["path"], stored or None),
         )
 
     def open(self) -> Table:
         """The table."""
-        return Table.open(self.path, payloads=self.payloads)
+        return Table.open(self.path, payloads=self.payloads, storage_options=self.storage)
 
     def for_batch(self) -> ReadOptions:
         """These options, for a batch; raises where one of them only has a meaning in a stream."""
@@ -96,6 +103,12 @@ class ReadOptions:
         settings = [name for name, value in of_batches.items() if value is not None]
         _refuse(settings, of_batches, "has no place in a stream")
         return self
+
+
+def without_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options without those of the object store, and these by their own names."""
+    stored = {name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)}
+    return {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}, stored
 
 
 def payloads(settings: Mapping[str, str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 import crdt_mor as mor
-from crdt_mor.readers.spark.writing import OPTIONS, plan, stage
+from crdt_mor.readers.spark.writing import OPTIONS, plan, stage, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,10 +63,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if staged:
             job = staged[0].job
             token = (f"spark-stream/{staged[0].query}", batchId)
-            mor.Table.open(job.uri).complete_write(job, [message.receipt for message in staged], token=token)
+            table_of(job).complete_write(job, [message.receipt for message in staged], token=token)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Called on the driver when a task has failed for good. If no task had come to its end, the write expires."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
-            mor.Table.open(staged[0].job.uri).abandon_write(staged[0].job)
+            table_of(staged[0].job).abandon_write(staged[0].job)

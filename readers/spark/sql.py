@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from crdt_mor import InvalidInputError, Table, UnsupportedVersionError
+from crdt_mor.readers.spark.options import STORAGE
 from crdt_mor.readers.spark.source import CrdtMorSource
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ refuses a default that is no constant when it plans the INSERT, and its error sh
 """
 
 
-def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
+def register_path(
+    spark: SparkSession,
+    name: str,
+    path: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
     """Make `name` a format that stands for the table at `path`: `CREATE TABLE events USING events`.
 
     The name holds for this session, and the table that is created for as long as its catalog keeps it.
@@ -43,7 +50,7 @@ def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) 
         raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
     text = os.fspath(path)
     address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
-    Table.open(address)
+    options_here = Table.open(address, storage_options=storage_options).storage_options
 
     class BoundSource(CrdtMorSource):
         """The data source of one table."""
@@ -51,7 +58,8 @@ def register_path(spark: SparkSession, name: str, path: str | os.PathLike[str]) 
         def __init__(self, options: Mapping[str, str]) -> None:
             if "path" in options:
                 raise InvalidInputError(f"{name} stands for a table already: leave out the path. table={address}")
-            super().__init__(type(options)({**options, "path": address}))  # type: ignore[call-arg, arg-type]
+            stored = {STORAGE + option: value for option, value in options_here.items()}
+            super().__init__(type(options)({**options, **stored, "path": address}))  # type: ignore[call-arg, arg-type]
 
         def schema(self) -> StructType:
             """The columns; for CREATE TABLE, which says who the provider is, without defaults for any INSERT."""

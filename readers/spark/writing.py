@@ -33,7 +33,7 @@ from pyspark.sql.functions import struct
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 import crdt_mor as mor
-from crdt_mor.readers.spark.options import by_name, flag, payloads
+from crdt_mor.readers.spark.options import by_name, flag, payloads, without_storage
 from crdt_mor.readers.spark.types import arrow_schema, written_schema
 from crdt_mor.readers.spark.versions import HANDS_KEYS_ALONE, SPARK
 
@@ -50,12 +50,15 @@ Partitions = Literal["dynamic"] | Collection[object] | None
 
 def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> mor.WriteJob:
     """The write that the options describe, checked against the table. `known`: the names that an option may have."""
+    options, stored = without_storage(options)
     settings = by_name(options, known, "write")
     if "path" not in settings:
         raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')
     operation: Any = _operation(settings, overwrite)
     mode: Any = settings.get("schemaMode", "strict")
-    return mor.Table.open(settings["path"], payloads=payloads(settings)).plan_write(
+    storage = mor.storage_options(settings["path"], stored or None)
+    table = mor.Table.open(settings["path"], payloads=payloads(settings), storage_options=storage)
+    return table.plan_write(
         operation,
         written_schema(schema),
         partitions=_partitions(settings) if overwrite else None,
@@ -122,6 +125,11 @@ class Staged(WriterCommitMessage):
         self.receipt = receipt
 
 
+def table_of(job: mor.WriteJob) -> mor.Table:
+    """The table of a job, for the driver's steps that run in a process of their own."""
+    return mor.Table.open(job.uri, store=job.store)
+
+
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one commit."""
 
@@ -136,11 +144,11 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Called on the driver when every task has succeeded. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
-        mor.Table.open(self._job.uri).complete_write(self._job, receipts)
+        table_of(self._job).complete_write(self._job, receipts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
         """Called on the driver when a task, or the commit, has failed for good."""
-        mor.Table.open(self._job.uri).abandon_write(self._job)
+        table_of(self._job).abandon_write(self._job)
 
 
 class PlannedWrites(DataSource):
@@ -168,9 +176,10 @@ def append(
     *,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> mor.Commit:
     """Insert the rows of a frame; a key that stands twice in it is an error. See `crdt_mor.Table.append`."""
-    return _write(df, path, "append", schema_mode, False, token)
+    return _write(df, path, "append", schema_mode, False, token, storage_options)
 
 
 def upsert(
@@ -179,14 +188,22 @@ def upsert(
     *,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> mor.Commit:
     """Insert or update the rows of a frame by key, shuffled by file group once. See `crdt_mor.Table.upsert`."""
-    return _write(df, path, "upsert", schema_mode, False, token)
+    return _write(df, path, "upsert", schema_mode, False, token, storage_options)
 
 
-def delete(df: DataFrame, path: str, *, plain: bool = False, token: tuple[str, int] | None = None) -> mor.Commit:
+def delete(
+    df: DataFrame,
+    path: str,
+    *,
+    plain: bool = False,
+    token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> mor.Commit:
     """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`."""
-    return _write(df, path, "delete", "strict", plain, token)
+    return _write(df, path, "delete", "strict", plain, token, storage_options)
 
 
 def overwrite(
@@ -196,21 +213,24 @@ def overwrite(
     partitions: Literal["dynamic"] | Collection[object] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> mor.Commit:
     """Replace rows by those of a frame, shuffled by file group once. See `crdt_mor.Table.overwrite`.
 
     partitions: None: all rows of the table; "dynamic": those of the partitions that the frame has rows of; or a list of
         partitions. Spark's own setting, spark.sql.sources.partitionOverwriteMode, is not looked at.
     """
-    return _write(df, path, "overwrite", schema_mode, False, token, partitions)
+    return _write(df, path, "overwrite", schema_mode, False, token, storage_options, partitions)
 
 
-def by_file_group(df: DataFrame, path: str) -> DataFrame:
+def by_file_group(
+    df: DataFrame, path: str, *, storage_options: Mapping[str, str] | None = None
+) -> DataFrame:
     """The frame, shuffled so that one task has all rows of a file group.
 
     What is written from such a frame, batch or stream, needs no second look at the driver.
     """
-    table = mor.Table.open(path)
+    table = mor.Table.open(path, storage_options=storage_options)
     key = table.config.key
     names = list(dict.fromkeys([*key.fields, *key.partition_fields]))
     absent = [name for name in names if name not in df.columns]
@@ -220,15 +240,17 @@ def by_file_group(df: DataFrame, path: str) -> DataFrame:
     if not key.partition_fields:
         tasks = min(tasks, table.config.buckets or 1)
     shuffled = _shuffled_by_keys if SPARK >= HANDS_KEYS_ALONE else _shuffled_by_rows
-    return shuffled(df, table.uri, names, tasks)
+    return shuffled(df, table, names, tasks)
 
 
-def _shuffled_by_keys(df: DataFrame, uri: str, names: Sequence[str], tasks: int) -> DataFrame:
+def _shuffled_by_keys(df: DataFrame, opened: mor.Table, names: Sequence[str], tasks: int) -> DataFrame:
     """Spark hands Python the columns `names` alone."""
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
+    uri, options = opened.uri, opened.storage_options
+
     def numbers(batches: Iterator[pa.StructArray]) -> Iterator[pa.Array]:
-        table = mor.Table.open(uri)
+        table = mor.Table.open(uri, storage_options=options)
         for keys in batches:
             yield _group_numbers(table, pa.RecordBatch.from_struct_array(keys))
 
@@ -239,12 +261,12 @@ def _shuffled_by_keys(df: DataFrame, uri: str, names: Sequence[str], tasks: int)
     return df.repartitionById(tasks, number(struct(*(df[f"`{name}`"] for name in names))))
 
 
-def _shuffled_by_rows(df: DataFrame, uri: str, names: Sequence[str], tasks: int) -> DataFrame:
+def _shuffled_by_rows(df: DataFrame, opened: mor.Table, names: Sequence[str], tasks: int) -> DataFrame:
     """Spark 4.0 hands Python all columns: what `_shuffled_by_keys` does for later releases."""
-    number = "_file_group"
+    number, uri, options = "_file_group", opened.uri, opened.storage_options
 
     def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = mor.Table.open(uri)
+        table = mor.Table.open(uri, storage_options=options)
         for batch in batches:
             yield batch.append_column(number, _group_numbers(table, batch.select(list(names))))
 
@@ -268,14 +290,16 @@ def _write(
     mode: Literal["strict", "merge"],
     plain: bool,
     token: tuple[str, int] | None,
+    storage_options: Mapping[str, str] | None,
     partitions: Partitions = None,
 ) -> mor.Commit:
-    table = mor.Table.open(path)
+    table = mor.Table.open(path, storage_options=storage_options)
     columns = written_schema(df.schema)
     job = table.plan_write(operation, columns, partitions=partitions, schema_mode=mode, plain=plain, token=token)
     if not job.job.repeated:
         df.sparkSession.dataSource.register(PlannedWrites)
-        rows = by_file_group(df, path).write.format(PlannedWrites.name()).mode("append")
+        grouped = by_file_group(df, path, storage_options=table.storage_options)
+        rows = grouped.write.format(PlannedWrites.name()).mode("append")
         try:
             rows.option("job", b64encode(pickle.dumps(job)).decode()).save()
         except BaseException:

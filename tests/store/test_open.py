@@ -50,10 +50,12 @@ def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert root_of("~/t") == "/home/ada/t"
 
 
-@pytest.mark.parametrize("uri", ["s3://lake/t", "gs://lake/t", "abfss://c@a.dfs/t", "hdfs://n:8020/t", "memory://t"])
+@pytest.mark.parametrize("uri", ["hdfs://n:8020/t", "memory://t", "ftp://user:hidden@host/t?key=hidden"])
 def test_another_scheme_is_refused_by_name_with_what_works(uri: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=rf"file:///path\. scheme={uri.split(':', maxsplit=1)[0]} "):
+    known = rf"file:///path, s3://bucket/path, .*scheme={uri.split(':', maxsplit=1)[0]} "
+    with pytest.raises(UnsupportedFeatureError, match=known) as raised:
         open_store(uri, SystemEnvironment())
+    assert "hidden" not in str(raised.value)
 
 
 @pytest.mark.parametrize("uri", ["file://data/t", "file://host"])

@@ -1,0 +1,149 @@
+"""Asking an object store: one request, or one that is repeated with growing pauses until a deadline."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from obstore import exceptions
+
+from crdt_mor.clock import Environment
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.forks import require_clients
+from crdt_mor.store.addresses import Place
+from crdt_mor.store.clients import Clients
+from crdt_mor.store.failures import Failure, Kind, failure_of, refused, unavailable
+from crdt_mor.store.options import RETRY_TIMEOUT, seconds
+from crdt_mor.store.secrets import MissingSecrets, Secrets
+
+T = TypeVar("T")
+
+RETRY_TIMEOUT_S: Final = 60.0
+"""How long a request is repeated by default."""
+
+UNREACHED_S: Final = 5.0
+"""How long at most, while nothing at all has been reached: then the endpoint is wrong, more often than down."""
+
+_PAUSE_S: Final = 0.05
+_PAUSE_MAX_S: Final = 5.0
+
+
+class TruncatedError(Exception):
+    """Fewer bytes came than the store had said."""
+
+
+def monotonic_ms(environment: Environment) -> int | None:
+    """A clock that nobody sets, where the environment has one: a simulated one may do without."""
+    clock: Callable[[], int] | None = getattr(environment, "monotonic_ms", None)
+    return None if clock is None else clock()
+
+
+class Tries:
+    """The tries of one request, and how long they have gone on."""
+
+    def __init__(self, environment: Environment, deadline_s: float, reached: Callable[[], bool]) -> None:
+        self.environment = environment
+        self._deadline_s = deadline_s
+        self._reached = reached
+        self._began_ms = self._now_ms()
+        self.count = 1
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been since the first try."""
+        return (self._now_ms() - self._began_ms) / 1000
+
+    def again(self, failure: Failure) -> bool:
+        """Wait for the next try: True. False if the deadline comes before it."""
+        limit_s = self._deadline_s
+        if failure.unsent and not self._reached():
+            limit_s = min(limit_s, UNREACHED_S)
+        pause_s = (0.5 + self.environment.jitter() / 2) * min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(self.count, 16))
+        if self.seconds + pause_s > limit_s:
+            return False
+        self.environment.sleep(pause_s)
+        self.count += 1
+        return True
+
+    def _now_ms(self) -> int:
+        local_ms = monotonic_ms(self.environment)
+        return self.environment.now_ms() if local_ms is None else local_ms
+
+
+class Asking:
+    """Requests to one bucket. reached: whether it has answered ever. bucket_seen: whether it is known to be there."""
+
+    def __init__(self, place: Place, options: Mapping[str, str], secrets: Secrets, environment: Environment) -> None:
+        self._place = place
+        self._options = options
+        self._secrets = secrets
+        self.environment = environment
+        self._deadline_s = seconds(options, RETRY_TIMEOUT, RETRY_TIMEOUT_S)
+        self._lock = threading.Lock()
+        self._clients: Clients | None = None
+        self.reached = self.bucket_seen = False
+
+    @property
+    def clients(self) -> Clients:
+        """The connections; raises where this process has no credentials for them, or was forked from one that had some.
+        """
+        require_clients(self._place.uri)
+        with self._lock:
+            if self._clients is None:
+                if isinstance(self._secrets, MissingSecrets):
+                    self._secrets = self._secrets.from_environment(self._place.provider, self._place.uri)
+                self._clients = Clients(self._place, self._options, self._secrets)
+            return self._clients
+
+    def prepare(self) -> None:
+        """Make a client, which asks nothing, so that options which cannot be right are refused now."""
+        made = self.once(self._connect)
+        self.reached = self.bucket_seen = False
+        if isinstance(made, Failure):
+            raise refused(f"store={self._place.uri}", made)
+
+    def _connect(self) -> object:
+        return self.clients.brief()
+
+    def tries(self) -> Tries:
+        """The first try of a request begins now."""
+        return Tries(self.environment, self._deadline_s, lambda: self.reached)
+
+    def once(self, request: Callable[[], T]) -> T | Failure:
+        """One request: what it gives, or why it gives nothing."""
+        try:
+            result = request()
+        except TruncatedError as error:
+            return Failure(Kind.BUSY, f"the answer was cut off: {error}")
+        except (exceptions.BaseError, OSError, ValueError, RuntimeError) as error:
+            if str(error).startswith("Could not parse path"):
+                failure = None
+            else:
+                failure = failure_of(error, self._place, self._secrets)
+        else:
+            self.reached = self.bucket_seen = True
+            return result
+        if failure is None:
+            raise InvalidInputError("the store takes no names with control characters, or parts '.' and '..'.")
+        if failure.kind is Kind.REFUSED and failure.fleeting and self.reached:
+            return Failure(Kind.BUSY, failure.cause, answered=False)
+        self.reached = self.reached or failure.answered
+        self.bucket_seen = self.bucket_seen or (failure.kind is Kind.ABSENT and not failure.bodiless)
+        return failure
+
+    def ask(self, what: str, path: str, request: Callable[[], T]) -> T | Failure:
+        """A request that may be repeated without harm: what it gives, or a failure that is an answer, not a fault.
+
+        Raises `StorageRefusedError`, and after the deadline `StorageUnavailableError`.
+        """
+        tries = self.tries()
+        while True:
+            result = self.once(request)
+            if not isinstance(result, Failure) or result.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
+                return result
+            where = f"{what}={path} store={self._place.uri}"
+            if result.kind is Kind.REFUSED:
+                raise refused(where, result)
+            if not tries.again(result):
+                raise unavailable(where, result, tries.count, tries.seconds)

@@ -1,0 +1,129 @@
+"""The clients of an object store: one for each length of time that a request may take.
+
+They never try a request again themselves. A put that is repeated out of sight answers that there is an object already
+where the first attempt had made it; so whoever asks decides what is repeated (`store.objects`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from crdt_mor.errors import InvalidInputError, StorageRefusedError
+from crdt_mor.store.addresses import Place
+from crdt_mor.store.options import CLIENT_OPTIONS, RETRY_TIMEOUT, TIMEOUT, client_environment, seconds
+
+Client: TypeAlias = S3Store | AzureStore | GCSStore
+
+TIMEOUT_S: Final = 30.0
+"""How long a request may take by default, from its first byte to the last one of the answer; long bodies may more."""
+
+_BYTES_PER_SECOND: Final = 1 << 20
+"""A put of a large object has a second more for each of these."""
+
+_READ_S: Final = 3600
+"""A body may take this long to come, as long as some of it comes all the time."""
+
+_PROFILE: Final = "aws_profile"
+_POLARS_LEAVES_OUT: Final = frozenset({RETRY_TIMEOUT, TIMEOUT, _PROFILE, "aws_copy_if_not_exists"})
+
+
+class Clients:
+    """Connections to one bucket, made when they are first needed. secret: the options that nobody may see."""
+
+    def __init__(self, place: Place, public: Mapping[str, str], secret: Mapping[str, str]) -> None:
+        self.place = place
+        self._public = {**client_environment(place.provider), **place.options, **public}
+        self._secret = secret
+        self._timeout_s = seconds(self._public, TIMEOUT, TIMEOUT_S)
+        self._made: dict[tuple[int, bool], Client] = {}
+        self._lock = threading.Lock()
+        self._provider = self._profile_provider()
+        for name, value in place.options.items():
+            if name == "azure_storage_account_name" and public.get(name, value) != value:
+                raise InvalidInputError(f"the address and the options name different accounts. uri={place.uri}")
+
+    def brief(self) -> Client:
+        """For requests without long bodies."""
+        return self._client(self._timeout_s, reading=False)
+
+    def reading(self) -> Client:
+        """For answers with bodies of any length."""
+        return self._client(self._timeout_s, reading=True)
+
+    def putting(self, size: int) -> Client:
+        """For a put of so many bytes."""
+        timeout_s = self._timeout_s
+        while timeout_s < self._timeout_s + size // _BYTES_PER_SECOND:
+            timeout_s *= 2  # so that there are few clients, whatever the sizes
+        return self._client(timeout_s, reading=False)
+
+    def for_polars(self) -> dict[str, Any]:
+        """The options with which polars reaches the same bucket."""
+        options: dict[str, Any] = {n: v for n, v in self._public.items() if n not in _POLARS_LEAVES_OUT}
+        options |= self._secret
+        if self._provider is not None:
+            credential = self._provider()
+            options["aws_access_key_id"] = credential["access_key_id"]
+            options["aws_secret_access_key"] = credential["secret_access_key"]
+            if credential.get("token"):
+                options["aws_session_token"] = credential["token"]
+        return options
+
+    def _client(self, timeout_s: float, *, reading: bool) -> Client:
+        key = (round(timeout_s * 1000), reading)
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._make(timeout_s, reading)
+            return self._made[key]
+
+    def _make(self, timeout_s: float, reading: bool) -> Client:
+        options: dict[str, Any] = {n: v for n, v in self._public.items() if n in CLIENT_OPTIONS}
+        if "proxy_url" in self._secret:
+            options["proxy_url"] = self._secret["proxy_url"]
+        options[TIMEOUT] = f"{_READ_S}s" if reading else f"{round(timeout_s * 1000)}ms"
+        if reading:
+            options["read_timeout"] = f"{round(timeout_s * 1000)}ms"
+        config: Any = {n: v for n, v in (self._public | dict(self._secret)).items() if n not in options}
+        for ours in (RETRY_TIMEOUT, TIMEOUT, _PROFILE):
+            config.pop(ours, None)
+        more: dict[str, Any] = {"client_options": options, "retry_config": {"max_retries": 0}}
+        match self.place.provider:
+            case "azure":
+                return AzureStore(self.place.bucket, config=config, **more)
+            case "gs":
+                return GCSStore(self.place.bucket, config=config, **more)
+        for name, value in (("aws_disable_bulk_delete", "true"), ("aws_copy_if_not_exists", "multipart")):
+            if name not in config and name.upper() not in os.environ:
+                config[name] = value
+        return S3Store(self.place.bucket, config=config, credential_provider=self._provider, **more)
+
+    def _profile_provider(self) -> Any:
+        """Credentials of a profile of the AWS configuration, which boto3 reads, where one is asked for."""
+        profile = self._public.get(_PROFILE)
+        if profile is None and "aws_access_key_id" not in self._secret and "AWS_ACCESS_KEY_ID" not in os.environ:
+            profile = os.environ.get("AWS_PROFILE")
+        if self.place.provider != "s3" or not profile:
+            return None
+        try:
+            import boto3
+            from obstore.auth.boto3 import Boto3CredentialProvider
+        except ImportError as error:
+            raise StorageRefusedError(
+                "profiles of AWS are read by boto3: pip install boto3, or set AWS_ACCESS_KEY_ID and "
+                f"AWS_SECRET_ACCESS_KEY. profile={profile}"
+            ) from error
+        try:
+            session = boto3.Session(profile_name=profile)
+            if session.region_name and not {"AWS_REGION", "AWS_DEFAULT_REGION"} & os.environ.keys():
+                self._public.setdefault("aws_region", session.region_name)
+            return Boto3CredentialProvider(session)
+        except Exception as error:  # noqa: BLE001  boto3's own kinds, which name the profile and no secret
+            cause = f"{type(error).__name__}: {error}"
+        raise StorageRefusedError(
+            f"there are no credentials under this profile of AWS: correct aws_profile. profile={profile} cause={cause}"
+        )

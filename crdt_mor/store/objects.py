@@ -1,0 +1,401 @@
+r"""A store in a bucket: Amazon S3 and what speaks its protocol, Azure, Google Cloud Storage.
+
+`put` is the provider's own conditional put (`If-None-Match: *`, or its like), of the whole object. A reply may get lost
+after the object was made, so each put has a nonce of its own, in the object's metadata:
+
+    put ─ made ───────────────────────────────────> True
+        ├ there is one, and nothing was unsure ───> False
+        └ timeout, reset, 5xx, 409: unsure ─ read back ─ our nonce ────> True
+              ^                                        ├ another's ────> False
+              └──────────── nothing there, wait ───────┘
+                            the deadline has passed ─────────────────> `CommitUnknownError`
+
+Requests are repeated here alone, with growing pauses, until a deadline (`retry_timeout`); the client below repeats
+none. What cannot get better, such as a missing bucket or expired credentials, is a `StorageRefusedError` at once.
+
+Times of objects are whole seconds on these stores, and so is the clock that they are compared with.
+"""
+
+from __future__ import annotations
+
+import builtins  # inside the class, `list` is the store's
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import obstore
+
+from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.parquet import ParquetSource
+from crdt_mor.store.addresses import Place
+from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
+from crdt_mor.store.base import Content, Stat
+from crdt_mor.store.clients import Clients
+from crdt_mor.store.failures import Failure, Kind, refused, unavailable, without_signatures
+from crdt_mor.store.options import Options, read_options
+from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+from crdt_mor.store.ranges import range_file
+from crdt_mor.store.secrets import Secrets
+
+NONCE: Final = "crdtmornonce"
+"""The name of the metadata that tells whose put made an object. Azure takes letters, digits and `_`, and proxies in
+front of others drop headers with `_`."""
+
+PUT_MAX: Final[Mapping[str, int]] = {"s3": 5 << 30, "azure": 5000 << 20, "gs": 5 << 40}
+"""How many bytes one conditional put may have at each provider."""
+
+COPIED_HERE_MAX: Final = 4 << 20
+"""A copy of a smaller object goes through this process: two requests, and a lost reply can be told from a lost race."""
+
+CLOCK: Final = ".hoodie/.temp/clock"
+CLOCK_KEPT_MS: Final = 60_000
+_EMPTIES_NOTED: Final = 256
+
+
+class ObjectStore:
+    """Objects below an address of a bucket. Safe to share between threads; a forked process makes its own.
+
+    options: as `storage_options`, where they are no secrets. secrets: the others, which are never pickled or shown.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        options: Mapping[str, str],
+        secrets: Secrets,
+        environment: Environment | None = None,
+    ) -> None:
+        self._place = place
+        self._options = dict(options)
+        self._secrets = secrets
+        self.environment = environment or SystemEnvironment()
+        self._asking = Asking(place, options, secrets, self.environment)
+        self._lock = threading.Lock()
+        self._empties: dict[str, None] = {}
+        self._anchor: tuple[int, int] | None = None  # a time of the store's clock, and ours just after it
+        self._newest_ms = 0
+
+    @classmethod
+    def at(cls, place: Place, options: Options, environment: Environment) -> ObjectStore:
+        """The store at a place. Nothing is asked of it yet."""
+        store = cls(place, options.public, options.secret, environment)
+        store._asking.prepare()
+        return store
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self._place.uri!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled by its address, the options that are no secrets, and the name of those that are."""
+        return _unpickled, (self._place, self._options, self._secrets)
+
+    @property
+    def options(self) -> Options:
+        """The `storage_options` that lead here."""
+        return Options(self._options, self._secrets)
+
+    def hide(self, text: str) -> str:
+        """A text without the secrets of this store in it, whoever wrote it."""
+        return without_signatures(text, self._secrets)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes | None:
+        """The whole object; None if there is none."""
+        view = self.view(path)
+        return None if view is None else bytes(view)
+
+    def view(self, path: str) -> memoryview | None:
+        """The whole object, as it came; None if there is none."""
+        key = self._key(path)
+
+        def get() -> memoryview:
+            got = obstore.get(self._clients.reading(), key)
+            data = memoryview(got.bytes())
+            if len(data) != got.meta["size"]:
+                raise TruncatedError(f"{len(data)} of {got.meta['size']} bytes came")
+            self._note_time(_modified_ms(got.meta))
+            return data
+
+        found = self._asking.ask("read", path, get)
+        return None if isinstance(found, Failure) else found
+
+    def stat(self, path: str) -> Stat | None:
+        """Size and age of an object; None if there is none."""
+        found = self._head("stat", path)
+        return None if found is None else self._stat(path, found.meta)
+
+    def list(self, folder: str) -> builtins.list[Stat]:
+        """The objects directly in `folder`, by path; empty if there is no such folder."""
+        prefix = self._place.key(folder_path(folder)) or None
+        found = self._asking.ask(
+            "list", folder, lambda: obstore.list_with_delimiter(self._clients.brief(), prefix)["objects"]
+        )
+        return self._stats([] if isinstance(found, Failure) else found)
+
+    def walk(self, folder: str) -> builtins.list[Stat]:
+        """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
+        folder = folder_path(folder)
+        prefix = self._place.key(folder) or None
+
+        def pages() -> builtins.list[Any]:
+            return [meta for page in obstore.list(self._clients.brief(), prefix, chunk_size=1000) for meta in page]
+
+        found = self._asking.ask("walk", folder, pages)
+        stats = self._stats([] if isinstance(found, Failure) else found)
+        return stats if in_hoodie(folder) else [stat for stat in stats if not in_hoodie(stat.path)]
+
+    def parquet(self, path: str) -> ParquetSource | None:
+        """The Parquet file at a path, for polars and Arrow to read the parts of that they need; None if there is none.
+        """
+        found = self.stat(path)
+        if found is None:
+            return None
+        size = found.size
+        return ParquetSource(
+            path,
+            self._place.url(path),
+            Secrets(self._clients.for_polars()),
+            lambda: range_file(lambda start, length: self._range(path, start, length), size),
+        )
+
+    def _range(self, path: str, start: int, length: int) -> bytes:
+        key = self._key(path)
+
+        def get() -> bytes:
+            data = bytes(obstore.get_range(self._clients.reading(), key, start=start, length=length))
+            if len(data) != length:
+                raise TruncatedError(f"{len(data)} of {length} bytes came")
+            return data
+
+        found = self._asking.ask("read", path, get)
+        if isinstance(found, Failure):
+            raise FileNotFoundError(f"the object is gone, or shorter than it was. file={path}")
+        return found
+
+    def _head(self, what: str, path: str) -> Any:
+        key = self._key(path)
+        found = self._asking.ask(what, path, lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
+        if not isinstance(found, Failure):
+            return found
+        if found.bodiless and not self._asking.bucket_seen:
+            # Only an answer with words says whether it is the object that is missing or its bucket.
+            self._asking.ask(what, path, lambda: obstore.get(self._clients.reading(), key))
+        return None
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:  # noqa: ARG002  always durable
+        """Create the object, whole and durably, if there is none: True. False if there is one already.
+
+        Chunks are joined first: at most 5 GiB on S3, 5,000 MiB on Azure.
+        """
+        key = self._key(path)
+        content = data if isinstance(data, bytes) else bytes(data) if isinstance(data, memoryview) else b"".join(data)
+        self._require_size(path, len(content))
+        nonce, unsure = self.environment.nonce(), False
+        tries = self._asking.tries()
+        while True:
+            failure = self._asking.once(lambda: self._create(key, content, nonce))
+            if not isinstance(failure, Failure):
+                self._forget_empty(path)
+                return True
+            if failure.kind is Kind.TAKEN and not unsure:
+                return False
+            if failure.kind in (Kind.REFUSED, Kind.ABSENT) and not unsure:
+                raise refused(f"put={path} store={self._place.uri}", failure)
+            unsure = unsure or not failure.unsent
+            if unsure and (outcome := self._read_back(path, content, nonce, tries)) is not None:
+                return outcome
+            if failure.kind is Kind.REFUSED or not tries.again(failure):
+                raise self._put_failed(path, failure, unsure, tries)
+
+    def _create(self, key: str, content: bytes, nonce: str) -> bool:
+        client = self._clients.putting(len(content))
+        obstore.put(client, key, content, mode="create", attributes={NONCE: nonce}, use_multipart=False)
+        return True
+
+    def _read_back(self, path: str, content: bytes, nonce: str, tries: Tries) -> bool | None:
+        """Whether an object that is there is the one that a put made whose outcome is unknown; None: there is none."""
+        key = self._key(path)
+        found = self._asking.once(lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
+        if isinstance(found, Failure):
+            return None  # absent, or the store still fails: then the next put finds out
+        theirs = found.attributes.get(NONCE)
+        if theirs is not None:
+            return theirs == nonce
+        there = self.read(path) if found.meta["size"] == len(content) else b""
+        if there is not None and there != content:
+            return False
+        raise CommitUnknownError(
+            "the store keeps no metadata, so that it cannot be told who made this object, whose content is the one "
+            f"that was put: see whether what it is part of is there. path={path} store={self._place.uri} "
+            f"tries={tries.count}"
+        )
+
+    def _put_failed(self, path: str, failure: Failure, unsure: bool, tries: Tries) -> Exception:
+        where = f"put={path} store={self._place.uri}"
+        if not unsure:
+            return unavailable(where, failure, tries.count, tries.seconds)
+        return CommitUnknownError(
+            "the store does not say whether it has made an object, which may be there or may appear later: look before "
+            f"writing it again. {where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
+        )
+
+    def _require_size(self, path: str, size: int) -> None:
+        most = PUT_MAX[self._place.provider]
+        if size > most:
+            raise InvalidInputError(
+                "an object of a table is put whole, and this one is too large for that: nothing was put. A table with "
+                "more buckets, or with partitions, has smaller files (migrate copies it beside its writers). "
+                f"path={path} size={size} most={most}"
+            )
+
+    def copy(self, source: str, target: str) -> bool:
+        """Create `target` with the content of `source`, if there is no `target`: True. Else False.
+
+        Large objects stay in the store, where the provider can copy them.
+        """
+        found = self._head("copy", source)
+        if found is None:
+            raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
+        if found.meta["size"] > COPIED_HERE_MAX:
+            copied = self._copy_there(source, target)
+            if copied is not None:
+                return copied
+        data = self.view(source)
+        if data is None:
+            raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
+        return self.put(target, data)
+
+    def _copy_there(self, source: str, target: str) -> bool | None:
+        """A copy without the bytes coming here; None where the provider has none."""
+        start, end = self._key(source), self._key(target)
+        tries, unsure = self._asking.tries(), False
+        while True:
+            failure = self._asking.once(lambda: obstore.copy(self._clients.reading(), start, end, overwrite=False))
+            if not isinstance(failure, Failure):
+                return True
+            if failure.kind is Kind.TAKEN and not unsure:
+                return False
+            if failure.kind is Kind.ABSENT:
+                raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
+            if failure.kind is Kind.REFUSED and not unsure:
+                return None
+            if failure.kind is Kind.TAKEN or not tries.again(failure):
+                raise self._put_failed(target, failure, unsure, tries)
+            unsure = unsure or not failure.unsent
+
+    def delete(self, path: str) -> None:
+        """Remove the object; removing what is not there is fine."""
+        key = self._key(path)
+        self._forget_empty(path)
+        self._asking.ask("delete", path, lambda: obstore.delete(self._clients.brief(), key))
+
+    def touch(self, path: str) -> None:
+        """Set the modification time of an empty object to now, creating it if need be; what has content stays."""
+        key = self._key(path)
+        if path not in self._empties:
+            made = self._asking.ask("touch", path, lambda: self._create(key, b"", self.environment.nonce()))
+            if not isinstance(made, Failure):
+                self._note_empty(path)
+                return
+            found = self._head("touch", path)
+            if found is not None and found.meta["size"]:
+                return
+        self._asking.ask("touch", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
+        self._note_empty(path)
+
+    def make_durable(self, path: str) -> None:
+        """Nothing to do: what these stores have acknowledged lasts."""
+        object_path(path)
+
+    def probe(self) -> None:
+        """Raise `UnsupportedFeatureError` unless of two puts of one object the first alone makes it."""
+        path = f".hoodie/.temp/probe-{self.environment.nonce()}"
+        try:
+            first, second = self.put(path, b"first"), self.put(path, b"second")
+        finally:
+            self.delete(path)
+        if not first or second:
+            raise UnsupportedFeatureError(
+                "this store makes an object again that is there already, though it was asked to make it only if there "
+                "is none, which commits rest on: use a store, or a release of it, that honours If-None-Match on puts. "
+                f"docs/stores.md names some. store={self._place.uri}"
+            )
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The store's own clock: a whole second that it has reached, and not long ago.
+
+        It is what the store noted of an object that was just put. For a minute it is carried on by this machine's
+        monotonic clock, which no setting of the clock moves. So it is behind the store's true time by the fraction of a
+        second, and by what the put took: ages that are computed with it are too small by that, never too large.
+        """
+        with self._lock:
+            local_ms = monotonic_ms(self.environment)
+            if self._anchor is None or local_ms is None or local_ms - self._anchor[1] > CLOCK_KEPT_MS:
+                self._anchor = self._asked_time(), monotonic_ms(self.environment) or 0
+                local_ms = self._anchor[1]
+            reached_ms = self._anchor[0] + max(0, local_ms - self._anchor[1])
+            return max(reached_ms // 1000 * 1000, self._newest_ms)
+
+    def _asked_time(self) -> int:
+        key = self._key(CLOCK)
+        self._asking.ask("clock", CLOCK, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
+        found = self._head("clock", CLOCK)
+        if found is None:
+            raise StorageUnavailableError(f"the object was removed that tells the store's clock. path={CLOCK}")
+        return _modified_ms(found.meta)
+
+    def _note_time(self, modified_ms: int) -> None:
+        """The store's clock has reached this time."""
+        self._newest_ms = max(self._newest_ms, modified_ms)
+
+    # --- small steps --------------------------------------------------------------------------------------------------
+
+    @property
+    def _clients(self) -> Clients:
+        return self._asking.clients
+
+    def _key(self, path: str) -> str:
+        if self._place.provider == "azure" and "\\" in path:
+            raise InvalidInputError(f"Azure takes '\\' for '/', so no path of a table can have it. path={path!r}")
+        return self._place.key(object_path(path))
+
+    def _stat(self, path: str, meta: Any) -> Stat:
+        modified_ms = _modified_ms(meta)
+        self._note_time(modified_ms)
+        return Stat(path, meta["size"], modified_ms)
+
+    def _stats(self, metas: Sequence[Any]) -> builtins.list[Stat]:
+        start = len(self._place.root) + 1 if self._place.root else 0
+        return sorted((self._stat(meta["path"][start:], meta) for meta in metas), key=lambda stat: stat.path)
+
+    def _note_empty(self, path: str) -> None:
+        with self._lock:
+            self._empties[path] = None
+            while len(self._empties) > _EMPTIES_NOTED:
+                del self._empties[next(iter(self._empties))]
+
+    def _forget_empty(self, path: str) -> None:
+        with self._lock:
+            self._empties.pop(path, None)
+
+
+def open_at(place: Place, storage_options: object, environment: Environment) -> ObjectStore:
+    """The store at a place. Nothing is asked of it yet."""
+    return ObjectStore.at(place, read_options(storage_options, place.provider), environment)
+
+
+def _unpickled(place: Place, options: Mapping[str, str], secrets: Secrets) -> ObjectStore:
+    return ObjectStore(place, options, secrets)
+
+
+def _modified_ms(meta: Any) -> int:
+    """When an object was put, in whole seconds: some answers of one store have more digits than others."""
+    modified: datetime = meta["last_modified"]
+    return int(modified.timestamp()) * 1000

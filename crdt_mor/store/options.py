@@ -1,0 +1,213 @@
+"""The options of object stores, `storage_options`: the names that users of deltalake and polars know.
+
+Names are those of the client library `object_store`, which delta-rs, polars and we share: with or without the
+provider's name in front, in any case: `AWS_REGION`, `aws_region`, `region`. Values are texts. One name is ours:
+`retry_timeout`, for how long a request that failed is tried again.
+
+Some are secrets. They are kept apart from the others, so that neither is what is written, shown or pickled ever one of
+them (`store.secrets`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.store.addresses import Provider
+from crdt_mor.store.secrets import Secrets, keep
+
+RETRY_TIMEOUT: Final = "retry_timeout"
+TIMEOUT: Final = "timeout"
+
+CLIENT_OPTIONS: Final = (
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout",
+    "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes", "randomize_addresses",
+    "root_certificate", TIMEOUT, "user_agent",
+)  # fmt: skip
+"""Options of the HTTP client, the same for every provider."""
+
+_NAMES: Final[Mapping[Provider, Mapping[str, str]]] = {
+    "s3": {
+        "aws_access_key_id": "access_key_id",
+        "aws_secret_access_key": "secret_access_key",
+        "aws_session_token": "session_token token aws_token",
+        "aws_profile": "profile",
+        "aws_region": "region default_region aws_default_region",
+        "aws_endpoint_url": "endpoint_url endpoint aws_endpoint aws_endpoint_url_s3",
+        **{
+            f"aws_{name}": name
+            for name in (
+                "virtual_hosted_style_request", "unsigned_payload", "imdsv1_fallback", "metadata_endpoint",
+                "container_credentials_relative_uri", "container_credentials_full_uri",
+                "container_authorization_token_file", "web_identity_token_file", "role_arn", "role_session_name",
+                "endpoint_url_sts", "checksum_algorithm", "copy_if_not_exists", "disable_tagging", "s3_express",
+                "request_payer", "skip_signature", "server_side_encryption", "sse_kms_key_id",
+                "sse_bucket_key_enabled", "sse_customer_key_base64", "disable_bulk_delete",
+            )
+        },
+    },
+    "azure": {
+        "azure_storage_account_name": "account_name",
+        "azure_storage_account_key": "account_key access_key master_key azure_storage_access_key "
+        "azure_storage_master_key",
+        "azure_storage_sas_token": "sas_token sas_key azure_storage_sas_key",
+        "azure_storage_token": "bearer_token token",
+        "azure_storage_client_id": "client_id azure_client_id",
+        "azure_storage_client_secret": "client_secret azure_client_secret",
+        "azure_storage_tenant_id": "tenant_id authority_id azure_tenant_id azure_authority_id "
+        "azure_storage_authority_id",
+        "azure_storage_authority_host": "authority_host azure_authority_host",
+        "azure_storage_endpoint": "endpoint azure_endpoint",
+        "azure_storage_use_emulator": "use_emulator object_store_use_emulator",
+        **{
+            f"azure_{name}": name
+            for name in (
+                "use_fabric_endpoint", "msi_endpoint", "identity_endpoint", "object_id", "msi_resource_id",
+                "federated_token_file", "use_azure_cli", "skip_signature", "disable_tagging",
+                "fabric_token_service_url", "fabric_workload_host", "fabric_session_token",
+                "fabric_cluster_identifier",
+            )
+        },
+    },
+    "gs": {
+        "google_service_account": "service_account service_account_path google_service_account_path",
+        "google_service_account_key": "service_account_key",
+        "google_application_credentials": "application_credentials",
+        "google_bearer_token": "bearer_token token",
+        "google_base_url": "base_url",
+        "google_skip_signature": "skip_signature",
+    },
+}  # fmt: skip
+
+_NOT_NEEDED: Final = frozenset(
+    {"aws_s3_allow_unsafe_rename", "aws_s3_locking_provider", "conditional_put", "aws_conditional_put"}
+)
+"""What users of deltalake say of S3, and has no meaning here: every commit is a conditional put, without a lock."""
+
+_SECRET: Final = frozenset(
+    {
+        "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_sse_customer_key_base64",
+        "azure_storage_account_key", "azure_storage_sas_token", "azure_storage_token", "azure_storage_client_secret",
+        "azure_fabric_session_token", "google_service_account_key", "google_bearer_token", "proxy_url",
+    }
+)  # fmt: skip
+
+_PREFIXES: Final[Mapping[Provider, tuple[str, ...]]] = {
+    "s3": ("aws_",), "azure": ("azure_", "azure_storage_"), "gs": ("google_",),
+}  # fmt: skip
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "seconds": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
+
+
+@dataclass(frozen=True, repr=False)
+class Options(Mapping[str, str]):
+    """The options of one store, by their full names. `secret` are those that nobody may see: neither they nor what
+    holds them is ever pickled with them (`store.secrets`)."""
+
+    public: Mapping[str, str]
+    secret: Secrets
+
+    def __getitem__(self, name: str) -> str:
+        return self.secret[name] if name in self.secret else self.public[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.public, *self.secret])
+
+    def __len__(self) -> int:
+        return len(self.public) + len(self.secret)
+
+    def __repr__(self) -> str:
+        return f"Options({dict(self.public)}, secret={sorted(self.secret)})"
+
+def read_options(options: object, provider: Provider) -> Options:
+    """`storage_options` as a user gave them; raises `InvalidInputError` for a name that means nothing here.
+
+    Messages name options, never their values.
+    """
+    if isinstance(options, Options):
+        return options
+    names = _known(provider)
+    known: dict[str, str] = {}
+    for name, value in _pairs(options):
+        lower = name.lower()
+        if lower in _NOT_NEEDED:
+            continue
+        if lower not in names:
+            raise _unknown(name, names, provider)
+        full = names[lower]
+        if full in known and known[full] != value:
+            raise InvalidInputError(f"an option of the store is given twice, with different values. option={full}")
+        known[full] = value
+    for name in (RETRY_TIMEOUT, TIMEOUT):
+        if name in known:
+            _seconds(name, known[name])
+    return Options(
+        {name: value for name, value in known.items() if name not in _SECRET},
+        keep({name: value for name, value in known.items() if name in _SECRET}),
+    )
+
+
+def client_environment(provider: Provider) -> dict[str, str]:
+    """Options of the HTTP client in the environment, `AWS_ALLOW_HTTP`: the library reads those of the provider alone,
+    where it is given any of the client."""
+    found = {}
+    for name in CLIENT_OPTIONS:
+        for prefix in _PREFIXES[provider]:
+            value = os.environ.get((prefix + name).upper())
+            if value is not None and name not in _SECRET:
+                found[name] = value
+    return found
+
+
+def check_form(options: object) -> None:
+    """Raise `InvalidInputError` for `storage_options` that are no texts by name, whatever the address."""
+    _pairs(options)
+
+
+def _pairs(options: object) -> Iterable[tuple[str, str]]:
+    if options is None:
+        return ()
+    if not isinstance(options, Mapping):
+        raise InvalidInputError(
+            f"storage_options are texts by name: {{'aws_region': 'eu-west-1'}}. type={type(options).__name__}"
+        )
+    pairs = []
+    for name, given in options.items():
+        value = str(given).lower() if isinstance(given, bool) else given
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidInputError(f"storage_options are texts by name. option={name!r} type={type(value).__name__}")
+        pairs.append((name, value))
+    return pairs
+
+
+def _known(provider: Provider) -> dict[str, str]:
+    """Every way to write an option, in lower case, and its full name."""
+    names = {}
+    for full, others in _NAMES[provider].items():
+        names.update(dict.fromkeys([full, *others.split()], full))
+    for name in CLIENT_OPTIONS:
+        names.update(dict.fromkeys([name, *(prefix + name for prefix in _PREFIXES[provider])], name))
+    return names | {RETRY_TIMEOUT: RETRY_TIMEOUT}
+
+
+def _unknown(name: str, names: Mapping[str, str], provider: Provider) -> InvalidInputError:
+    near = sorted({names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)})
+    hint = f"did you mean {' or '.join(near)}?" if near else "docs/stores.md has all of them."
+    return InvalidInputError(f"there is no such option of this kind of store; {hint} option={name!r} store={provider}")
+
+
+def seconds(options: Mapping[str, str], name: str, otherwise: float) -> float:
+    """A span of time among the options, such as `30s`."""
+    return otherwise if name not in options else _seconds(name, options[name])
+
+
+def _seconds(name: str, text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
+    if match is None or match[2] not in _UNITS or not float(match[1]):
+        raise InvalidInputError(f"{name} is a span of time above 0, like 30s, 500ms or 2m. {name}={text!r}")
+    return float(match[1]) * _UNITS[match[2]]

@@ -1,0 +1,79 @@
+"""One object store on loopback, as a process: `python -m tests.serving s3|azure PORT`, which `tests.servers` starts.
+
+It ends when its standard input does, and so with the process that started it, however that ends.
+`python -m tests.serving install` fetches Azurite with npm, into a folder outside the repository.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+_VERSION: Final = "azurite@3.35.0"
+_FOLDER: Final = Path(os.environ.get("CRDT_MOR_AZURITE", Path.home() / ".cache" / "crdt-mor" / "azurite"))
+
+AZURITE: Final = _FOLDER / "node_modules" / ".bin" / "azurite-blob"
+
+
+def _serve_s3(port: int) -> None:
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log(self, type: str, message: str, *args: Any) -> None: ...
+
+    app = _OneAtATime(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+class _OneAtATime:
+    """A WSGI application that answers one request after the other.
+
+    moto looks whether an object is there and makes it in two steps, so that of two threads both may make it.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))  # a slow one keeps nobody waiting
+        with self._lock:
+            return [b"".join(self._app({**environ, "wsgi.input": io.BytesIO(body)}, start_response))]
+
+
+def _serve_azure(port: int) -> None:
+    command = [str(AZURITE), "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence", "--silent",
+               "--blobHost", "127.0.0.1", "--blobPort", str(port)]  # fmt: skip
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    threading.Thread(target=lambda: (process.wait(), os._exit(1)), daemon=True).start()
+    sys.stdin.buffer.read()
+    process.kill()
+    os._exit(0)
+
+
+def _install() -> None:
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(_FOLDER), _VERSION], check=True)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["install"]:
+            _install()
+        case ["s3", port]:
+            _serve_s3(int(port))
+        case ["azure", port]:
+            _serve_azure(int(port))
+        case _:
+            sys.exit(__doc__)
