@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from crdt_mor.store.base import Store
 from tests import bytecode
-from tests.stores import STORES
+from tests.stores import SERVED, STORES
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
@@ -24,6 +24,10 @@ bytecode.keep()
 # Deadlines measure the machine, not the code; a failing example is printed so that it can be pasted into a test.
 settings.register_profile("crdt_mor", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crdt_mor")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--store", choices=SERVED, help="run the tests of tables over this object store, on loopback")
 
 
 @pytest.fixture(params=STORES)

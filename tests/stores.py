@@ -18,6 +18,9 @@ STORES: Final[dict[str, Callable[[Path], Store]]] = {
 }
 """An empty store of each kind, given a folder that it may use. A store of another kind is one line here."""
 
+SERVED: Final = ("s3", "azure")
+"""Kinds of stores that `tests.servers` serves: `pytest tests/table --store s3` runs the tests of tables there."""
+
 LOCAL_FIRST: Final = ["local", *(slow(kind) for kind in STORES if kind != "local")]
 """For tests that take seconds: over a local disk before every commit, over the others in the slow tier."""
 

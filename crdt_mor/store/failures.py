@@ -60,6 +60,9 @@ _INNERMOST = re.compile(r"HTTP error: ([^\n]{1,200})")
 _SIGNATURE = re.compile(r"(?i)((?:sig|signature|x-amz-[a-z-]+|token)=)[^&\s\"')]+")
 
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound", "ContainerBeingDeleted"})
+_EXISTS: Final = frozenset({"BlobAlreadyExists"})
+"""Conflicts that say that the object is there. Others, as `ConditionalRequestConflict` of S3, are of a moment."""
+
 _EXPIRED: Final = frozenset({"ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException"})
 _BAD_KEYS: Final = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AuthenticationFailed", "InvalidAuthenticationInfo",
@@ -91,6 +94,8 @@ def failure_of(error: Exception, place: Place, secrets: Secrets) -> Failure:
     cause = without_signatures(_cause(text, status, code, body, type(error).__name__), secrets)
     if advice := _refusal(error, text, status, code, place):
         return Failure(Kind.REFUSED, cause, advice, answered=status is not None, fleeting=_asks_machine(text))
+    if status == 409 and code not in _EXISTS:
+        return Failure(Kind.BUSY, cause)  # the library takes every conflict for an object that is there
     match error:
         case exceptions.AlreadyExistsError():
             return Failure(Kind.TAKEN, cause)
@@ -101,7 +106,7 @@ def failure_of(error: Exception, place: Place, secrets: Secrets) -> Failure:
         case _ if status == 416:
             return Failure(Kind.RANGE, cause)
         case _:
-            return Failure(Kind.BUSY, cause, unsent="kind: Connect" in text, answered=status is not None)
+            return Failure(Kind.BUSY, cause, unsent="kind: Connect,\n" in text, answered=status is not None)
 
 
 def without_signatures(text: str, secrets: Secrets) -> str:
@@ -120,6 +125,8 @@ def _cause(text: str, status: int | None, code: str, body: str, name: str) -> st
 
 def _refusal(error: Exception, text: str, status: int | None, code: str, place: Place) -> str:
     """What to do about what will not get better by itself; "" if that is not known."""
+    if status == 409 and code not in _NO_BUCKET:
+        return ""
     keys = _KEYS[place.provider]
     if code in _NO_BUCKET:
         word = "container" if place.provider == "azure" else "bucket"

@@ -9,20 +9,34 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.stores import LOCAL_FIRST, STORES
+from tests.stores import LOCAL_FIRST, SERVED, STORES
 from tests.table.helpers import SCHEMA, Make, Place, Places
+from tests.tiers import slow
 
 OVER_EVERY_STORE = ("test_changes", "test_session", "test_stores", "test_write")
 """What is written and followed: with the suite of stores, these tell that a table does not mind its store."""
 
 
+OVER_SERVERS = ("test_stores", "test_write")
+"""These run over object stores as well in the slow tier; `--store s3` or `--store azure` runs all of them there."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "store_kind" in metafunc.fixturenames:
-        kinds = STORES if metafunc.module.__name__.rpartition(".")[2] in OVER_EVERY_STORE else LOCAL_FIRST
-        metafunc.parametrize("store_kind", ["local"] if "path" in metafunc.fixturenames else kinds)
+    if "store_kind" not in metafunc.fixturenames:
+        return
+    module, asked = metafunc.module.__name__.rpartition(".")[2], metafunc.config.getoption("--store")
+    kinds: list[Any] = list(STORES) if module in OVER_EVERY_STORE else list(LOCAL_FIRST)
+    if asked is not None:
+        kinds = [asked]
+    elif module in OVER_SERVERS:
+        kinds += [slow(kind) for kind in SERVED]
+    if "path" in metafunc.fixturenames:
+        kinds = ["local"] if asked is None else [pytest.param("local", marks=pytest.mark.skip("of a local disk"))]
+    metafunc.parametrize("store_kind", kinds)
 
 
 @pytest.fixture

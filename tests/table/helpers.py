@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from crdt_mor import LocalStore, Store, Table, UnsupportedFeatureError
-from tests.stores import STORES, WatchedStore
+from tests.stores import SERVED, STORES, WatchedStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])
 Make = Callable[..., Table]
@@ -25,10 +25,17 @@ class Place:
     uri: str
     store: Store
     by_uri: bool
+    options: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, store_kind: str, folder: Path) -> Place:
-        """On a local disk tables are created and opened by their paths, as users do."""
+        """On a local disk and in object stores, tables are created and opened by their addresses, as users do."""
+        if store_kind in SERVED:
+            from tests import servers
+
+            server = servers.SERVERS[store_kind]()
+            address = server.address(folder.name)
+            return cls(address, server.store(address), by_uri=True, options=server.options)
         return cls(str(folder), STORES[store_kind](folder), by_uri=store_kind == "local")
 
     def create(self, **settings: Any) -> Table:
@@ -48,6 +55,8 @@ class Place:
 
     @property
     def _store(self) -> dict[str, Any]:
+        if self.options is not None:
+            return {"storage_options": self.options}
         return {} if self.by_uri else {"store": self.store}
 
 
