@@ -229,7 +229,7 @@ class Table(Readable, WrittenByMany):
         properties, config = new_properties(environment, str(uri), config, columns)
         new = loading.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
         loading.load(new, rows.read(), rows.rows, info, on_progress)
-        given = objects if is_elsewhere(objects) else None
+        given = objects if is_elsewhere(objects) else store
         return cls(uri, writer_expiry=writer_expiry, maintain=maintain, store=given, environment=environment)
 
     @classmethod

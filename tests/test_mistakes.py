@@ -205,7 +205,7 @@ CREATE: dict[str, Mistake] = {
                            InvalidInputError, "rename or drop it.*column=_hoodie_x"),
     "an expiry in the past": (create(writer_expiry=timedelta(-1)), InvalidInputError, "of 0 or more.*writer_expiry="),
     "an expiry in seconds": (create(writer_expiry=600), InvalidInputError, "timedelta.*writer_expiry=600"),
-    "a bucket of S3": (lambda w: made("s3://lake/events"), UnsupportedFeatureError, "local disks.*scheme=s3"),
+    "a file system of Hadoop": (lambda w: made("hdfs://lake/events"), UnsupportedFeatureError, "s3://.*scheme=hdfs"),
     "no address": (lambda w: made(""), InvalidInputError, "is a path"),
     "a number for an address": (lambda w: made(5), InvalidInputError, "is a path.*type=int"),
     "a table that is there": (lambda w: made(w.events.uri), TableExistsError, "exist_ok=True.*path="),
