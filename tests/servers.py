@@ -1,6 +1,6 @@
 """Object stores on loopback, each a process of its own that the tests start when the first of them needs it.
 
-    s3       moto, from PyPI (`pip install 'moto[s3,server]'`)
+    s3       moto, from PyPI (`pip install 'moto[s3]' flask flask-cors`)
     azure    Azurite, from npm: Node 18 or newer, and once `python -m tests.serving install`
 
 A server ends with the process that started it, however that ends: it watches a pipe from it. What it holds is in its
@@ -76,7 +76,7 @@ class Server:
 def s3() -> Server:
     """The S3 of this test run; skips the test where moto is not installed."""
     if find_spec("moto") is None or find_spec("flask") is None:
-        pytest.skip("no S3 here: pip install 'moto[s3,server]'")
+        pytest.skip("no S3 here: pip install 'moto[s3]' flask flask-cors")
     port = _start("s3")
     endpoint = f"http://127.0.0.1:{port}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()

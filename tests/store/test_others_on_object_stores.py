@@ -82,7 +82,8 @@ def test_processes_that_write_at_once_lose_nothing(server: servers.Server) -> No
     uri = server.address()
     Table.create(uri, COLUMNS, key="id", merge={"n": Counter()}, storage_options=server.options)
     processes = [started(WRITER, uri, f"w{n}", server) for n in range(3)]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert [process.communicate()[0] for process in processes] == ["", "", ""]
+    assert [process.returncode for process in processes] == [0, 0, 0]
     table = Table.open(uri, storage_options=server.options)
     table.maintenance.compact()
     found = dict(table.to_polars().rows())
