@@ -17,9 +17,8 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.store.base import Store
+from crdt_mor.store.base import Bucket, Store
 from crdt_mor.store.lakes import lake_in
-from crdt_mor.store.open import require_put_if_absent
 from crdt_mor.timeline import loads
 from crdt_mor.timeline.session import PROPERTIES, Session, read_config
 
@@ -64,8 +63,8 @@ def put_properties(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
             f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
         )
-    if absent:
-        require_put_if_absent(store)
+    if absent and isinstance(store, Bucket):
+        store.probe()
     if store.put(PROPERTIES, content):
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
             loads.clear(store, config.table_id)

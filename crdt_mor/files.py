@@ -108,12 +108,17 @@ def _matching(path: object) -> list[str]:
 
 def require_local(path: str) -> None:
     """Raise `InvalidInputError` for an address: files of the user are read from disks of this machine alone."""
-    scheme, found, _ = path.partition("://")
-    if found and scheme.isalnum():
+    if is_address(path):
         raise InvalidInputError(
             "files are read from local paths: for one in an object store let polars read it, and pass the frame, "
-            f"pl.scan_parquet(address, storage_options=…). scheme={scheme}"
+            f"pl.scan_parquet(address, storage_options=…). scheme={path.partition('://')[0]}"
         )
+
+
+def is_address(text: str) -> bool:
+    """Whether a text names a place by a scheme, `s3://bucket/path`, and no file on a disk of this machine."""
+    scheme, found, _ = text.partition("://")
+    return bool(found) and scheme.isalnum()
 
 
 # --- what they hold ---------------------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ from crdt_mor.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.scan import Scan
 from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
 from crdt_mor.sources import LoadSource, open_source
-from crdt_mor.store.base import Store
-from crdt_mor.store.open import is_elsewhere, options_of, require_put_if_absent, store_at
+from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.open import store_at
 from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import Commit, Transaction, require_delete, require_partitions, require_statement
 from crdt_mor.write.statements import SchemaMode
@@ -95,7 +95,7 @@ class Table(Readable, WrittenByMany):
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
-        self._store = session.store if store is None and is_elsewhere(session.store) else store
+        self._store = session.store if store is None and isinstance(session.store, Bucket) else store
         self.uri = uri
         session.sealed(look=True)
 
@@ -221,7 +221,8 @@ class Table(Readable, WrittenByMany):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         loading.require_free(objects, str(uri))
-        require_put_if_absent(objects)
+        if isinstance(objects, Bucket):
+            objects.probe()
         refuse_another_format(objects, str(uri))
         types = None if schema is None else read_schema(schema)
         rows = open_source(source, types, str(uri))
@@ -229,8 +230,10 @@ class Table(Readable, WrittenByMany):
         properties, config = new_properties(environment, str(uri), config, columns)
         new = loading.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
         loading.load(new, rows.read(), rows.rows, info, on_progress)
-        given = objects if is_elsewhere(objects) else store
-        return cls(uri, writer_expiry=writer_expiry, maintain=maintain, store=given, environment=environment)
+        return cls(
+            uri, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options, store=store,
+            environment=environment,
+        )  # fmt: skip
 
     @classmethod
     def open(
@@ -273,7 +276,8 @@ class Table(Readable, WrittenByMany):
     def storage_options(self) -> Mapping[str, str]:
         """With which another process opens the same table. Pickled without the keys, which it takes from its own
         environment; empty where the table is not in an object store."""
-        return options_of(self._session.store)
+        store = self._session.store
+        return store.options if isinstance(store, Bucket) else {}
 
     @property
     def schema(self) -> pa.Schema:

@@ -19,6 +19,7 @@ from crdt_mor.cli.interop import other_readers
 from crdt_mor.cli.options import AsOf, Buckets, Columns, Form, How, Key, Merges, Ordering, PartitionBy, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
+from crdt_mor.files import is_address
 from crdt_mor.model.policies import words_of_bytes
 
 
@@ -281,7 +282,7 @@ def _columns(schema: Path | None, like: str | None) -> pa.Schema:
     """The columns of a new table, from exactly one of two options."""
     if bool(schema) == bool(like):
         raise typer.BadParameter("say where the columns come from in one way: --schema FILE or --like FILE")
-    if like is not None and ("://" in like or Path(like).is_dir()):
+    if like is not None and (is_address(like) or Path(like).is_dir()):
         return inputs.opened(like).schema
     source = Path(like) if like is not None else schema
     assert source is not None

@@ -19,8 +19,7 @@ from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Store
-from crdt_mor.store.open import is_elsewhere, without_secrets
+from crdt_mor.store.base import Bucket, Store
 
 _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
@@ -35,16 +34,15 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     try:
         yield
     except (OSError, *_POLARS) as error:
-        elsewhere = is_elsewhere(store)
-        if elsewhere:
-            error.args = (without_secrets(store, str(error)),)  # polars names addresses with the signatures in them
+        if isinstance(store, Bucket):  # polars names addresses with the signatures in them, and says more below
+            error.args = (store.hide(str(error).partition("\n")[0]),)
         gone = next((file for file in slice_.files if store.stat(file.path) is None), None)
         if gone is not None:
             raise SnapshotExpiredError.of_file(gone.path) from error
-        if isinstance(error, OSError) and not elsewhere:
+        if isinstance(error, OSError) and not isinstance(store, Bucket):
             raise
         source, damaged = _damaged_file(store, slice_)
-        if elsewhere and damaged is None and not isinstance(error, pl.exceptions.SchemaError):
+        if isinstance(store, Bucket) and damaged is None and not isinstance(error, pl.exceptions.SchemaError):
             raise StorageUnavailableError(
                 "the store did not give polars the bytes of a base file: try again. "
                 f"group={slice_.group} base={slice_.base and slice_.base.path} cause={error}"
@@ -76,7 +74,7 @@ def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None
 
 def _at_hand(store: Store, path: str) -> ParquetSource | None:
     """A file, of an object store all its bytes: so that what cannot be read is the file, and not the way to it."""
-    if not is_elsewhere(store):
+    if not isinstance(store, Bucket):
         return store.parquet(path)
     content = store.read(path)
     return None if content is None else ParquetSource.in_memory(content, name=path)

@@ -9,9 +9,9 @@ one creates it. Losing that race is a value (`False`), not an error. A store tha
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from crdt_mor.parquet import ParquetSource
 
@@ -91,4 +91,25 @@ class Store(Protocol):
 
     def parquet(self, path: str) -> ParquetSource | None:
         """The Parquet file at a path, for polars and Arrow to read as much of as they need; None if there is none."""
+        ...
+
+
+@runtime_checkable
+class Bucket(Store, Protocol):
+    """A store in a bucket: requests lead there, which take options, may hold secrets, and may fail."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The `storage_options` with which others reach it. Pickled without the keys among them."""
+        ...
+
+    def hide(self, text: str) -> str:
+        """A text without the secrets of this store in it, whoever wrote it."""
+        ...
+
+    def probe(self) -> None:
+        """Raise `UnsupportedFeatureError` unless of two puts of one object the first alone makes it.
+
+        Other stores are known to do so.
+        """
         ...

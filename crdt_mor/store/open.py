@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 from crdt_mor.clock import Environment
@@ -52,30 +52,6 @@ def storage_options(uri: str | os.PathLike[str], options: Mapping[str, str] | No
         check_form(options)
         return {}
     return read_options(options, place.provider)
-
-
-def options_of(store: Store) -> Mapping[str, str]:
-    """The `storage_options` with which others reach an object store; of any other store there are none."""
-    options: Mapping[str, str] = getattr(store, "options", {})
-    return options
-
-
-def is_elsewhere(store: Store) -> bool:
-    """Whether a store is in a bucket, so that reaching it takes options, and requests that may fail."""
-    return hasattr(store, "probe")
-
-
-def without_secrets(store: Store, text: str) -> str:
-    """The first line of what somebody else said of a request to a store, without its secrets."""
-    hide: Callable[[str], str] = getattr(store, "hide", str)
-    return hide(text.partition("\n")[0])
-
-
-def require_put_if_absent(store: Store) -> None:
-    """Raise `UnsupportedFeatureError` where an object store makes an object twice; others are known not to."""
-    probe = getattr(store, "probe", None)
-    if probe is not None:
-        probe()
 
 
 def absolute(uri: str | os.PathLike[str]) -> str:

@@ -8,11 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
-pytest.importorskip("obstore", reason="no client of object stores: pip install obstore")
-
 import polars as pl
+import pytest
 
 from crdt_mor import (
     CommitUnknownError,
@@ -29,9 +26,9 @@ from crdt_mor.store.objects import ObjectStore, open_at
 from crdt_mor.testing.store_suite import StoreSuite
 from tests import servers
 from tests.proxy import FATES, Proxy
+from tests.store.helpers import COLUMNS
 from tests.tiers import seeds
 
-COLUMNS = {"id": pl.String, "n": pl.Int64}
 DONE = ("lost reply", "wrong answer", "cut off", "delayed")
 """Fates in which the store does what it is asked."""
 
@@ -47,12 +44,6 @@ def store_at(server: servers.Server, address: str) -> ObjectStore:
     place = place_of(address)
     assert place is not None
     return open_at(place, server.options, Hurried())
-
-
-@pytest.fixture(params=["s3", pytest.param("azure", marks=pytest.mark.slow)])
-def server(request: pytest.FixtureRequest) -> servers.Server:
-    server: servers.Server = servers.SERVERS[request.param]()
-    return server
 
 
 # --- one request ------------------------------------------------------------------------------------------------------

@@ -11,11 +11,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("obstore", reason="no client of object stores: pip install obstore")
-
 import polars as pl
+import pytest
 
 import crdt_mor as mor
 from crdt_mor import (
@@ -31,8 +28,7 @@ from crdt_mor.store.objects import ObjectStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.store_suite import StoreSuite
 from tests import servers
-
-COLUMNS = {"id": pl.String, "n": pl.Int64}
+from tests.store.helpers import COLUMNS
 
 
 @pytest.mark.slow
@@ -47,13 +43,6 @@ class TestAzure(StoreSuite):
     @pytest.fixture
     def store(self) -> Store:
         return servers.azure().store()
-
-
-@pytest.fixture(params=["s3", pytest.param("azure", marks=pytest.mark.slow)])
-def server(request: pytest.FixtureRequest) -> servers.Server:
-    """Each kind of server; Azure in the slow tier."""
-    server: servers.Server = servers.SERVERS[request.param]()
-    return server
 
 
 def rows(*pairs: tuple[str, int]) -> pl.DataFrame:

@@ -8,9 +8,12 @@ import pytest
 
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.files import is_address
+from crdt_mor.store.base import Bucket
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.open import open_store
+from crdt_mor.testing.faults import DelegatingStore
 
 
 def root_of(uri: str | Path) -> str:
@@ -74,6 +77,23 @@ def test_a_file_is_no_table(tmp_path: Path) -> None:
 def test_no_address_at_all_is_refused(uri: str) -> None:
     with pytest.raises(InvalidInputError):
         open_store(uri, SystemEnvironment())
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [("s3://lake/t", {"region": "eu-west-1"}), ("az://lake/t", {"azure_storage_account_name": "a"}), ("/data/t", None)],
+)
+def test_what_only_stores_in_buckets_have_tells_them_from_the_others(uri: str, options: dict[str, str] | None) -> None:
+    store = open_store(uri, SystemEnvironment(), options)
+    assert isinstance(store, Bucket) == (options is not None)
+    assert not isinstance(DelegatingStore(store), Bucket), "it has no options by which another process gets there"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"), [("s3://lake/t", True), ("file:///t", True), ("/data/t", False), ("a.b://c/rows.csv", False)]
+)
+def test_an_address_is_told_from_a_path(text: str, is_one: bool) -> None:
+    assert is_address(text) == is_one
 
 
 def test_opening_makes_nothing(tmp_path: Path) -> None:

@@ -12,14 +12,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("obstore", reason="no client of object stores: pip install obstore")
-
 from crdt_mor import Table
 from tests import servers
+from tests.store.helpers import COLUMNS
 
 pytestmark = pytest.mark.slow
 
-COLUMNS = {"id": pl.String, "n": pl.Int64}
 ROWS = [{"id": "a", "n": 1}, {"id": "b", "n": 3}]
 ROOT = Path(__file__).parents[2]
 
@@ -45,12 +43,6 @@ table = Table.open(uri, storage_options=options)
 for n in range(5):
     table.upsert(pl.DataFrame({"id": [f"{name}-{n}", "all"], "n": [1, 1]}))
 """
-
-
-@pytest.fixture(params=["s3", "azure"])
-def server(request: pytest.FixtureRequest) -> servers.Server:
-    server: servers.Server = servers.SERVERS[request.param]()
-    return server
 
 
 def started(program: str, uri: str, name: str, server: servers.Server) -> subprocess.Popen[str]:
