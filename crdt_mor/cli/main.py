@@ -136,7 +136,7 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
     hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
     more = [inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)]
-    if {"uri", "uris"} & hints.keys():
+    if {"uri", "uris", "address"} & hints.keys():
         hints["storage"] = Storage
         more.insert(0, inspect.Parameter("storage", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Storage))
     if "uri" in hints:

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, story
+from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, place, story
 from crdt_mor.cli.main import app
+from tests import servers
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -74,6 +76,74 @@ def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     assert ET.parse(found["picture"]).getroot().tag.endswith("svg")
     assert (tmp_path / "overlaps.svg").read_bytes() == Path(found["picture"]).read_bytes()
     assert mor.Table.open(found["table"]).scan().count() == found["rows"]
+
+
+def demo_in_a_bucket(uri: str, *options: str, **variables: str) -> dict[str, Any]:
+    """What the small demo says of itself, with a table in a bucket."""
+    done = subprocess.run(
+        [sys.executable, "-m", "crdt_mor.cli.main", "demo", "--small", "--uri", uri, "--output", "json", *options],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [value for value in servers.AWS_KEYS.values() if value in done.stdout + done.stderr]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_the_small_demo_holds_in_s3_with_all_that_leads_there_in_the_environment(tmp_path: Path) -> None:
+    server = servers.s3()
+    uri = server.address("flights")
+    variables = {name.upper(): value for name, value in server.options.items()}
+    found = demo_in_a_bucket(uri, "--dir", str(tmp_path / "beside"), **variables)
+    assert found["holds"]
+    assert found["aborts"] == 0
+    assert found["overlapping"] > 10
+    assert len(found["claims"]) == 6
+    assert found["table"] == uri
+    assert Path(found["picture"]).parent == tmp_path / "beside"
+    assert not (tmp_path / "beside" / "flights").exists()
+    assert mor.Table.open(uri, storage_options=server.options).count() == found["rows"]
+
+
+@pytest.mark.slow
+def test_the_small_demo_holds_in_azure_with_options_and_leaves_nothing_if_asked(tmp_path: Path) -> None:
+    server = servers.azure()
+    uri = server.address("flights")
+    options = [word for name, value in server.options.items() for word in ("--storage", f"{name}={value}")]
+    found = demo_in_a_bucket(uri, "--no-keep", "--dir", str(tmp_path / "beside"), *options)
+    assert found["holds"]
+    assert not (tmp_path / "beside").exists()
+    store = server.store(uri)
+    assert not [*store.walk(""), *store.walk(".hoodie")]
+
+
+def test_an_address_with_something_below_it_is_left_alone(tmp_path: Path) -> None:
+    server = servers.s3()
+    uri = server.address("mine")
+    server.store(uri).put("2026/letters.txt", b"")
+    options = [word for name, value in server.options.items() for word in ("--storage", f"{name}={value}")]
+    beside = tmp_path / "beside"
+    result = CliRunner().invoke(app, ["demo", "--small", "--uri", uri, "--dir", str(beside), *options])
+    assert result.exit_code == 1
+    assert "nothing below it" in result.stderr
+    assert "2026/letters.txt" in result.stderr
+    assert not beside.exists()
+
+
+def test_commands_to_try_next_say_how_the_bucket_is_reached_but_no_keys(tmp_path: Path) -> None:
+    options = {"region": "eu-west-1", "secret_access_key": "hidden"}
+    there = place.Place.at("s3a://lake/my flights", tmp_path, options)
+    assert there.reached() == "'s3://lake/my flights' --storage aws_region=eu-west-1"
+    assert there.again() == "--uri 's3://lake/my flights-again' --storage aws_region=eu-west-1"
+    assert "hidden" not in repr(there)
+    here = place.Place.at(None, tmp_path, None)
+    assert here.reached() == str(tmp_path / "flights")
+    assert here.again() == f"--dir {tmp_path}-again"
 
 
 @pytest.mark.parametrize(

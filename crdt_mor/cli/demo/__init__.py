@@ -2,6 +2,7 @@
 
 story.py      what each process is to do, and why the claims at the end must hold
 workers.py    the four processes: ingest, encrypt, backfill, compact
+place.py      where the table is, and what is beside it
 journal.py    what each of them says it wrote
 check.py      the claims, one by one: against a dict, against the raw file, against another reader
 picture.py    the overlapping transactions as SVG

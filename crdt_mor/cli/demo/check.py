@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
@@ -124,7 +123,7 @@ def _the_past_is_fixed(table: mor.Table, middle: pl.DataFrame, as_of: str) -> Cl
 
 def check_after(table: mor.Table, before: pl.DataFrame) -> Claim:
     """That upkeep has changed no row, in our readers and in Hudi's; `before` are the rows before it."""
-    ours, hudi = table.scan().to_polars().sort(KEY), _hudi_rows(Path(table.uri), before.columns)
+    ours, hudi = table.scan().to_polars().sort(KEY), _hudi_rows(table, before.columns)
     expected = before.sort(KEY)
     return Claim(
         f"hudi-rs {installed('hudi').version} reads the same rows",
@@ -133,7 +132,8 @@ def check_after(table: mor.Table, before: pl.DataFrame) -> Claim:
     )
 
 
-def _hudi_rows(path: Path, columns: Sequence[str]) -> pl.DataFrame:
+def _hudi_rows(table: mor.Table, columns: Sequence[str]) -> pl.DataFrame:
     hudi = importlib.import_module("hudi")  # by name: it is optional
-    batches = hudi.HudiTableBuilder.from_base_uri(str(path)).build().read(hudi.HudiReadOptions())
+    builder = hudi.HudiTableBuilder.from_base_uri(table.uri).with_options(dict(table.storage_options))
+    batches = builder.build().read(hudi.HudiReadOptions())
     return pl.concat([pl.DataFrame(batch) for batch in batches]).select(columns).sort(KEY)

@@ -17,8 +17,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import inputs, render
 from crdt_mor.cli.demo import lanes
+from crdt_mor.cli.demo.place import Place, require_free
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.run import Result, run
 from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
@@ -40,9 +41,13 @@ def demo(
     dir: Annotated[
         Path | None, typer.Option(help="Where: an absent or empty folder; by default a fresh temporary one.")
     ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--uri", metavar="URI", help="Where the table is to be, s3://bucket/path; nothing is there yet."),
+    ] = None,
     small: Annotated[bool, typer.Option("--small", help="Four weeks of flights instead of the year: seconds.")] = False,
     keep: Annotated[
-        bool, typer.Option("--keep/--no-keep", help="Keep the folder for a look around afterwards.")
+        bool, typer.Option("--keep/--no-keep", help="Keep the table and the folder for a look around afterwards.")
     ] = True,
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the overlapping transactions here, too.")
@@ -58,24 +63,27 @@ def demo(
         raise mor.InvalidInputError(
             f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}"
         )
+    if address is not None:
+        require_free(address, inputs.storage())
     folder = dir.resolve() if dir is not None else Path(tempfile.mkdtemp(prefix="crdt-mor-demo-"))
+    place = Place.at(address, folder, inputs.storage())
     story = SMALL if small else FULL
     console = render.stderr()
     console.print(Text(INTRODUCTION))
-    console.print(Text(f"in {folder}\n"))
+    console.print(Text(f"in {place.said()}\n"))
     try:
-        result = run(folder, story, Progress(console, story.days), lambda text: console.print(Text(text, style="dim")))
+        result = run(place, story, Progress(console, story.days), lambda text: console.print(Text(text, style="dim")))
     except BaseException:
-        console.print(Text(f"what there is lies in {folder}"))
+        console.print(Text(f"what there is lies in {place.said()}"))
         raise
     if svg is not None:
-        shutil.copyfile(result.picture, svg)
+        shutil.copyfile(place.picture, svg)
     if output is Output.json:
         render.document(result.document())
     else:
         _report(result, keep)
     if not keep:
-        shutil.rmtree(folder)
+        place.clear()
     if not result.holds:
         raise typer.Exit(1)
 
@@ -129,7 +137,7 @@ def _report(result: Result, keep: bool) -> None:
     _heading(console, "From near" + (overtaken if numbers.overtaken_cells else ""))
     console.print(lanes.draw(result.near, width))
     if keep:
-        console.print(Text(f"\npicture: {result.picture}"))
+        console.print(Text(f"\npicture: {result.place.picture}"))
         _heading(console, "What to try next")
         for line in _next_steps(result):
             console.print(Text(f"  {line}"))
@@ -141,14 +149,14 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _next_steps(result: Result) -> list[str]:
-    table, command = result.table, command_here()
+    table, command = result.place.reached(), command_here()
     return [
         f"{command} show {table}",
         f"{command} timeline {table}",
         f"{command} cat {table} --where \"origin = 'LGA'\" --columns time_hour,carrier,flight,tailnum,arr_delay",
         f"{command} history {table} --limit 5",
         f"{command} maintain {table} --dry-run     # what is due, and why",
-        f"{command} demo --small --dir {result.table.parent}-again",
+        f"{command} demo --small {result.place.again()}",
     ]
 
 

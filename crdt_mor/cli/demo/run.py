@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 import polars as pl
 
@@ -20,6 +19,7 @@ from crdt_mor.cli.demo import journal, lanes, overlaps, picture, workers
 from crdt_mor.cli.demo.check import Claim, check, check_after
 from crdt_mor.cli.demo.journal import Entry
 from crdt_mor.cli.demo.overlaps import Compaction, Overlaps
+from crdt_mor.cli.demo.place import Place
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights
 from crdt_mor.cli.demo.upkeep import Tidied, tidy
@@ -33,8 +33,7 @@ POLL_SECONDS = 0.5
 class Result:
     """What came of a run."""
 
-    table: Path
-    picture: Path
+    place: Place
     numbers: Overlaps
     aborts: int
     rows: int
@@ -53,8 +52,8 @@ class Result:
         """For `--output json`."""
         return {
             "holds": self.holds,
-            "table": str(self.table),
-            "picture": str(self.picture),
+            "table": self.place.uri,
+            "picture": str(self.place.picture),
             **asdict(self.numbers),
             "aborts": self.aborts,
             "rows": self.rows,
@@ -69,41 +68,42 @@ class ProcessFailedError(mor.CrdtMorError):
     """A process of the demo ended by an exception."""
 
 
-def run(folder: Path, story: Story, progress: Progress, say: Callable[[str], None]) -> Result:
-    """The whole demo, in an empty or absent `folder`."""
+def run(place: Place, story: Story, progress: Progress, say: Callable[[str], None]) -> Result:
+    """The whole demo, at a place where nothing is yet."""
     environment = SystemEnvironment()
     started = environment.now_ms()
     raw = flights(story)
-    (folder / "journal").mkdir(parents=True)
+    place.journal.mkdir(parents=True)
     table = mor.Table.create(
-        folder / "flights", raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1"
-    )
+        place.uri, raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1",
+        storage_options=place.options,
+    )  # fmt: skip
     secret = environment.nonce().encode()
     with progress:
-        middle = _let_loose(folder, story, secret, table, progress)
+        middle = _let_loose(place, story, secret, table, progress)
     written = environment.now_ms()
     say("all have committed; the last compaction, then the checks")
     _compact_all(table)
-    entries = journal.read(folder / "journal")
+    entries = journal.read(place.journal)
     compactions, aborts = _services(table, len(entries))
     claims = check(table, story, raw, entries, secret, *middle)
     numbers = overlaps.count(entries, compactions)
     whole, near = lanes.scene(entries, compactions), lanes.closeup(entries, compactions)
-    drawn = _draw(folder, numbers, aborts, whole, near)
+    place.picture.write_text(_drawn(numbers, aborts, whole, near))
     if all(claim.holds for claim in claims):
-        shutil.rmtree(folder / "journal")  # which is for those who want to see what went wrong
+        shutil.rmtree(place.journal)  # which is for those who want to see what went wrong
     say("the table's history has been checked: maintain may free it")
     before = table.scan().to_polars()
-    tidied = tidy(table, folder)
+    tidied = tidy(table, place)
     claims = (*claims, check_after(table, before), tidied.claim(story.times_live))
     return Result(
-        folder / "flights", drawn, numbers, aborts, table.scan().count(),
+        place, numbers, aborts, table.scan().count(),
         (written - started) / 1000, (environment.now_ms() - started) / 1000, claims, whole, near, tidied,
     )  # fmt: skip
 
 
 def _let_loose(
-    folder: Path, story: Story, secret: bytes, table: mor.Table, progress: Progress
+    place: Place, story: Story, secret: bytes, table: mor.Table, progress: Progress
 ) -> tuple[pl.DataFrame, str]:
     """Run the processes to their end; gives back a snapshot that was read in the middle of it."""
     context = multiprocessing.get_context("spawn")
@@ -112,7 +112,7 @@ def _let_loose(
     processes = {
         name: context.Process(
             target=workers.work,
-            args=(workers.Desk(name, folder, story, secret if name == "encrypt" else b"", channel, stop),),
+            args=(workers.Desk(name, place, story, secret if name == "encrypt" else b"", channel, stop),),
             name=name,
             daemon=True,
         )
@@ -175,15 +175,13 @@ def _services(table: mor.Table, written: int) -> tuple[list[Compaction], int]:
     return [Compaction(*row) for row in compactions], timeline.height - done.height
 
 
-def _draw(folder: Path, numbers: Overlaps, aborts: int, whole: lanes.Scene, near: lanes.Scene) -> Path:
-    path = folder / "transactions.svg"
+def _drawn(numbers: Overlaps, aborts: int, whole: lanes.Scene, near: lanes.Scene) -> str:
     title = f"{numbers.commits} commits by three processes, {numbers.overlapping} overlapping: no lock, {aborts} aborts"
     subtitle = (
         f"Flights of 2013, {numbers.shared_rows:,} rows written by more than one process; {numbers.compactions} "
         f"compactions in between, and {numbers.across_compactions} transactions open across one"
     )
-    path.write_text(picture.svg(title, subtitle, whole, near))
-    return path
+    return picture.svg(title, subtitle, whole, near)
 
 
 __all__ = ["Entry", "ProcessFailedError", "Result", "run"]

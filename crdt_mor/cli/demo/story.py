@@ -67,7 +67,7 @@ class Story:
     backfill_commits: int
     compact_seconds: float
     log_files_min: int
-    times_live: int  # the bytes of the whole folder in the end, at most, for each byte of live rows
+    times_live: int  # the bytes of the whole table in the end, at most, for each byte of live rows
 
     @property
     def last_day(self) -> date:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import crdt_mor as mor
 from crdt_mor.cli.demo.check import Claim
+from crdt_mor.cli.demo.place import Place
 from crdt_mor.model.policies import words_of_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What `maintain` has done at the end of the demo; files and bytes of the whole folder."""
+    """What `maintain` has done at the end of the demo; files and bytes of the whole table."""
 
     done: tuple[str, ...]
     ok: bool
@@ -28,7 +28,7 @@ class Tidied:
     bytes_after: int
 
     def claim(self, times_live: int) -> Claim:
-        """That the whole folder has at most so many times the bytes of the live rows."""
+        """That the whole table has at most so many times the bytes of the live rows."""
         live, after = words_of_bytes(self.live_bytes), words_of_bytes(self.bytes_after)
         return Claim(
             f"what is left is at most {times_live} times the live rows",
@@ -38,15 +38,15 @@ class Tidied:
         )
 
 
-def tidy(table: mor.Table, folder: Path) -> Tidied:
+def tidy(table: mor.Table, place: Place) -> Tidied:
     """Maintain the table, without any history to keep and without readers to spare."""
-    files_before, bytes_before = _measured(folder)
+    files_before, bytes_before = _measured(place)
     table.set_properties({"crdt_mor.readers": "0s", "crdt_mor.archive.commits": "1"})
     done = table.maintenance.maintain(keep=timedelta(0))
     live = sum(table.inspect.files()["bytes"].to_pylist())
-    return Tidied(tuple(map(str, done.actions)), done.ok, live, files_before, bytes_before, *_measured(folder))
+    return Tidied(tuple(map(str, done.actions)), done.ok, live, files_before, bytes_before, *_measured(place))
 
 
-def _measured(folder: Path) -> tuple[int, int]:
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+def _measured(place: Place) -> tuple[int, int]:
+    sizes = [stat.size for stat in place.objects()]
     return len(sizes), sum(sizes)

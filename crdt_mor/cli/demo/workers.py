@@ -1,4 +1,4 @@
-"""The four processes. Each opens the table by its path and sees the others only through it.
+"""The four processes. Each opens the table by its address and sees the others only through it.
 
 The long transactions are what tables with locks cannot have: they begin, read their sealed snapshot, take their time
 while others commit and compact, and complete. Nobody is made to wait, nobody is made to start again.
@@ -10,13 +10,13 @@ import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Protocol
 
 import polars as pl
 
 import crdt_mor as mor
 from crdt_mor.cli.demo import journal
+from crdt_mor.cli.demo.place import Place
 from crdt_mor.cli.demo.story import (
     CORRECTION,
     DELAYS,
@@ -33,7 +33,6 @@ from crdt_mor.cli.demo.story import (
 )  # fmt: skip
 from crdt_mor.clock import SystemEnvironment
 
-WAIT_SECONDS = 0.02
 PATIENCE = 15
 """After this many waits in a row without a commit of another process, a transaction stops waiting for one."""
 
@@ -65,14 +64,14 @@ class Desk:
     """What a process needs."""
 
     process: str
-    folder: Path
+    place: Place
     story: Story
     secret: bytes  # of the pseudonyms; it goes to `encrypt` alone, never into the table
     channel: Channel
     stop: Flag
 
     def table(self) -> mor.Table:
-        return mor.Table.open(self.folder / "flights")
+        return self.place.table()
 
     def say(self, text: str) -> None:
         self.channel.put(Message(self.process, "doing", text))
@@ -80,10 +79,10 @@ class Desk:
     def log(self, what: str, commit: mor.Commit | None, batch: pl.DataFrame) -> None:
         assert commit is not None
         assert not commit.repeated, "a token of this run was used before"
-        journal.note(self.folder / "journal", self.process, what, commit, batch)
+        journal.note(self.place.journal, self.process, what, commit, batch)
         self.channel.put(Message(self.process, "commit", what, batch.height))
 
-    def rest(self, seconds: float = WAIT_SECONDS) -> None:
+    def rest(self, seconds: float) -> None:
         SystemEnvironment().sleep(seconds)
 
 
@@ -202,7 +201,7 @@ def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
     """Until a day has been ingested."""
     desk.say(f"waits for {day:%d %b}")
     while table.scan(columns=["day"], filter=(pl.col("month") == day.month) & (flown == day)).count() == 0:
-        desk.rest(10 * WAIT_SECONDS)
+        desk.rest(10 * desk.place.wait_seconds)
 
 
 def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
@@ -210,6 +209,6 @@ def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
     seen, quiet = table.version, 0
     last = seen + 2 * count  # a commit is two versions: begin, complete
     while seen < last and quiet < PATIENCE:
-        desk.rest()
+        desk.rest(desk.place.wait_seconds)
         quiet = quiet + 1 if table.version == seen else 0
         seen = table.version

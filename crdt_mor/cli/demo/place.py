@@ -1,0 +1,105 @@
+"""Where a run of the demo is: its table, on a disk or in a bucket, and the folder with what else it leaves."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import crdt_mor as mor
+from crdt_mor.clock import SystemEnvironment
+from crdt_mor.store.addresses import place_of
+from crdt_mor.store.base import Stat, Store
+from crdt_mor.store.open import absolute, open_store, storage_options
+from crdt_mor.store.options import Options
+
+WAIT_SECONDS: Final = 0.02
+WAIT_SECONDS_IN_BUCKETS: Final = 0.2
+"""Between two looks at the table: in a bucket each is a request, and a commit takes ten times as long."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the table is, how its store is reached, and the folder for journals and the picture.
+
+    options: as the command was given them. They may hold keys, which its processes need and nobody is shown.
+    """
+
+    uri: str
+    folder: Path
+    options: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def at(cls, uri: str | None, folder: Path, options: Mapping[str, str] | None) -> Place:
+        """The place that a user asked for: the table at an address, or else in the folder."""
+        return cls(str(folder / "flights"), folder) if uri is None else cls(absolute(uri), folder, options)
+
+    @property
+    def in_folder(self) -> bool:
+        return self.uri == str(self.folder / "flights")
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    @property
+    def picture(self) -> Path:
+        return self.folder / "transactions.svg"
+
+    @property
+    def wait_seconds(self) -> float:
+        return WAIT_SECONDS if place_of(self.uri) is None else WAIT_SECONDS_IN_BUCKETS
+
+    def table(self) -> mor.Table:
+        """The table, opened."""
+        return mor.Table.open(self.uri, storage_options=self.options)
+
+    def objects(self) -> list[Stat]:
+        """Every object of the table."""
+        return _objects(_store(self.uri, self.options))
+
+    def clear(self) -> None:
+        """Remove all that the demo has made."""
+        if not self.in_folder:
+            store = _store(self.uri, self.options)
+            for stat in _objects(store):
+                store.delete(stat.path)
+        shutil.rmtree(self.folder)
+
+    def said(self) -> str:
+        """Where what there is lies, for people."""
+        return str(self.folder) if self.in_folder else f"{self.uri}, with journals and picture in {self.folder}"
+
+    def reached(self) -> str:
+        """The table in a command line, with the options that are no secrets."""
+        return shlex.join([self.uri, *self._words()])
+
+    def again(self) -> str:
+        """Options for a demo beside this one."""
+        where = ["--dir", f"{self.folder}-again"] if self.in_folder else ["--uri", f"{self.uri}-again"]
+        return shlex.join([*where, *self._words()])
+
+    def _words(self) -> list[str]:
+        given = storage_options(self.uri, self.options)
+        shown = given.public if isinstance(given, Options) else given
+        return [word for name, value in shown.items() for word in ("--storage", f"{name}={value}")]
+
+
+def require_free(uri: str, options: Mapping[str, str] | None) -> None:
+    """Raise `InvalidInputError` unless there is nothing at an address."""
+    if found := _objects(_store(uri, options)):
+        raise mor.InvalidInputError(
+            "the demo wants an address with nothing below it, so as not to touch what is yours. "
+            f"uri={uri} found={found[0].path}"
+        )
+
+
+def _store(uri: str, options: Mapping[str, str] | None) -> Store:
+    return open_store(uri, SystemEnvironment(), options)
+
+
+def _objects(store: Store) -> list[Stat]:
+    return [stat for folder in ("", ".hoodie") for stat in store.walk(folder)]
