@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from crdt_mor.clock import SystemEnvironment
 from tests.waiting import let_run
 
 FATES: Final = ("lost reply", "broken", "refused", "wrong answer", "cut off", "delayed")
@@ -33,6 +34,13 @@ ANSWERS: Final = {
     500: ("InternalError", "We encountered an internal error."),
     409: ("ConditionalRequestConflict", "A conflicting operation occurred during this request."),
 }
+
+
+class Hurried(SystemEnvironment):
+    """Pauses between tries are a fiftieth of what they are."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds / 50)
 
 
 @dataclass

@@ -230,6 +230,7 @@ def test_no_test_imports_from_another_test(file: Path) -> None:
 LETS_TIME_PASS = {
     "tests.waiting",  # the one place
     "tests.proxy",  # lets answers come late, as a store that is far away does
+    "tests.crash.buckets",  # processes are killed at moments drawn by lot
     "tests.crash.overwrites",  # processes are killed at moments drawn by lot
     "tests.crash.scene",  # asks stuck processes where they are, and gives them a second to answer
     "tests.crash.migrations",  # processes are killed at moments drawn by lot, and writers wait for a table that arrives

@@ -19,25 +19,17 @@ from crdt_mor import (
     Store,
     Table,
 )  # fmt: skip
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore, open_at
 from crdt_mor.testing.store_suite import StoreSuite
 from tests import servers
-from tests.proxy import FATES, Proxy
+from tests.proxy import FATES, Hurried, Proxy
 from tests.store.helpers import COLUMNS
 from tests.tiers import seeds
 
 DONE = ("lost reply", "wrong answer", "cut off", "delayed")
 """Fates in which the store does what it is asked."""
-
-
-class Hurried(SystemEnvironment):
-    """Pauses between tries are a fiftieth of what they are."""
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(seconds / 50)
 
 
 def store_at(server: servers.Server, address: str) -> ObjectStore:

@@ -678,7 +678,11 @@ def test_a_process_may_die_giving_up_and_another_one_goes_on(every: int) -> None
 
 def test_two_processes_migrate_at_once(table: Table, there: Place, move: Move) -> None:
     reports: list[Migrated] = []
-    first = at("copy", lambda: reports.append(move(Table.open(table.uri), buckets=3))) if there.by_uri else None
+
+    def begin_as_well() -> None:
+        reports.append(move(Table.open(table.uri, storage_options=table.storage_options), buckets=3))
+
+    first = at("copy", begin_as_well) if there.by_uri else None
     reports.append(move(table, buckets=3, on_progress=first))
     assert ids(there.open()) == ROWS
     assert {report.rows for report in reports} == {4}
