@@ -6,19 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.readers.polars import scan_table
 from tests import servers
 from tests.store.helpers import COLUMNS
 
 pytestmark = pytest.mark.slow
 
-ROWS = [{"id": "a", "n": 1}, {"id": "b", "n": 3}]
 ROOT = Path(__file__).parents[2]
 
 RACER = """
@@ -38,6 +40,7 @@ WRITER = """
 import json, sys
 import polars as pl
 from crdt_mor import Table
+from crdt_mor.readers.polars import scan_table
 uri, name, options = sys.argv[1], sys.argv[2], json.load(sys.stdin)
 table = Table.open(uri, storage_options=options)
 for n in range(5):
@@ -84,22 +87,62 @@ def test_processes_that_write_at_once_lose_nothing(server: servers.Server) -> No
     assert set(found.values()) == {1}
 
 
-def test_other_readers_read_our_tables_in_s3() -> None:
+# --- other readers ----------------------------------------------------------------------------------------------------
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "in partitions": {"partition_by": "day"},
+    "with an ordering column": {"ordering": "n"},
+    "in one file group": {"buckets": 1},
+}
+DAYS = {"id": pl.String, "day": pl.String, "n": pl.Int64}
+
+
+def of_days(*rows: tuple[str, str, int]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), DAYS, orient="row")
+
+
+def seen_by_hudi(table: Table, server: servers.Server) -> list[tuple[object, ...]]:
+    """The rows as hudi-rs finds them at the table's address, with the same options."""
     hudi = pytest.importorskip("hudi")
-    server = servers.s3()
-    uri = server.address()
-    table = Table.create(uri, COLUMNS, key="id", storage_options=server.options)
-    table.upsert(pl.DataFrame({"id": ["a", "b"], "n": [1, 2]}))
-    table.upsert(pl.DataFrame({"id": ["b"], "n": [3]}))
+    built = hudi.HudiTableBuilder.from_base_uri(table.uri).with_options(dict(server.options)).build()
+    batches = [pa.record_batch(batch) for batch in built.read(hudi.HudiReadOptions())]
+    return sorted(tuple(row[name] for name in DAYS) for batch in batches for row in batch.to_pylist())
 
-    def seen_by_hudi() -> list[dict[str, object]]:
-        built = hudi.HudiTableBuilder.from_base_uri(uri).with_options(dict(server.options)).build()
-        rows = pa.Table.from_batches(built.read(hudi.HudiReadOptions())).select(["id", "n"])
-        return sorted(rows.to_pylist(), key=lambda row: str(row["id"]))
 
-    assert seen_by_hudi() == ROWS
+def seen_by_polars(table: Table, server: servers.Server) -> list[tuple[object, ...]]:
+    """The rows as polars finds them in the base files; after a compaction only deletes are elsewhere."""
+    bases = [f"{table.uri}/{path}" for path in table.inspect.files()["path"].to_pylist() if path.endswith(".parquet")]
+    frame = pl.scan_parquet(bases, storage_options=dict(server.options)).select(*DAYS)
+    return sorted(frame.collect().rows())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_readers_read_our_tables(server: servers.Server, kind: str) -> None:
+    """As logs alone, compacted, with logs and deletes on top of base files, and compacted again with deletes."""
+    table = Table.create(server.address("a table"), DAYS, key="id", storage_options=server.options, **KINDS[kind])
+    table.upsert(of_days(("a", "mon", 1), ("b", "mon", 2), ("c", "tue", 3)))
+    table.upsert(of_days(("b", "mon", 5), ("d", "wed", 4)))
+    first = [("a", "mon", 1), ("b", "mon", 5), ("c", "tue", 3), ("d", "wed", 4)]
+    assert seen_by_hudi(table, server) == first
     table.maintenance.compact()
-    assert seen_by_hudi() == ROWS
-    bases = [f"{uri}/{path}" for path in table.inspect.files()["path"].to_pylist() if path.endswith(".parquet")]
-    frame = pl.scan_parquet(bases, storage_options=dict(server.options))
-    assert frame.select("id", "n").sort("id").collect().to_dicts() == ROWS
+    assert seen_by_hudi(table, server) == first == seen_by_polars(table, server)
+
+    gone = pl.DataFrame({"id": ["a", "d"], "day": ["mon", "wed"], "n": [9, 9]})
+    table.delete(gone)
+    table.upsert(of_days(("c", "tue", 7), ("e", "thu", 6)))
+    then = [("b", "mon", 5), ("c", "tue", 7), ("e", "thu", 6)]
+    assert seen_by_hudi(table, server) == then == sorted(table.to_polars().select(*DAYS).rows())
+    table.maintenance.compact()
+    table.maintenance.clean(timedelta(0), readers=timedelta(0))
+    assert seen_by_hudi(table, server) == then == seen_by_polars(table, server)
+
+
+def test_our_reader_for_polars_reads_tables_at_an_address(server: servers.Server) -> None:
+    table = Table.create(server.address(), DAYS, key="id", partition_by="day", storage_options=server.options)
+    table.upsert(of_days(("a", "mon", 1), ("b", "mon", 2), ("c", "tue", 3)))
+    table.maintenance.compact()
+    table.upsert(of_days(("b", "mon", 5)))
+    lazy = scan_table(table.uri, storage_options=server.options)
+    found = lazy.filter(pl.col("day") == "mon").select("id", "n").sort("id").collect()
+    assert found.rows() == [("a", 1), ("b", 5)]
