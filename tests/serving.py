@@ -21,7 +21,7 @@ AZURITE: Final = _FOLDER / "node_modules" / ".bin" / "azurite-blob"
 
 
 def _serve_s3(port: int) -> None:
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):
@@ -29,7 +29,7 @@ def _serve_s3(port: int) -> None:
 
         def log(self, type: str, message: str, *args: Any) -> None: ...
 
-    app = _OneAtATime(DomainDispatcherApplication(create_backend_app))
+    app = _OneAtATime(create_backend_app("s3"))  # moto's dispatcher lists the folders of all services at each request
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=Quiet)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.buffer.read()
