@@ -71,7 +71,7 @@ from crdt_mor.observing import (
     UpkeepEvent,
     observe,
 )
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.parquet import ParquetSource, RangeReader
 from crdt_mor.read.explain import Explanation, Files
 from crdt_mor.reading import AsOf, Consistency
 from crdt_mor.scan import Scan
@@ -160,6 +160,7 @@ __all__ = [
     "Point",
     "Process",
     "RaceLostEvent",
+    "RangeReader",
     "Receipt",
     "RecordPayload",
     "Restored",

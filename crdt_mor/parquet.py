@@ -1,21 +1,41 @@
 """Where a Parquet file is. A store hands out the value; nobody else opens a file.
 
     a local disk      the address of a file, which polars and Arrow map or read as they need it
-    memory            the bytes of the file
-    an object store   an address, the options with which polars opens it, and a reader of byte ranges for Arrow
+    memory            the bytes of the file, or of those of its columns and row groups that somebody needs
+    an object store   a reader of byte ranges. Arrow reads footers through it; polars has what is needed in memory
 
 The merge and the formats take this value instead of a path, so that neither knows what kind of store a table is in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO, Protocol
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+
+class RangeReader(Protocol):
+    """A file of which each read is a request. Raises `FileNotFoundError` where it is gone."""
+
+    def size(self) -> int:
+        """How many bytes the file has."""
+        ...
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes of the file."""
+        ...
+
+    def read_all(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes at some places, each given by its first byte and its length; side by side."""
+        ...
+
+    def open(self) -> BinaryIO:
+        """The file for Arrow."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +43,17 @@ class ParquetSource:
     """One Parquet file of a store; or several in memory, which are read one after the other as if they were one.
 
     name: what messages call it.
-    address: where polars finds the file, and Arrow too unless there is a `reader`; None: the file is in memory.
-    storage_options: what `polars.scan_parquet` needs to open the address.
-    reader: opens the file for Arrow, which does not understand every address that polars does.
+    address: where polars and Arrow find the file on a local disk.
+    ranges: what reads the file where each read is a request.
     contents: the bytes of the files that are in memory.
+    columns: of what is in memory those columns that the file has in full; None: all of them.
     """
 
     name: str
     address: str | None = None
-    storage_options: Mapping[str, Any] | None = None
-    reader: Callable[[], BinaryIO] | None = None
+    ranges: RangeReader | None = None
     contents: tuple[bytes, ...] = ()
+    columns: frozenset[str] | None = None
 
     @classmethod
     def in_memory(cls, *contents: bytes, name: str = "") -> ParquetSource:
@@ -45,23 +65,31 @@ class ParquetSource:
         """A file on a local disk, by its absolute path."""
         return cls(path, path)
 
+    def at_hand(self) -> ParquetSource:
+        """This file, taken into memory whole where each read of it would be a request."""
+        if self.ranges is None:
+            return self
+        return ParquetSource.in_memory(*self.ranges.read_all([(0, self.ranges.size())]), name=self.name)
+
     def scan(
         self, schema: Mapping[str, pl.DataType] | None = None, cast_options: pl.ScanCastOptions | None = None
     ) -> pl.LazyFrame:
-        """The rows, read when they are collected.
+        """The rows, read when they are collected. Where each read is a request, the whole file is read now.
 
         schema: the columns that come out. Those that the file lacks are null, and those that it has beside them are
         left out; without a schema the file's own columns come out. cast_options: which types become the schema's.
         """
+        source = self.at_hand()
+        if schema is not None and source.columns is not None:
+            schema = {name: kind for name, kind in schema.items() if name in source.columns}
         return pl.scan_parquet(
-            list(self.contents) if self.address is None else self.address,
+            list(source.contents) if source.address is None else source.address,
             schema=schema,
             missing_columns="raise" if schema is None else "insert",
             extra_columns="raise" if schema is None else "ignore",
             cast_options=cast_options,
             glob=False,  # names of partitions may hold brackets
             hive_partitioning=False,
-            storage_options=None if self.storage_options is None else dict(self.storage_options),
         )
 
     def open(self) -> pq.ParquetFile:
@@ -69,8 +97,8 @@ class ParquetSource:
 
         Raises `FileNotFoundError` where the file is gone, and what pyarrow raises where it is damaged.
         """
-        if self.reader is not None:
-            return pq.ParquetFile(self.reader())
+        if self.ranges is not None:
+            return pq.ParquetFile(self.ranges.open())
         if self.address is not None:
             return pq.ParquetFile(self.address)
         (content,) = self.contents
@@ -78,18 +106,16 @@ class ParquetSource:
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes of the file; raises `FileNotFoundError` where it is gone."""
-        if self.reader is not None:
-            opened = self.reader()
-        elif self.address is not None:
-            opened = open(self.address, "rb", buffering=0)  # noqa: SIM115  closed below
-        else:
+        if self.ranges is not None:
+            return self.ranges.read(start, length)
+        if self.address is None:
             (content,) = self.contents
             return content[start : start + length]
-        with opened as file:
+        with open(self.address, "rb", buffering=0) as file:
             file.seek(start)
             return file.read(length)
 
     @property
     def is_one_file(self) -> bool:
         """Whether there is one footer to ask."""
-        return self.address is not None or len(self.contents) == 1
+        return self.address is not None or self.ranges is not None or len(self.contents) == 1

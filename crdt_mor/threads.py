@@ -17,9 +17,23 @@ R = TypeVar("R")
 THREADS = max(2, os.cpu_count() or 1)
 """File slices that are merged, or log files that are encoded, side by side. More only get in each other's way."""
 
+REQUESTS = 64
+"""Requests to a bucket that are under way at once: they wait for the network, not for a processor."""
 
-def in_threads(work: Callable[[S], R], items: Iterable[S], threads: int | None = None) -> Iterator[R]:
-    """`work` of each item, in order, a few at a time, so that only a few results wait in memory."""
+WEIGHT_MAX = 256 << 20
+"""The bytes in memory, as far as they are known, from which on no more work is begun before some of it is taken."""
+
+
+def in_threads(
+    work: Callable[[S], R],
+    items: Iterable[S],
+    threads: int | None = None,
+    weight: Callable[[S], int] = lambda _: 0,
+) -> Iterator[R]:
+    """`work` of each item, in order, a few at a time, so that only a few results wait in memory.
+
+    weight: how many bytes the work of an item will hold.
+    """
     threads = threads or THREADS
     rest = iter(items)
     first = list(islice(rest, 2))
@@ -28,14 +42,18 @@ def in_threads(work: Callable[[S], R], items: Iterable[S], threads: int | None =
         return
     pool, left_early, forks = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False, fork_count()
     try:
-        waiting: deque[Future[R]] = deque()
+        waiting: deque[tuple[Future[R], int]] = deque()
+        held = 0
         for item in chain(first, rest):
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > threads:
-                yield waiting.popleft().result()
+            waiting.append((pool.submit(work, item), weight(item)))
+            held += waiting[-1][1]
+            while len(waiting) > threads or (held > WEIGHT_MAX and len(waiting) > 1):
+                future, size = waiting.popleft()
+                yield future.result()
+                held -= size
                 require_own(forks, "rows that were being read")
         while waiting:
-            yield waiting.popleft().result()
+            yield waiting.popleft()[0].result()
             require_own(forks, "rows that were being read")
     except GeneratorExit:
         left_early = True

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -23,6 +24,7 @@ from obstore.store import MemoryStore
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore
+from crdt_mor.store.ranges import AT_ONCE
 from crdt_mor.store.secrets import Secrets
 
 PAGE: Final = 1000
@@ -113,9 +115,6 @@ class _Clients:
     def putting(self, size: int) -> MemoryStore:
         return self._objects
 
-    def for_polars(self) -> dict[str, Any]:
-        return {}
-
 
 class _Library:
     """The functions of obstore that the store calls, counted."""
@@ -134,15 +133,14 @@ class _Library:
         finally:
             self._note((what, size))
 
-    def get_range(self, client: MemoryStore, key: str, *, start: int, length: int) -> Any:
-        self._note((f"GET  {key} [{start}+{length}]", length))
-        return obstore.get_range(client, key, start=start, length=length)
-
     def get_ranges(
         self, client: MemoryStore, key: str, *, starts: Sequence[int], lengths: Sequence[int], coalesce: int
     ) -> Any:
         assert coalesce == 0, "what is asked for together is decided before"
-        self._note(*((f"GET  {key} [{start}+{size}]", size) for start, size in zip(starts, lengths, strict=True)))
+        asked = [(f"GET  {key} [{start}+{size}]", size) for start, size in zip(starts, lengths, strict=True)]
+        rest = iter(asked)
+        while wave := list(islice(rest, AT_ONCE)):
+            self._note(*wave)
         return obstore.get_ranges(client, key, starts=starts, lengths=lengths)
 
     def put(self, client: MemoryStore, key: str, content: bytes, **how: Any) -> Any:

@@ -20,7 +20,7 @@ from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.merge.snapshot import count, merge, passed_through, touched, written
+from crdt_mor.merge.snapshot import count, is_late, merge, passed_through, touched, written
 
 __all__ = [
     "Carry",
@@ -37,6 +37,7 @@ __all__ = [
     "compact_stable",
     "count",
     "in_views",
+    "is_late",
     "merge",
     "parts",
     "passed_through",

@@ -206,7 +206,7 @@ def resolve(
 ) -> Resolved:
     """Steps 1 and 2, for `latest` and `ordering`. `scanned`: the base of `files`."""
     assert rule.kind != "columns"
-    late = _is_late(files)
+    late = is_late(files)
     contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late)
     best = winners(contributions.lines, rule)
     ordering = rule.ordering
@@ -228,7 +228,7 @@ def resolve(
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
 
-def _is_late(files: Slice) -> bool:
+def is_late(files: Slice) -> bool:
     """Whether some log may have been requested before a commit that the base folded in."""
     if files.base is None or files.base_latest == NEVER_COMPARED:
         return False

@@ -22,14 +22,18 @@ from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import LogFileName
+from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.damage import check_length, is_ours, naming_damage
 from crdt_mor.read.hudi_rows import split_deletes, with_key
-from crdt_mor.store.base import Store
+from crdt_mor.store.base import Bucket, Store
+from crdt_mor.threads import in_threads
+
+REQUESTS_OF_SLICE = 8
+"""Files of one slice that are asked for at once, at most."""
 
 NATURAL_ORDER = 0
 """The ordering value, an int, of a delete that removes whatever came before it, in Hudi as in our plain deletes."""
@@ -37,11 +41,9 @@ NATURAL_ORDER = 0
 
 def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
+    base, contents = _opened(store, slice_, config)
     logs: list[tuple[int, DataFile, LogBlock]] = []
-    for order, log in enumerate(slice_.logs):
-        data = store.view(log.path)
-        if data is None:
-            raise SnapshotExpiredError.of_file(log.path)
+    for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
         check_length(data, log, config)
         logs += [(order, log, block) for block in read_log(data, log.path)]
     carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
@@ -58,12 +60,48 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
             ]
         blocks += [(block.instant, order, part) for part in parts]
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
-    base = latest = None
-    if slice_.base is not None:
-        base = base_source(store, slice_.base)
+    latest = None
+    if base is not None:
         with naming_damage(store, slice_):
             latest = read_footer(base).latest_requested
     return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[ParquetSource | None, list[memoryview]]:
+    """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
+    if not isinstance(store, Bucket):
+        logs = [_log(store, log, config) for log in slice_.logs]
+        return (None if slice_.base is None else base_source(store, slice_.base)), logs
+
+    def ask(file: DataFile) -> ParquetSource | memoryview:
+        if file is not slice_.base:
+            return _log(store, file, config)
+        with naming_damage(store, slice_):
+            source = base_source(store, file)
+            read_footer(source)
+        return source
+
+    base: ParquetSource | None = None
+    contents: list[memoryview] = []
+    for answer in in_threads(ask, slice_.files, REQUESTS_OF_SLICE):
+        if isinstance(answer, ParquetSource):
+            base = answer
+        else:
+            contents.append(answer)
+    return base, contents
+
+
+def _log(store: Store, log: DataFile, config: TableConfig) -> memoryview:
+    """All that a log holds. Of a bucket's small ones that were read of late, the bytes are still at hand."""
+    if isinstance(store, Bucket) and is_ours(log, config):
+        try:
+            return memoryview(store.ranges_of(log.path, log.size).read(0, log.size))
+        except FileNotFoundError as error:
+            raise SnapshotExpiredError.of_file(log.path) from error
+    data = store.view(log.path)
+    if data is None:
+        raise SnapshotExpiredError.of_file(log.path)
+    return data
 
 
 def base_source(store: Store, base: DataFile) -> ParquetSource:
@@ -72,6 +110,9 @@ def base_source(store: Store, base: DataFile) -> ParquetSource:
     That of an overwrite may not have its name yet (`timeline.base_names`). Until then it is where it was staged, and is
     taken into memory from there, as it may get its name and leave that place at any moment.
     """
+    if isinstance(store, Bucket) and base.size and not base.staged and is_own_token(base.name.token):
+        # Whoever reads it finds out whether it is there.
+        return ParquetSource(base.path, ranges=store.ranges_of(base.path, base.size))
     source = store.parquet(base.path)
     if source is None and base.staged:
         data = store.read(base.staged)

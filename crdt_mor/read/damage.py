@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import polars as pl
 
-from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.errors import FormatError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.format.base import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.config import TableConfig
@@ -19,7 +19,7 @@ from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.base import Store
 
 _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
@@ -28,25 +28,17 @@ _POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     """Errors of polars inside the block become a `FormatError` that names the file, if one is damaged.
 
-    Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`; where an
-    object store failed that polars reads from by itself, a `StorageUnavailableError`.
+    Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`.
     """
     try:
         yield
     except (OSError, *_POLARS) as error:
-        if isinstance(store, Bucket):  # polars names addresses with the signatures in them, and says more below
-            error.args = (store.hide(str(error).partition("\n")[0]),)
         gone = next((file for file in slice_.files if store.stat(file.path) is None), None)
         if gone is not None:
             raise SnapshotExpiredError.of_file(gone.path) from error
-        if isinstance(error, OSError) and not isinstance(store, Bucket):
+        if isinstance(error, OSError):
             raise
         source, damaged = _damaged_file(store, slice_)
-        if isinstance(store, Bucket) and damaged is None and not isinstance(error, pl.exceptions.SchemaError):
-            raise StorageUnavailableError(
-                "the store did not give polars the bytes of a base file: try again. "
-                f"group={slice_.group} base={slice_.base and slice_.base.path} cause={error}"
-            ) from error
         if damaged is None and isinstance(error, pl.exceptions.SchemaError):
             base = slice_.base.path if slice_.base is not None else ""
             raise UnsupportedFeatureError(
@@ -61,7 +53,7 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
 
 def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None, str | None]:
     """The first Parquet file of the slice that polars cannot read, if it is there at all, and what messages call it."""
-    if slice_.base is not None and not _can_read(base := _at_hand(store, slice_.base.path)):
+    if slice_.base is not None and not _can_read(base := store.parquet(slice_.base.path)):
         return base, f"file={slice_.base.path}"
     for log in slice_.logs:
         for block in read_log(store.read(log.path) or b"", log.path):
@@ -70,14 +62,6 @@ def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None
             ):
                 return source, f"file={log.path} offset={block.offset}"
     return None, None
-
-
-def _at_hand(store: Store, path: str) -> ParquetSource | None:
-    """A file, of an object store all its bytes: so that what cannot be read is the file, and not the way to it."""
-    if not isinstance(store, Bucket):
-        return store.parquet(path)
-    content = store.read(path)
-    return None if content is None else ParquetSource.in_memory(content, name=path)
 
 
 def _can_read(source: ParquetSource | None) -> bool:

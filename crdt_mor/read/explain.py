@@ -5,20 +5,20 @@ File slices that a condition rules out, row groups whose statistics do, columns,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.laws.merging import Merging
-from crdt_mor.merge.blocks import Columns, distinct
+from crdt_mor.merge.blocks import distinct
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.lookup import ranges_of
 from crdt_mor.read.prune import Pruning
+from crdt_mor.read.row_groups import not_ruled_out, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ def explain(
     for slice_ in pruning.kept:
         source = None if slice_.base is None else source_of(slice_.base.path)
         footer = _footer(source)
-        left = [] if footer is None else _row_groups(footer, pushed, merging.columns)
+        left = [] if footer is None else not_ruled_out(footer, pushed, merging.columns.schema)
         if keys is not None and source is not None and footer is not None:
-            left = _with_keys(left, footer, ranges_of(source, keys))
+            left = within(footer, left, ranges_of(source, keys))
         (merged if slice_.logs else passed if left or footer is None else skipped).append(slice_)
         groups += len(left)
         if footer is not None:
@@ -143,46 +143,6 @@ def _footer(source: ParquetSource | None) -> pq.FileMetaData | None:
 def _bytes(group: pq.RowGroupMetaData, need: Sequence[str]) -> int:
     chunks = (group.column(i) for i in range(group.num_columns))
     return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in need)
-
-
-def _row_groups(footer: pq.FileMetaData, condition: pl.Expr | None, columns: Columns) -> list[int]:
-    """The row groups that polars reads: those whose statistics do not rule the condition out."""
-    every = list(range(footer.num_row_groups))
-    if condition is None or not every:
-        return every
-    kinds = {name: columns.schema[name] for name in condition.meta.root_names()}
-    # Not public, and used only to explain: without it polars skips no less, and this says that all groups are read.
-    skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
-    if skips is None:
-        return every
-    series = [pl.Series("len", [footer.row_group(group).num_rows for group in every], pl.get_index_type())]
-    try:
-        for name, kind in kinds.items():
-            low, high, nulls = zip(*(_statistics(footer.row_group(group), name) for group in every), strict=True)
-            series += [pl.Series(f"{name}_{end}", of, kind, strict=False) for end, of in (("min", low), ("max", high))]
-            series.append(pl.Series(f"{name}_nc", nulls, pl.get_index_type()))
-        skipped = pl.DataFrame(series).select(skips.fill_null(value=False).alias("skip"))["skip"]
-    except pl.exceptions.PolarsError:  # nested types, which have no statistics
-        return every
-    return [group for group, skip in zip(every, skipped, strict=True) if not skip]
-
-
-def _with_keys(groups: list[int], footer: pq.FileMetaData, ranges: Collection[tuple[int, int]] | None) -> list[int]:
-    """Those of the row groups that lie in one of the ranges of rows."""
-    if ranges is None:
-        return groups
-    starts = [0, *accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups))]
-    return [g for g in groups if any(first <= starts[g] < first + rows for first, rows in ranges)]
-
-
-def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
-    """Least, greatest and number of nulls of a column in a row group; None where it does not say."""
-    for i in range(group.num_columns):
-        chunk = group.column(i)
-        if chunk.path_in_schema == name and (statistics := chunk.statistics) is not None:
-            bounds = (statistics.min, statistics.max) if statistics.has_min_max else (None, None)
-            return (*bounds, statistics.null_count if statistics.has_null_count else None)
-    return None, None, None
 
 
 def _files(slices: Sequence[FileSlice]) -> Files:

@@ -23,8 +23,10 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.blocks import base_source, open_slice
 from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.lookup import ranges_of
-from crdt_mor.threads import in_threads
+from crdt_mor.store.base import Bucket
+from crdt_mor.threads import REQUESTS, in_threads
 from crdt_mor.timeline.session import Session
 
 
@@ -102,25 +104,19 @@ class Snapshot:
         finish: a function of each merged frame that runs in the thread that merged it.
         keys: the predicate holds for rows of these keys alone, so that other rows of base files need not be read.
         """
-        store, config = self.session.store, self.session.config
-        merging = merging_of(config, self.value.schema)
+        store = self.session.store
+        merging = merging_of(self.session.config, self.value.schema)
 
-        def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Slice]]:
+        def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
-            if slice_.base is not None and not slice_.logs:
-                blocks = Slice(base_source(store, slice_.base))
-            else:
-                blocks = open_slice(store, slice_, config)
-            if keys is not None and blocks.base is not None:
-                with naming_damage(store, slice_):
-                    blocks = replace(blocks, base_ranges=ranges_of(blocks.base, keys))
-            if slice_.base is not None and not slice_.logs:
-                return [(slice_, blocks)]
-            if predicate is not None or blocks.base_ranges is not None:
-                return [(slice_, blocks)]  # the statistics of a whole base file rule out more than those of its parts
-            rows = 0 if slice_.base is None else slice_.base.rows
             with naming_damage(store, slice_):
-                return [(slice_, part) for part in kernel.parts(blocks, rows, merging.rule, merging.columns, select)]
+                parts = self._parts(slice_, select, predicate, keys)
+                return [(slice_, plan(part, merging, select, predicate, keys, limit)) for part in parts]
+
+        def fetch(item: tuple[FileSlice, Fetch]) -> tuple[FileSlice, Slice]:
+            slice_, fetch = item
+            with naming_damage(store, slice_):
+                return slice_, fetch.fetched()
 
         def merge(slice_: FileSlice, part: Slice) -> list[pl.DataFrame]:
             with naming_damage(store, slice_):
@@ -135,15 +131,37 @@ class Snapshot:
         def finished(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
             return [finish(frame) for frame in merge(*item)]
 
+        bucket = isinstance(store, Bucket)
+        at_once = REQUESTS if bucket else None
         first = 0 if limit is None else 1
         for slices in (self.slices[:first], self.slices[first:]):
-            parts = chain.from_iterable(in_threads(open_parts, slices))
+            opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
+            parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if bucket else map(fetch, opened)
             for frames in in_threads(finished, parts):
                 yield from frames
 
+    def _parts(
+        self, slice_: FileSlice, select: Sequence[str], predicate: pl.Expr | None, keys: Sequence[str] | None
+    ) -> list[Slice]:
+        """What is merged of a slice, each part on its own."""
+        store, config = self.session.store, self.session.config
+        if slice_.base is not None and not slice_.logs:
+            blocks = Slice(base_source(store, slice_.base))
+        else:
+            blocks = open_slice(store, slice_, config)
+        if keys is not None and blocks.base is not None:
+            blocks = replace(blocks, base_ranges=ranges_of(blocks.base, keys))
+        if slice_.base is not None and not slice_.logs:
+            return [blocks]
+        if predicate is not None or blocks.base_ranges is not None:
+            return [blocks]  # the statistics of a whole base file rule out more than those of its parts
+        rows = 0 if slice_.base is None else slice_.base.rows
+        merging = merging_of(config, self.value.schema)
+        return kernel.parts(blocks, rows, merging.rule, merging.columns, select)
+
     def count(self) -> int:
-        """Rows, read from the footers where a slice needs no merging, else from its key columns alone."""
-        config = self.session.config
+        """Rows, as the commits say it where a slice needs no merging, else from its key columns alone."""
+        store, config = self.session.store, self.session.config
         merging = merging_of(config, self.value.schema)
 
         def count_slice(slice_: FileSlice) -> int:
@@ -151,8 +169,18 @@ class Snapshot:
             if not slice_.logs:
                 assert slice_.base is not None
                 return slice_.base.rows
-            blocks = open_slice(self.session.store, slice_, config)
-            with naming_damage(self.session.store, slice_):
+            blocks = open_slice(store, slice_, config)
+            with naming_damage(store, slice_):
+                blocks = plan(blocks, merging, [merging.columns.merge_key], None).fetched()
                 return kernel.count(blocks, merging.rule, merging.columns)
 
-        return sum(in_threads(count_slice, self.slices))
+        threads = REQUESTS if isinstance(store, Bucket) else None
+        return sum(in_threads(count_slice, self.slices, threads, _weight))
+
+
+def _weight(slice_: FileSlice) -> int:
+    return sum(file.size for file in slice_.files)
+
+
+def _weight_of_logs(slice_: FileSlice) -> int:
+    return sum(log.size for log in slice_.logs)

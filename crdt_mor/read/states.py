@@ -23,6 +23,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.blocks import open_slice
 from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.fetching import plan
 from crdt_mor.timeline.session import Session
 
 Scope = tuple[str, str | None]
@@ -118,6 +119,7 @@ class States:
         for slice_ in slices:
             blocks = self._open(slice_, since)
             with naming_damage(self.session.store, slice_):
+                blocks = plan(blocks, merging, columns, predicate).fetched()
                 frames += kernel.merge(blocks, merging.rule, merging.columns, select=columns, predicate=predicate)
         return pl.concat(frames)
 

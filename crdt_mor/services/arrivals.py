@@ -12,7 +12,7 @@ payloads are copied as they are. Else readers' values are written, as a user wou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
@@ -202,6 +202,8 @@ class Loader:
             return pl.DataFrame(schema={RECORD_KEY: pl.String(), ORDER: self._ordering_type})
         opened = open_slice(self.source.store, slice_, self.source.config)
         with naming_damage(self.source.store, slice_):
+            if opened.base is not None:
+                opened = replace(opened, base=opened.base.at_hand())
             return tombstones(opened, self.merging.rule, self.merging.columns)
 
     def _located(self, dead: pl.DataFrame, partition: str) -> pl.DataFrame:

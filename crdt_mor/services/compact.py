@@ -142,6 +142,8 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
         if group.logs_only and (carry := compact_logs(opened, rule, columns, pending)) is not None:
             copied = _copy_base(session, plan, group)
             return [copied, *_put_carry(session, plan, group, carry, schema)]
+        if opened.base is not None:
+            opened = replace(opened, base=opened.base.at_hand())
         if rule.kind == "latest":
             compacted = compact_all(opened, rule, columns, pending[0] if pending else None)
         else:

@@ -20,6 +20,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.blocks import open_blocks
+from crdt_mor.read.fetching import column_of
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.session import Session
@@ -150,7 +151,7 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
     if source is None:
         return False
     try:
-        found = source.scan().filter(pl.col(RECORD_KEY).is_in(keys.implode())).select(RECORD_KEY).head(1).collect()
+        found = column_of(source, RECORD_KEY).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
     except FileNotFoundError:  # it was cleaned away meanwhile
         return False
     return bool(found.height)

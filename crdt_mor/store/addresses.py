@@ -61,10 +61,6 @@ class Place:
         """The key of an object, or of a folder, from its path below the root."""
         return f"{self.root}/{path}".strip("/")
 
-    def url(self, path: str) -> str:
-        """The address of an object."""
-        return f"{self.uri}/{path}"
-
 
 def place_of(uri: str | os.PathLike[str]) -> Place | None:
     """Where an address of an object store leads; None for what is none: a path, or a scheme that nobody here knows.

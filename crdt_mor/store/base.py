@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.parquet import ParquetSource, RangeReader
 
 Chunks: TypeAlias = Iterable[bytes | memoryview]
 """What an object holds, chunk by chunk; later ones may be made while earlier ones are put. What goes wrong in making
@@ -103,8 +103,11 @@ class Bucket(Store, Protocol):
         """The `storage_options` with which others reach it. Pickled without the keys among them."""
         ...
 
-    def hide(self, text: str) -> str:
-        """A text without the secrets of this store in it, whoever wrote it."""
+    def ranges_of(self, path: str, size: int) -> RangeReader:
+        """An object that never changes, of which the size is known, to read parts of; that it is there is not asked.
+
+        What was read of it may be kept. Reading raises `FileNotFoundError` where there is none.
+        """
         ...
 
     def probe(self) -> None:

@@ -29,7 +29,6 @@ _READ_S: Final = 3600
 """A body may take this long to come, as long as some of it comes all the time."""
 
 _PROFILE: Final = "aws_profile"
-_POLARS_LEAVES_OUT: Final = frozenset({RETRY_TIMEOUT, TIMEOUT, _PROFILE, "aws_copy_if_not_exists"})
 
 
 class Clients:
@@ -61,18 +60,6 @@ class Clients:
         while timeout_s < self._timeout_s + size // _BYTES_PER_SECOND:
             timeout_s *= 2  # so that there are few clients, whatever the sizes
         return self._client(timeout_s, reading=False)
-
-    def for_polars(self) -> dict[str, Any]:
-        """The options with which polars reaches the same bucket."""
-        options: dict[str, Any] = {n: v for n, v in self._public.items() if n not in _POLARS_LEAVES_OUT}
-        options |= self._secret
-        if self._provider is not None:
-            credential = self._provider()
-            options["aws_access_key_id"] = credential["access_key_id"]
-            options["aws_secret_access_key"] = credential["secret_access_key"]
-            if credential.get("token"):
-                options["aws_session_token"] = credential["token"]
-        return options
 
     def _client(self, timeout_s: float, *, reading: bool) -> Client:
         key = (round(timeout_s * 1000), reading)

@@ -27,16 +27,22 @@ from typing import Any, Final
 import obstore
 
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.errors import (
+    CommitUnknownError,
+    FormatError,
+    InvalidInputError,
+    StorageUnavailableError,
+    UnsupportedFeatureError,
+)
+from crdt_mor.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
 from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.clients import Clients
-from crdt_mor.store.failures import Failure, Kind, refused, unavailable, without_signatures
+from crdt_mor.store.failures import Failure, Kind, refused, unavailable
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
-from crdt_mor.store.ranges import range_file
+from crdt_mor.store.ranges import Files, Range
 from crdt_mor.store.secrets import Secrets
 
 NONCE: Final = "crdtmornonce"
@@ -76,6 +82,7 @@ class ObjectStore:
         self._empties: dict[str, None] = {}
         self._anchor: tuple[int, int] | None = None  # a time of the store's clock, and ours just after it
         self._newest_ms = 0
+        self._files = Files()
 
     @classmethod
     def at(cls, place: Place, options: Options, environment: Environment) -> ObjectStore:
@@ -95,10 +102,6 @@ class ObjectStore:
     def options(self) -> Options:
         """The `storage_options` that lead here."""
         return Options(self._options, self._secrets)
-
-    def hide(self, text: str) -> str:
-        """A text without the secrets of this store in it, whoever wrote it."""
-        return without_signatures(text, self._secrets)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -151,29 +154,40 @@ class ObjectStore:
         """The Parquet file at a path, for polars and Arrow to read the parts of that they need; None if there is none.
         """
         found = self.stat(path)
-        if found is None:
-            return None
-        size = found.size
-        return ParquetSource(
-            path,
-            self._place.url(path),
-            Secrets(self._clients.for_polars()),
-            lambda: range_file(lambda start, length: self._range(path, start, length), size),
-        )
+        return None if found is None else ParquetSource(path, ranges=self.ranges_of(path, found.size))
 
-    def _range(self, path: str, start: int, length: int) -> bytes:
+    def ranges_of(self, path: str, size: int) -> RangeReader:
+        """An object that never changes, of which the size is known, to read parts of; that it is there is not asked."""
+        return self._files.file(path, size, lambda some: self._ranges(path, size, some))
+
+    def _ranges(self, path: str, size: int, ranges: Sequence[Range]) -> builtins.list[bytes]:
+        """The bytes at some places of an object of that size, side by side."""
         key = self._key(path)
+        starts, lengths = zip(*ranges, strict=True)
 
-        def get() -> bytes:
-            data = bytes(obstore.get_range(self._clients.reading(), key, start=start, length=length))
-            if len(data) != length:
-                raise TruncatedError(f"{len(data)} of {length} bytes came")
-            return data
+        def get() -> builtins.list[bytes] | None:
+            # They are as far apart as they are to be, so that the client joins none of them.
+            found = obstore.get_ranges(self._clients.reading(), key, starts=starts, lengths=lengths, coalesce=0)
+            data = [bytes(part) for part in found]
+            if all(len(part) == length for part, length in zip(data, lengths, strict=True)):
+                return data
+            if self._is_of_size(path, size):
+                raise TruncatedError(f"{sum(map(len, data))} of {sum(lengths)} bytes came")
+            return None
 
         found = self._asking.ask("read", path, get)
-        if isinstance(found, Failure):
-            raise FileNotFoundError(f"the object is gone, or shorter than it was. file={path}")
+        if isinstance(found, Failure) and found.kind is Kind.ABSENT:
+            raise FileNotFoundError(f"the object is gone. file={path}")
+        if found is None or isinstance(found, Failure):
+            raise FormatError(
+                "a file is not as long as its commit says: restore it from a backup. "
+                f"file={path} size={size} store={self._place.uri}"
+            )
         return found
+
+    def _is_of_size(self, path: str, size: int) -> bool:
+        found = self.stat(path)
+        return found is None or found.size == size
 
     def _head(self, what: str, path: str) -> Any:
         key = self._key(path)

@@ -19,6 +19,7 @@ import polars as pl
 
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.read.fetching import rows_of
 from crdt_mor.store.base import Store
 from crdt_mor.write.log_files import BUCKET
 
@@ -85,7 +86,7 @@ class Sorting:
             if source is None:
                 raise SnapshotExpiredError.of_file(path)
             for start in range(0, count, self.piece_rows):
-                yield source.scan().slice(start, self.piece_rows).collect()
+                yield rows_of(source, start, self.piece_rows).collect()
             self.store.delete(path)
 
 

@@ -189,7 +189,7 @@ def test_no_secret_is_written_shown_pickled_or_logged(
     source = store.parquet(next(s.path for s in store.walk("") if s.path.endswith(".parquet")))
     job = table.plan_write("upsert", COLUMNS)
     shown = [repr(x) for x in (table, table.scan(), table.scan().parts(), store, source, job, table.storage_options)]
-    shown += [repr(source.storage_options if source else None), caplog.text]
+    shown += [repr(vars(source.ranges) if source and source.ranges else None), caplog.text]
     shown += [repr(vars(x)) for x in (store, store._asking, table, job.store)]
     pickled = [pickle.dumps(x) for x in (table.scan(), table.scan().parts(), table.storage_options, job, store)]
     written = [store.read(stat.path) or b"" for stat in (*store.walk(""), *store.walk(".hoodie"))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import polars as pl
@@ -53,7 +53,7 @@ def frame(rows: int) -> pl.DataFrame:
 
 
 @cache
-def bucket(groups: int, rows: int = 20_000) -> Bucket:
+def bucket(groups: int, rows: int) -> Bucket:
     """A bucket with a table of some file groups: compacted, and then a commit of one row."""
     made = Bucket()
     with made.counting():
@@ -66,6 +66,20 @@ def bucket(groups: int, rows: int = 20_000) -> Bucket:
     return made
 
 
+ONE_FILE = partial(bucket, 1, 60_000)
+"""Which is larger than what is read whole."""
+MANY_FILES = partial(bucket, 50, 20_000)
+
+
+def asked(operation: Callable[[Table], object], made: Callable[[], Bucket] = ONE_FILE, again: bool = False) -> Count:
+    """What an operation asks of a table that another process has just opened; `again`: when it is done once more."""
+    bucket = made()
+    with bucket.counting():
+        table = opened(bucket)
+        count = bucket.count(lambda: operation(table))
+        return bucket.count(lambda: operation(table)) if again else count
+
+
 def opened(made: Bucket) -> Table:
     """The table, as another process opens it."""
     return Table.open(URI, store=made.store())
@@ -73,12 +87,36 @@ def opened(made: Bucket) -> Table:
 
 def opening() -> Count:
     """Opening a table."""
-    made = bucket(1)
+    made = ONE_FILE()
     with made.counting():
         return made.count(lambda: opened(made))
 
 
-OPERATIONS: dict[str, Callable[[], Count]] = {"`Table.open`": opening}
+def two_columns(table: Table) -> None:
+    """A scan of two columns of the ten."""
+    table.scan(columns=["id", "c3"]).to_polars()
+
+
+def lookup(table: Table) -> None:
+    """A scan for one key."""
+    assert table.scan(filter=pl.col("id") == "k000007").to_polars().height == 1
+
+
+def last_commit(table: Table) -> None:
+    """The changes of the last commit."""
+    assert table.changes(since=table._session.known().version - 1).to_polars().height == 1
+
+
+OPERATIONS: dict[str, Callable[[], Count]] = {
+    "`Table.open`": opening,
+    "scan of 2 columns, 1 file": lambda: asked(two_columns),
+    "the same again, 1 file": lambda: asked(two_columns, again=True),
+    "scan of 2 columns, 50 small files": lambda: asked(two_columns, MANY_FILES),
+    "the same again, 50 files": lambda: asked(two_columns, MANY_FILES, again=True),
+    "scan for one key, 50 files": lambda: asked(lookup, MANY_FILES),
+    "`count()`": lambda: asked(Table.count),
+    "changes of one commit": lambda: asked(last_commit),
+}
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from io import BytesIO
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import CheckpointExpiredError, LocalStore, SnapshotExpiredError, Table
@@ -19,6 +19,17 @@ from tests.tiers import slow
 
 T = TypeVar("T")
 Reading = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(ParquetSource):
+    """A Parquet file that says when Arrow opens it."""
+
+    opens: Callable[[], None] = lambda: None
+
+    def open(self) -> pq.ParquetFile:
+        self.opens()
+        return ParquetSource.open(self)
 
 
 class VanishingStore(DelegatingStore):
@@ -49,16 +60,12 @@ class VanishingStore(DelegatingStore):
         if mine and self.after:
             self._vanish()
         if isinstance(result, ParquetSource) and result.address is not None:
-            return replace(result, reader=self._opener(result.address))  # type: ignore[return-value]
+            return Watched(result.name, result.address, opens=self._opened)  # type: ignore[return-value]
         return result
 
-    def _opener(self, address: str) -> Callable[[], Any]:
-        def opened() -> Any:
-            if self._is_now():
-                self._vanish()
-            return BytesIO(Path(address).read_bytes())
-
-        return opened
+    def _opened(self) -> None:
+        if self._is_now():
+            self._vanish()
 
     def _is_now(self) -> bool:
         mine = self.calls == self.at

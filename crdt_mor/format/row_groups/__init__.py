@@ -1,6 +1,7 @@
 """Joining the row groups of Parquet files: the one door to what we know of Parquet's bytes.
 
     joining   moves row groups from several files into one, with the footer and the indexes that say where pages lie
+    choosing  makes of some columns and row groups of a file a smaller one, where each read of the file is a request
     thrift    the encoding of that footer and of these indexes
 
 Why at all, where pyarrow writes Parquet: its writer encodes all row groups of a file in one thread. Compaction encodes
@@ -12,7 +13,8 @@ on more than two cores waits for. The most memory held is 404 MB in place of 432
 on storage before the last one is there. On two cores, which merging keeps busy, the time on the clock is equal.
 """
 
+from crdt_mor.format.row_groups.choosing import TAIL_BYTES, Chosen, choose
 from crdt_mor.format.row_groups.joining import join_row_groups
 from crdt_mor.format.row_groups.thrift import Struct, decode_front
 
-__all__ = ["Struct", "decode_front", "join_row_groups"]
+__all__ = ["TAIL_BYTES", "Chosen", "Struct", "choose", "decode_front", "join_row_groups"]

@@ -14,11 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from crdt_mor.format.row_groups.choosing import MAGIC, TAIL_BYTES
 from crdt_mor.format.row_groups.thrift import BINARY, LIST, STRUCT, Items, Struct, Value, decode, encode
-
-_MAGIC: Final = b"PAR1"
-_TAIL_BYTES: Final = 8
-"""Bytes after a footer: its length, and the magic number."""
 
 # Numbers of fields, by the struct they are in.
 _FILE_ROWS, _FILE_ROW_GROUPS, _FILE_METADATA = 3, 4, 5
@@ -46,12 +43,12 @@ def join_row_groups(
     groups: list[Struct] = []
     indexes: dict[tuple[int, int], list[tuple[Struct, bytes]]] = {_COLUMN_INDEX: [], _OFFSET_INDEX: []}
     filters: list[tuple[Struct, bytes]] = []
-    rows, position = 0, len(_MAGIC)
-    yield _MAGIC
+    rows, position = 0, len(MAGIC)
+    yield MAGIC
     for file in files:
-        pages_end = footer_start = len(file) - _TAIL_BYTES - int.from_bytes(file[-_TAIL_BYTES:-4], "little")
-        footer = decode(bytes(file[footer_start:-_TAIL_BYTES]))
-        distance = position - len(_MAGIC)
+        pages_end = footer_start = len(file) - TAIL_BYTES - int.from_bytes(file[-TAIL_BYTES:-4], "little")
+        footer = decode(bytes(file[footer_start:-TAIL_BYTES]))
+        distance = position - len(MAGIC)
         for group in footer[_FILE_ROW_GROUPS].value.values:
             _move(group, _GROUP_OFFSET, distance)
             groups.append(group)
@@ -69,8 +66,8 @@ def join_row_groups(
                         index = bytes(file[start : start + length])
                         collected.append((column, index if place == _COLUMN_INDEX else _moved(index, distance)))
         rows += footer[_FILE_ROWS].value
-        yield file[len(_MAGIC) : pages_end]
-        position += pages_end - len(_MAGIC)
+        yield file[len(MAGIC) : pages_end]
+        position += pages_end - len(MAGIC)
     assert footer, "there is at least one file"
     for meta, bloom in filters:
         meta[_META_FILTER[0]].value = position
@@ -84,7 +81,7 @@ def join_row_groups(
     footer[_FILE_ROWS].value = rows
     footer[_FILE_ROW_GROUPS].value = Items(STRUCT, groups)
     encoded = encode(_with_metadata(footer, metadata()))
-    yield encoded + len(encoded).to_bytes(4, "little") + _MAGIC
+    yield encoded + len(encoded).to_bytes(4, "little") + MAGIC
 
 
 def _move(struct: Struct, field: int, distance: int) -> None:

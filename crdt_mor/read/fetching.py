@@ -1,0 +1,152 @@
+"""What is read of base files in a bucket: decided by their footers, fetched side by side, and merged from memory.
+
+    footers, all side by side ─► columns and row groups that the merge can need ─► their bytes, side by side ─► merge
+
+A merge asks a base several questions, one after another. In a bucket each of them would be a round trip, so all that it
+can ask for is fetched before it begins: as a smaller Parquet file in memory, which raises where a column is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format.row_groups import TAIL_BYTES, Chosen, choose
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge import kernel
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Slice, distinct, is_partial
+from crdt_mor.parquet import ParquetSource
+from crdt_mor.read.row_groups import not_ruled_out, within
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A slice, and what a merge of it needs of its base. chosen: None: all of the base, or what is at hand anyway."""
+
+    files: Slice
+    columns: tuple[str, ...]
+    chosen: Chosen | None
+
+    @property
+    def size(self) -> int:
+        """How many bytes are to be fetched."""
+        ranges = None if self.files.base is None else self.files.base.ranges
+        return 0 if ranges is None else ranges.size() if self.chosen is None else self.chosen.size
+
+    def fetched(self) -> Slice:
+        """The slice, with what is needed of its base in memory. Raises `FileNotFoundError` where it is gone."""
+        base = self.files.base
+        if base is None or base.ranges is None:
+            return self.files
+        if self.chosen is None:
+            return replace(self.files, base=base.at_hand())
+        return replace(self.files, base=_small(base, self.chosen, self.columns), base_rows=None, base_ranges=None)
+
+
+def plan(
+    files: Slice,
+    merging: Merging,
+    select: Sequence[str],
+    predicate: pl.Expr | None,
+    keys: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> Fetch:
+    """What a merge for the columns `select` needs. `keys`, `limit`: as `Snapshot.frames` has them."""
+    if files.base is None or files.base.ranges is None:
+        return Fetch(files, (), None)
+    columns = _columns(files, merging, select, predicate)
+    condition = predicate if _is_decided_in_base(files, merging) else None
+    if keys is not None:  # of the rows that the merge gives for other keys nothing is shown
+        condition = pl.col(RECORD_KEY).is_in(list(keys)) if condition is None else condition
+    enough = limit if predicate is None and not files.blocks else None
+    return Fetch(files, tuple(columns), _chosen(files, merging, columns, condition, enough))
+
+
+def rows_of(source: ParquetSource, first: int, count: int) -> pl.LazyFrame:
+    """Some rows of a file, which begin and end with row groups; no others are fetched."""
+    rows = [(first, count)]
+    chosen = _choose(source, lambda footer: within(footer, range(footer.num_row_groups), rows), None)
+    return source.scan().slice(first, count) if chosen is None else _small(source, chosen).scan()
+
+
+def column_of(source: ParquetSource, name: str) -> pl.LazyFrame:
+    """One column of a file; no others are fetched."""
+    chosen = _choose(source, lambda footer: range(footer.num_row_groups), [name])
+    return (source if chosen is None else _small(source, chosen)).scan().select(name)
+
+
+def _small(source: ParquetSource, chosen: Chosen, columns: Sequence[str] | None = None) -> ParquetSource:
+    """What is chosen of a file, in memory."""
+    assert source.ranges is not None
+    content = chosen.file(source.ranges.read_all(chosen.places))
+    return ParquetSource(source.name, contents=(content,), columns=None if columns is None else frozenset(columns))
+
+
+def _columns(files: Slice, merging: Merging, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
+    """The columns of the base that the merge may ask for."""
+    rule, columns = merging.rule, merging.columns
+    if any(is_partial(block) for block in files.blocks) and rule.kind != "columns":
+        return columns.select_all()  # Hudi's partial updates are laid on whole rows
+    need = distinct(select, [] if predicate is None else predicate.meta.root_names())
+    if not files.blocks:
+        return need
+    late = [COMMIT_TIME] if rule.kind != "columns" and kernel.is_late(files) else []
+    return distinct(need, rule.below(need), [columns.merge_key], [rule.ordering] if rule.ordering else [], late)
+
+
+def _is_decided_in_base(files: Slice, merging: Merging) -> bool:
+    """Whether rows of the base for which the predicate does not hold do not matter to the merge."""
+    if not files.blocks:
+        return True
+    plain = merging.rule.kind == "latest" and not any(is_partial(block) for block in files.blocks)
+    return plain and not kernel.is_late(files)
+
+
+def _chosen(
+    files: Slice, merging: Merging, columns: Sequence[str], condition: pl.Expr | None, enough: int | None
+) -> Chosen | None:
+    """What is needed of the base; None: all of it."""
+
+    def groups(footer: pq.FileMetaData) -> Sequence[int]:
+        left = not_ruled_out(footer, condition, merging.columns.schema)
+        left = within(footer, left, files.base_ranges)
+        left = within(footer, left, None if files.base_rows is None else [files.base_rows])
+        return left if enough is None else _first(footer, left, enough)
+
+    assert files.base is not None
+    return _choose(files.base, groups, columns)
+
+
+def _choose(
+    source: ParquetSource, groups: Callable[[pq.FileMetaData], Sequence[int]], columns: Sequence[str] | None
+) -> Chosen | None:
+    """Columns (None: all) and row groups of a file; None where it is at hand, or who reads it whole is to say what is
+    wrong with it."""
+    if source.ranges is None:
+        return None
+    try:
+        with source.open() as file:
+            footer = file.metadata
+        end = source.ranges.size() - TAIL_BYTES
+        length = int.from_bytes(source.read(end, 4), "little")
+        return choose(source.read(end - length, length), columns, groups(footer))
+    except FileNotFoundError:
+        raise
+    except (FormatError, OSError, pa.ArrowException, LookupError, ValueError):
+        return None
+
+
+def _first(footer: pq.FileMetaData, groups: Sequence[int], enough: int) -> list[int]:
+    """The first row groups that have enough rows together."""
+    found, rows = list[int](), 0
+    for group in groups:
+        if rows >= enough:
+            break
+        found.append(group)
+        rows += footer.row_group(group).num_rows
+    return found

@@ -1,0 +1,49 @@
+"""Which row groups of a base file may have rows that somebody asks for, by what its footer says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import accumulate
+
+import polars as pl
+import pyarrow.parquet as pq
+
+
+def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Mapping[str, pl.DataType]) -> list[int]:
+    """The row groups whose statistics do not rule the condition out, as polars decides it; types: of all columns."""
+    every = list(range(footer.num_row_groups))
+    if condition is None or not every:
+        return every
+    kinds = {name: types[name] for name in condition.meta.root_names()}
+    # Not public. Where polars has it no more, no row group is ruled out here, and polars itself skips no less.
+    skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
+    if skips is None:
+        return every
+    series = [pl.Series("len", [footer.row_group(group).num_rows for group in every], pl.get_index_type())]
+    try:
+        for name, kind in kinds.items():
+            low, high, nulls = zip(*(_statistics(footer.row_group(group), name) for group in every), strict=True)
+            series += [pl.Series(f"{name}_{end}", of, kind, strict=False) for end, of in (("min", low), ("max", high))]
+            series.append(pl.Series(f"{name}_nc", nulls, pl.get_index_type()))
+        skipped = pl.DataFrame(series).select(skips.fill_null(value=False).alias("skip"))["skip"]
+    except pl.exceptions.PolarsError:  # nested types, which have no statistics
+        return every
+    return [group for group, skip in zip(every, skipped, strict=True) if not skip]
+
+
+def within(footer: pq.FileMetaData, groups: Collection[int], ranges: Collection[tuple[int, int]] | None) -> list[int]:
+    """Those of the row groups that lie in one of the ranges of rows, given by first row and number; None: all."""
+    if ranges is None:
+        return list(groups)
+    starts = [0, *accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups))]
+    return [g for g in groups if any(first <= starts[g] < first + rows for first, rows in ranges)]
+
+
+def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
+    """Least, greatest and number of nulls of a column in a row group; None where it does not say."""
+    for i in range(group.num_columns):
+        chunk = group.column(i)
+        if chunk.path_in_schema == name and (statistics := chunk.statistics) is not None:
+            bounds = (statistics.min, statistics.max) if statistics.has_min_max else (None, None)
+            return (*bounds, statistics.null_count if statistics.has_null_count else None)
+    return None, None, None
