@@ -20,7 +20,8 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.store.base import Bucket, Store
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.timeline import loads
-from crdt_mor.timeline.session import PROPERTIES, Session, read_config
+from crdt_mor.timeline.paths import PROPERTIES
+from crdt_mor.timeline.session import Session, read_config
 
 Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
 """What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""

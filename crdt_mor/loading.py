@@ -24,8 +24,8 @@ from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.store.base import Store
 from crdt_mor.timeline import loads
-from crdt_mor.timeline.paths import VERSIONS
-from crdt_mor.timeline.session import PROPERTIES, Session
+from crdt_mor.timeline.paths import PROPERTIES, VERSIONS
+from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import PUTS_MAX
 from crdt_mor.write.load import Load
 from crdt_mor.write.open_write import OpenWrite

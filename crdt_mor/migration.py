@@ -40,7 +40,8 @@ from crdt_mor.store.addresses import place_of
 from crdt_mor.store.base import Bucket, Store
 from crdt_mor.store.open import absolute, store_at
 from crdt_mor.timeline import moving
-from crdt_mor.timeline.session import PROPERTIES, Session, read_config
+from crdt_mor.timeline.paths import PROPERTIES
+from crdt_mor.timeline.session import Session, read_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
 
 OnProgress = Callable[[MigrationProgress], None]

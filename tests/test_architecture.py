@@ -35,7 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"errors", "forks", "clock", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
-    "timeline": {"errors", "forks", "clock", "observing", "parquet", "model", "format", "store", "laws"},  # no columns
+    "timeline": {  # no columns; threads: what a bucket is asked side by side
+        "errors", "forks", "clock", "observing", "threads", "parquet", "model", "format", "store", "laws",
+    },
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
     "services": BELOW_READ | {"read", "write"},

@@ -43,7 +43,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
-from crdt_mor.timeline.session import PROPERTIES
+from crdt_mor.timeline.paths import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 
 REPO = Path(__file__).parents[1]

@@ -98,10 +98,15 @@ InstantCache = dict[str, tuple[HudiInstant, ...]]
 """What files of Hudi's timeline hold, by path. They never change, so each is read once by whoever keeps the cache."""
 
 
-def foreign_completions(projector: Projector, value: Timeline, cache: InstantCache | None = None) -> Steps[Foreign]:
-    """The completed instants in Hudi's timeline that are not ours; raises where one of them is below a base of ours."""
+def foreign_completions(
+    projector: Projector, value: Timeline, cache: InstantCache | None = None, listed: Sequence[Stat] | None = None
+) -> Steps[Foreign]:
+    """The completed instants in Hudi's timeline that are not ours; raises where one of them is below a base of ours.
+
+    listed: the folder of that timeline, where it was listed since `value` was read.
+    """
     cache = {} if cache is None else cache
-    names: list[Stat] = yield List(projector.folder)
+    names: Sequence[Stat] = (yield List(projector.folder)) if listed is None else listed
     parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
     fresh = yield from wide_completions(value)  # which may not be projected yet, though they are in a segment
     carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}

@@ -17,6 +17,7 @@ from __future__ import annotations
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.store.paths import PASSING
 
+PROPERTIES = ".hoodie/hoodie.properties"
 OWN_FOLDER = ".hoodie/.crdt_mor"
 
 VERSIONS = f"{OWN_FOLDER}/timeline"

@@ -34,22 +34,20 @@ from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.observing import Teller
-from crdt_mor.store.base import Stat, Store
+from crdt_mor.store.base import Bucket, Stat, Store
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
-from crdt_mor.timeline import adoption, events, jobs, moments
+from crdt_mor.timeline import adoption, events, jobs, moments, opening
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
 from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.loads import put_in_place
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import SegmentGoneError, read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.timeline.tail import find_tail, table_replaced
 
 T = TypeVar("T")
-
-PROPERTIES = ".hoodie/hoodie.properties"
 
 LOOK_EVERY_MS = 60_000
 """How often an open table looks for commits that Hudi itself wrote."""
@@ -59,7 +57,10 @@ _SEGMENTS_CACHED = 256
 
 def read_config(store: Store, uri: str) -> TableConfig:
     """What the table says about itself; raises `TableNotFoundError`, which names a table of another format."""
-    data = store.read(PROPERTIES)
+    return _config_in(store, store.read(PROPERTIES), uri)
+
+
+def _config_in(store: Store, data: bytes | None, uri: str) -> TableConfig:
     lake = lake_in(store) if data is None else None
     if lake is not None:
         raise TableNotFoundError(
@@ -91,6 +92,7 @@ class Session:
         self.publisher = TablePublisher(Projector(config), Teller(config.name, uri))
         self._lock = threading.Lock()
         self._known: Timeline | None = None
+        self._first: opening.First | None = None
         self._looked_at_ms = 0
         self._foreign = False
         self._hudi_instants: InstantCache = {}
@@ -101,7 +103,12 @@ class Session:
     def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
         """The session of a table that is there, in `store` or else at its address; raises `TableNotFoundError`."""
         store = open_store(uri, environment) if store is None else store
-        return cls(store, environment, read_config(store, uri), expiry_ms, uri)
+        if not isinstance(store, Bucket):
+            return cls(store, environment, read_config(store, uri), expiry_ms, uri)
+        first = opening.look(store)
+        session = cls(store, environment, _config_in(store, first.properties, uri), expiry_ms, uri)
+        session._first = first
+        return session
 
     def __reduce__(self) -> tuple[object, ...]:
         """A session is pickled without what it remembers: another process reads a sealed view without the timeline.
@@ -188,9 +195,23 @@ class Session:
         """The newest value there is; the genesis of a table that only Hudi has written to so far."""
         if self._known is not None:
             return self.remember(self.run(find_tail(self._known)))
+        if (found := self._found()) is not None:
+            return found.tail
         if not self.store.list(VERSIONS) and not put_in_place(self.store, self.config.table_id):
             return self.genesis()
         return self.remember(self.run(first_tail(self.config)))
+
+    def _found(self) -> opening.Found | None:
+        """The newest value of a table in a bucket that is being opened, and what came with it; None: it is looked for.
+        """
+        first, self._first = self._first, None
+        if first is None or self._known is not None or not isinstance(self.store, Bucket):
+            return None
+        found = opening.find(self.store, first, self.publisher.projector.folder)
+        if found is not None:
+            _require_same(self.config, _decoded(found.properties, PROPERTIES))
+            self.remember(found.tail)
+        return found
 
     def durable_tail(self) -> Timeline:
         """The newest value, made durable and projected: what a caller learns from it stays true after a power cut."""
@@ -205,11 +226,13 @@ class Session:
 
         decided: look, and leave out what Hudi completed at times that have not come yet, see `is_decided`.
         """
-        tail = self.tail()
+        found = self._found()
+        tail = self.tail() if found is None else found.tail
         now_ms = self.environment.now_ms()
         if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
             return tail
-        foreign = self.run(foreign_completions(self.publisher.projector, tail, self._hudi_instants))
+        listed = None if found is None else found.hudi
+        foreign = self.run(foreign_completions(self.publisher.projector, tail, self._hudi_instants, listed))
         self._looked_at_ms, self._foreign = now_ms, bool(foreign.completions)
         completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
         if not completions:

@@ -34,9 +34,9 @@ from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.timeline import events, plans, rollback, session, sweep
 from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.paths import PLANS, VERSIONS, version_path
+from crdt_mor.timeline.paths import PLANS, PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.session import PROPERTIES, Session, first_tail, put_first
+from crdt_mor.timeline.session import Session, first_tail, put_first
 from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from crdt_mor.timeline.tail import _is_foreign, find_tail, is_kept
 from tests.simulation import small_world

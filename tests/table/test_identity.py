@@ -34,8 +34,8 @@ from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish, sweep
-from crdt_mor.timeline.paths import VERSIONS, version_path
-from crdt_mor.timeline.session import PROPERTIES, Session
+from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
+from crdt_mor.timeline.session import Session
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 
 OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))

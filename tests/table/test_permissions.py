@@ -15,8 +15,7 @@ from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish, rollback, sweep
-from crdt_mor.timeline.paths import VERSIONS, version_path
-from crdt_mor.timeline.session import PROPERTIES
+from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from tests.table.helpers import Make, files, frame, rows
 
 NOBODY, ONE, TWO = 65534, 1001, 1002

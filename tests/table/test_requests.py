@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 
@@ -15,6 +16,11 @@ import polars as pl
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.policies import milliseconds
+from crdt_mor.table import WRITER_EXPIRY
+from crdt_mor.timeline.heartbeat import beat_every
+from crdt_mor.timeline.paths import heartbeat_path
 from tests.counting import Bucket, Count
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "stores.md"
@@ -128,3 +134,20 @@ def test_the_page_says_what_an_operation_asks(name: str) -> None:
 
 def test_every_row_of_the_page_is_counted() -> None:
     assert said().keys() == OPERATIONS.keys()
+
+
+READS = [name for name in OPERATIONS if name.startswith(("scan", "the same", "`count"))]
+
+
+@pytest.mark.parametrize("name", READS)
+def test_no_listing_is_in_the_way_of_a_read(name: str) -> None:
+    assert not [request for request in OPERATIONS[name]().asked if "LIST" in request]
+
+
+def test_a_writer_that_is_alive_says_so_in_one_put_and_less_than_once_a_minute() -> None:
+    made = Bucket()
+    with made.counting():
+        store = made.store()
+        store.touch(heartbeat_path(EPOCH))
+        assert made.count(lambda: store.touch(heartbeat_path(EPOCH))).requests == 1
+    assert beat_every(milliseconds("writer_expiry", WRITER_EXPIRY)) >= timedelta(minutes=1)
