@@ -21,7 +21,10 @@ OVER_EVERY_STORE = ("test_changes", "test_session", "test_stores", "test_write")
 """What is written and followed: with the suite of stores, these tell that a table does not mind its store."""
 
 
-OVER_SERVERS = ("test_stores", "test_write")
+OVER_SERVERS = {
+    "s3": ("test_changes", "test_compaction", "test_overwrite", "test_stores", "test_write"),
+    "azure": ("test_stores", "test_write"),
+}
 """These run over object stores as well in the slow tier; `--store s3` or `--store azure` runs all of them there."""
 
 
@@ -32,8 +35,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kinds: list[Any] = list(STORES) if module in OVER_EVERY_STORE else list(LOCAL_FIRST)
     if asked is not None:
         kinds = [asked]
-    elif module in OVER_SERVERS:
-        kinds += [slow(kind) for kind in SERVED]
+    else:
+        kinds += [slow(kind) for kind in SERVED if module in OVER_SERVERS[kind]]
     if "path" in metafunc.fixturenames:
         kinds = ["local"] if asked is None else [pytest.param("local", marks=pytest.mark.skip("of a local disk"))]
     metafunc.parametrize("store_kind", kinds)
