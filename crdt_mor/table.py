@@ -8,8 +8,9 @@ what readers see.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from types import MappingProxyType
 from typing import Literal, Self
 
@@ -29,7 +30,7 @@ from crdt_mor.creation import (
     refuse_another_format,
     require_layout,
 )
-from crdt_mor.data import Data, SchemaLike, read_schema
+from crdt_mor.data import Data, SchemaLike, read_data, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.history import history
@@ -56,7 +57,15 @@ from crdt_mor.sources import LoadSource, open_source
 from crdt_mor.store.base import Bucket, Store
 from crdt_mor.store.open import store_at
 from crdt_mor.timeline.session import Session
-from crdt_mor.transaction import Commit, Transaction, require_delete, require_partitions, require_statement
+from crdt_mor.transaction import (
+    Commit,
+    LoneTransaction,
+    Transaction,
+    require_delete,
+    require_partitions,
+    require_statement,
+)
+from crdt_mor.write.lone_write import BYTES_MAX
 from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -335,7 +344,8 @@ class Table(Readable, WrittenByMany):
     ) -> Commit:
         """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
         require_statement(data, schema_mode)
-        return self._once(token, commit_info, lambda tx: tx.append(data, schema_mode=schema_mode))
+        rows = cache(lambda: read_data(data))
+        return self._once(token, commit_info, lambda tx: tx.append(rows(), schema_mode=schema_mode), small=_few(rows))
 
     def upsert(
         self,
@@ -358,7 +368,8 @@ class Table(Readable, WrittenByMany):
             known: `message`, and `application`, which is else the token's or the program's name.
         """
         require_statement(data, schema_mode)
-        return self._once(token, commit_info, lambda tx: tx.upsert(data, schema_mode=schema_mode))
+        rows = cache(lambda: read_data(data))
+        return self._once(token, commit_info, lambda tx: tx.upsert(rows(), schema_mode=schema_mode), small=_few(rows))
 
     def delete(
         self,
@@ -378,7 +389,13 @@ class Table(Readable, WrittenByMany):
         plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
         """
         require_delete(data, keys, filter)
-        return self._once(token, commit_info, lambda tx: tx.delete(data, keys=keys, filter=filter, plain=plain))
+        if data is not None:
+            rows = cache(lambda: read_data(data))
+            return self._once(token, commit_info, lambda tx: tx.delete(rows(), plain=plain), small=_few(rows))
+        named = list(keys) if isinstance(keys, Iterator) else keys
+        return self._once(
+            token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain), small=lambda: True
+        )
 
     def overwrite(
         self,
@@ -434,8 +451,16 @@ class Table(Readable, WrittenByMany):
         token: tuple[str, int] | None,
         commit_info: Mapping[str, str] | None,
         statement: Callable[[Transaction], None],
+        small: Callable[[], bool] = lambda: False,
     ) -> Commit:
-        """One statement as a transaction of its own; nothing is done where the token was used before."""
+        """One statement as a transaction of its own; nothing is done where the token was used before.
+
+        small: whether what the statement writes is so little that it is tried as one event, and made again if that
+            fails.
+        """
+        commit = LoneTransaction(self._session, token, commit_info).run(statement, small)
+        if commit is not None:
+            return commit
         with self.transaction(token=token, commit_info=commit_info) as tx:
             if tx.commit is None:
                 statement(tx)
@@ -592,3 +617,8 @@ def _consistency(consistency: str, *known: str) -> str:
     return consistency
 
 
+
+
+def _few(rows: Callable[[], pa.Table]) -> Callable[[], bool]:
+    """Whether rows, which are asked for then, are little work for a write that may have to make its files twice."""
+    return lambda: rows().nbytes <= BYTES_MAX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self, cast
@@ -25,6 +25,7 @@ from crdt_mor.services.inline import upkeep_after
 from crdt_mor.timeline import events
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
+from crdt_mor.write.lone_write import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.overwrite import OverwriteStatement, commit_overwrite, overwrite_rows, scope_of
 from crdt_mor.write.refusals import require_bucketed
@@ -65,7 +66,7 @@ class Transaction:
         self._session = session
         self._token = token
         self._value: Timeline | None = None
-        self._write: OpenWrite | None = None
+        self._write: OpenWrite | TriedWrite | None = None
         self._overwrite: OverwriteStatement | None = None
         self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
@@ -92,6 +93,7 @@ class Transaction:
         self._state = "over"
         if write is None:
             return
+        assert isinstance(write, OpenWrite), "a write that is tried as one event is no block"
         if kind is not None:
             write.abandon()
             return
@@ -162,14 +164,14 @@ class Transaction:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _open(self) -> OpenWrite | None:
+    def _open(self) -> OpenWrite | TriedWrite | None:
         """The write under way; None where the token was used before. Raises outside of the block."""
         if self._state != "open":
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         self._session.require_own_process()
         return self._write
 
-    def _open_for_more(self, statement: str) -> OpenWrite | None:
+    def _open_for_more(self, statement: str) -> OpenWrite | TriedWrite | None:
         """As `_open`; raises after a statement that stands alone."""
         write = self._open()
         if self._overwrite is not None:
@@ -181,6 +183,7 @@ class Transaction:
         write = self._open_for_more(statement)
         if write is not None and write.statements.collected:
             raise _not_alone(statement, write.statements.operation)
+        assert not isinstance(write, TriedWrite), "an overwrite is two instants"
         return write
 
     def _keys_table(self, keys: object) -> pa.Table:
@@ -201,6 +204,33 @@ class Transaction:
         if config.merge.kind == "ordering" and config.merge.ordering:
             needed.append(config.merge.ordering)
         return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+
+class LoneTransaction(Transaction):
+    """One statement that is tried as one event, in no block."""
+
+    def run(self, statement: Callable[[Transaction], None], small: Callable[[], bool]) -> Commit | None:
+        """Commit one statement in one event; None where it is to be made in a block, since nothing of it is committed.
+
+        small: whether it writes little. What the statement raises, it raises in the block, of the newest version: the
+        one that this process knows may lack a column by now, or a token.
+        """
+        session = self._session
+        write = TriedWrite.begin(session, self._token, self._info, small)
+        if write is None:
+            return None
+        self._write, self._value, self._state = write, write.followed.value, "open"
+        try:
+            statement(self)
+        except Exception:  # noqa: BLE001  the block raises it
+            return None
+        finally:
+            self._write, self._state = None, "over"
+        committed = write.commit()
+        if committed is None:
+            return None
+        upkeep_after(session, committed.value, committed.completion)
+        return commit_of(session, committed.completion, committed.value, repeated=False)
 
 
 def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table:

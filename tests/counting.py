@@ -30,13 +30,17 @@ from crdt_mor.store.secrets import Secrets
 PAGE: Final = 1000
 """How many objects one request of a listing gives."""
 
-POOLS: Final = ("crdt_mor.threads.ThreadPoolExecutor", "crdt_mor.merge.snapshot.ThreadPoolExecutor")
+POOLS: Final = (
+    "crdt_mor.threads.ThreadPoolExecutor",
+    "crdt_mor.merge.snapshot.ThreadPoolExecutor",
+    "crdt_mor.store.at_once.ThreadPoolExecutor",
+)
 """Where the product makes pools of threads."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """What an operation took. trips: the most requests of it that came one after another."""
+    """What an operation took. trips: the most requests of it that came one after another before it returned."""
 
     requests: int
     trips: int
@@ -49,9 +53,10 @@ class Count:
 
 
 class _Clock(threading.local):
-    """How many round trips a thread has waited for, those of its forerunners included."""
+    """How many round trips a thread has waited for, those of its forerunners included. aside: nobody waits for it."""
 
     now = 0
+    aside = False
 
 
 @dataclass
@@ -62,6 +67,8 @@ class Bucket:
     _clock: _Clock = field(default_factory=_Clock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asked: list[tuple[int, str, int]] = field(default_factory=list)
+    _aside: list[Any] = field(default_factory=list)
+    _pools: list[_Pool] = field(default_factory=list)
 
     def store(self, environment: Environment | None = None) -> ObjectStore:
         """A store at the one address that the bucket has, as another process would open it."""
@@ -82,23 +89,34 @@ class Bucket:
 
     def count(self, operation: Callable[[], object]) -> Count:
         """What an operation asks."""
+        self._wait_for_what_is_aside()
         self._clock.now = 0
+        for pool in self._pools:
+            pool.wind_back()
         with self._lock:
             self._asked.clear()
         operation()
+        self._wait_for_what_is_aside()
         with self._lock:
             asked = sorted(self._asked)
-        said = tuple(f"{trip:>3}  {what}  {size:,}" for trip, what, size in asked)
+        said = tuple(f"{trip or '':>3}  {what}  {size:,}" for trip, what, size in asked)
         return Count(len(asked), max((trip for trip, _, _ in asked), default=0), sum(s for _, _, s in asked), said)
+
+    def _wait_for_what_is_aside(self) -> None:
+        while self._aside:
+            self._aside.pop().result()
 
     def note(self, *requests: tuple[str, int]) -> None:
         """Requests that this thread makes side by side, each with its bytes."""
         self._clock.now += 1
         with self._lock:
-            self._asked += [(self._clock.now, what, size) for what, size in requests]
+            trip = 0 if self._clock.aside else self._clock.now
+            self._asked += [(trip, what, size) for what, size in requests]
 
     def _pool(self, threads: int, thread_name_prefix: str = "") -> _Pool:
-        return _Pool(self._clock, threads, thread_name_prefix)
+        pool = _Pool(self._clock, threads, thread_name_prefix, self._aside)
+        self._pools.append(pool)
+        return pool
 
 
 class _Clients:
@@ -173,16 +191,22 @@ class _Library:
 class _Pool(ThreadPoolExecutor):
     """A pool of threads that carries virtual time to its work, and from there to whoever takes the result."""
 
-    def __init__(self, clock: _Clock, threads: int, thread_name_prefix: str) -> None:
+    def __init__(self, clock: _Clock, threads: int, thread_name_prefix: str, aside: list[Any]) -> None:
         super().__init__(threads, thread_name_prefix)
         self._clock = clock
+        self._aside = aside if thread_name_prefix == "afterwards" else None
         self._free = [0] * threads
         self._taking = threading.Lock()
+
+    def wind_back(self) -> None:
+        """All threads have been free since time began."""
+        self._free = [0] * len(self._free)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         given = self._clock.now
 
         def work() -> tuple[Any, int]:
+            self._clock.aside = self._aside is not None
             with self._taking:
                 self._clock.now = max(given, heapq.heappop(self._free))
             try:
@@ -191,7 +215,10 @@ class _Pool(ThreadPoolExecutor):
                 with self._taking:
                     heapq.heappush(self._free, self._clock.now)
 
-        return _Joined(super().submit(work), self._clock)
+        future = super().submit(work)
+        if self._aside is not None:
+            self._aside.append(future)
+        return _Joined(future, self._clock)
 
 
 class _Joined:

@@ -2,8 +2,12 @@
 
 In Hudi an *instant* is an event of the timeline: a time, an action and a state. What this module has is its time alone.
 Requested and completion times are readings of the table's own clock, which every event of the timeline moves on by an
-even number of milliseconds. Odd milliseconds belong to compaction barriers alone, so a barrier never equals the time
-of a write.
+even number of milliseconds. The last two bits of the milliseconds of a requested time say what was requested, so that
+no two of these ever meet at one time:
+
+    0 of 4        a write that begins, and every other event of its own that Hudi is told of
+    2 of 4        a commit that is alone, which chooses its time before anybody knows of it (`timeline.alone`)
+    odd           the barrier of a plan
 """
 
 from __future__ import annotations
@@ -74,6 +78,26 @@ def tick_after(last: InstantTime, wall_ms: int) -> InstantTime:
     """
     floor = to_ms(last)
     return from_ms(max(wall_ms + wall_ms % 2, floor + 2 - floor % 2))
+
+
+def begin_after(last: InstantTime, wall_ms: int) -> InstantTime:
+    """The requested time of what begins with the next event, on a clock that stands at `last`: as `tick_after`."""
+    return _next_of_class(last, wall_ms, 0)
+
+
+def claim_after(last: InstantTime, wall_ms: int) -> InstantTime:
+    """The requested time that a commit which is alone may claim, on a clock that stands at `last`: as `tick_after`."""
+    return _next_of_class(last, wall_ms, 2)
+
+
+def is_claimable(time: InstantTime) -> bool:
+    """Whether a time is of the class of those that are claimed."""
+    return int(time[14:]) % 4 == 2  # a second has 250 times 4 milliseconds
+
+
+def _next_of_class(last: InstantTime, wall_ms: int, rest: int) -> InstantTime:
+    floor = max(wall_ms, to_ms(last) + 1)
+    return from_ms(floor + (rest - floor) % 4)
 
 
 def barrier_after(last: InstantTime) -> InstantTime:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
 from crdt_mor.model.overwrites import void_files
 from crdt_mor.model.scopes import still_noted
 from crdt_mor.model.timeline import Timeline
@@ -88,6 +88,20 @@ def new_instants_are_later_than_the_previous_clock(previous: Timeline, following
     begun = [(p.requested, False) for p in following.pending if p.requested not in known]
     begun += [(p.barrier, True) for p in following.plans if p.barrier not in known]
     return all(previous.clock < time <= following.clock and _is_odd(time) == odd for time, odd in begun)
+
+
+def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following: Timeline) -> bool:
+    """What is requested with this version is requested at a time of its own class: see `model.instant`.
+
+    A write that begins at a claimed time would find files of another write under it.
+    """
+    known = {p.requested for p in previous.pending}
+    begun = [p.requested for p in following.pending if p.requested not in known]
+    told = [c for c in _new_completions(previous, following) if not c.adopted and c.requested > previous.clock]
+    alone = {c.requested for c in told if c.files and c.overwriting is None}
+    return not any(is_claimable(t) for t in begun) and all(
+        is_claimable(c.requested) == (c.requested in alone) for c in told
+    )
 
 
 def new_completions_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
@@ -378,7 +392,8 @@ def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) ->
     before, now = previous.moving, following.moving
     if before is None or not before.is_closed or now is None:
         return True
-    return now == before and _open_instants(following) <= _open_instants(previous)
+    commits = any(is_claimable(c.requested) for c in _new_completions(previous, following))
+    return now == before and not commits and _open_instants(following) <= _open_instants(previous)
 
 
 def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
@@ -404,6 +419,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     the_table_keeps_its_id,
     the_clock_moves_on,
     new_instants_are_later_than_the_previous_clock,
+    only_commits_that_are_alone_have_claimed_times,
     new_completions_are_later_than_the_previous_clock,
     an_instant_has_one_state,
     nothing_pending_is_lost,

@@ -42,6 +42,9 @@ OWN_KEY = "crdt_mor"
 COMMIT_INFO_KEY = "crdt_mor.commit_info"
 """Stands beside it in the metadata of a commit of which its user says something: that, as JSON."""
 
+CLAIM_KEY = "crdt_mor.claim"
+"""Stands beside it in the claim of a time: a text that nobody else has used."""
+
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
 _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>\d+)\.parquet\Z")
 _LOG = re.compile(

@@ -25,7 +25,7 @@ from crdt_mor.errors import FormatError, InvalidInputError, SnapshotExpiredError
 from crdt_mor.model.archiving import newest_bases
 from crdt_mor.model.authors import Author
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import EPOCH, InstantTime, tick_after
+from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, tick_after
 from crdt_mor.model.names import DATA_ACTIONS, DELTA_COMMIT, data_file_name
 from crdt_mor.model.restores import Restore, restore_hiding
 from crdt_mor.model.savepoints import SAVEPOINTS_MAX, Savepoint
@@ -179,7 +179,7 @@ def plan_restore(
             by_instant[name.instant].add(path)
     ordered = sorted(dropped, key=lambda c: c.completed, reverse=True)
     return RestorePlan(
-        tick_after(value.clock, wall_ms),
+        begin_after(value.clock, wall_ms),
         to,
         newest_commit(kept),
         tuple(Dropped(c.requested, c.completed, c.action, tuple(sorted(by_instant[c.requested]))) for c in ordered),
@@ -304,7 +304,7 @@ def restored(
     done = tick_after(clock, 0)
     fresh.append(Completion(plan.requested, done, version, attempt, RESTORE, "RESTORE", author=author))
     if _schema_is_lost(value, kept, dropped):
-        clock = tick_after(done, 0)
+        clock = begin_after(done, 0)
         done = tick_after(clock, 0)
         fresh.append(Completion(clock, done, version, attempt, DELTA_COMMIT, "ALTER_SCHEMA", author=author))
     restore = Restore(

@@ -3,6 +3,7 @@
     begin ──► pending ──► complete ──► completion          one terminal event per instant:
                  │                                          `complete` and `roll_back` are derived only from
                  └──────► roll_back ─► rolled back ─► sweep       a value in which the instant is pending
+    commit ─────────────────────────────► completion          of a write that is alone: it never was pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
     overwrite             a pending write replaces the rows of a scope, see `model.overwrites`
     decide                nothing but the clock                      for whoever asks what a moment showed
@@ -28,12 +29,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, from_ms, tick_after, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after, to_ms
 from crdt_mor.model.layout import with_layout
 from crdt_mor.model.moving import Moving, Origin, moving_json, moving_of, origin_json, origin_of
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
@@ -127,6 +128,8 @@ class Timeline:
     """The migration of this table to another one."""
     origin: Origin | None = None
     """The table whose rows arrive in this one, or have arrived."""
+    format: int = field(default=FORMAT, compare=False)
+    """The format of the object that this value was decoded from: whoever put it reads no later one."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
@@ -182,7 +185,7 @@ class Timeline:
     # --- transitions --------------------------------------------------------------------------------------------
 
     def _next(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
-        following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, **changes)
+        following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, format=FORMAT, **changes)
         if not following.overwrites:
             return following
         oldest = min((p.requested for p in following.pending), default=None)
@@ -192,7 +195,7 @@ class Timeline:
         self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None
     ) -> Timeline:
         """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
-        requested = tick_after(self.clock, wall_ms)
+        requested = begin_after(self.clock, wall_ms)
         begun = Pending(requested, nonce, self.version + 1, store_ms, author=author)
         return self._next(nonce, requested, pending=(*self.pending, begun))
 
@@ -218,25 +221,43 @@ class Timeline:
         """A pending write is committed, all its files at once."""
         old = self.find_pending(requested)
         assert old is not None, "rule 1: only a pending instant can complete"
-        completed = tick_after(self.clock, wall_ms)
-        version = self.version + 1
         completion = Completion(
-            requested, completed, version, old.nonce, DELTA_COMMIT, operation, tuple(files), driver=old.driver,
-            author=old.author, token=token,
+            requested, tick_after(self.clock, wall_ms), self.version + 1, old.nonce, DELTA_COMMIT, operation,
+            tuple(files), driver=old.driver, author=old.author, token=token,
         )  # fmt: skip
-        tokens = self.tokens
+        return self._committed(nonce, completion, tuple(p for p in self.pending if p is not old))
+
+    def commit(
+        self,
+        nonce: str,
+        wall_ms: int,
+        requested: InstantTime,
+        claim: str,
+        operation: str,
+        files: Sequence[DataFile],
+        token: tuple[str, int] | None = None,
+        author: Author | None = None,
+    ) -> Timeline:
+        """A write that has claimed its requested time, which is later than the clock, begins and is committed.
+
+        claim: the nonce of its claim.
+        """
+        completion = Completion(
+            requested, tick_after(requested, wall_ms), self.version + 1, claim, DELTA_COMMIT, operation, tuple(files),
+            author=author, token=token,
+        )  # fmt: skip
+        return self._committed(nonce, completion, self.pending)
+
+    def _committed(self, nonce: str, completion: Completion, pending: tuple[Pending, ...]) -> Timeline:
+        """The value with one more completion, which the clock reaches and whose token counts from now on."""
+        tokens, token = self.tokens, completion.token
         if token is not None:
             last = self.find_token(token[0])
             assert last is None or last.number < token[1], "a token's numbers grow"
             others = tuple(t for t in tokens if t.application != token[0])
-            tokens = (*others, Token(token[0], token[1], requested, completed, version))
-        return self._next(
-            nonce,
-            completed,
-            pending=tuple(p for p in self.pending if p is not old),
-            completions=(*self.completions, completion),
-            tokens=tokens,
-        )
+            tokens = (*others, Token(*token, completion.requested, completion.completed, completion.version))
+        completions = (*self.completions, completion)
+        return self._next(nonce, completion.completed, pending=pending, completions=completions, tokens=tokens)
 
     def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
         """A pending write is given up for good; its files may be removed once this value is known to be genuine."""
@@ -252,7 +273,7 @@ class Timeline:
 
     def grow(self, nonce: str, wall_ms: int, schema: str, author: Author | None = None) -> Timeline:
         """The schema becomes `schema`: an empty delta commit of its own, begun and completed in one event."""
-        requested = tick_after(self.clock, wall_ms)
+        requested = begin_after(self.clock, wall_ms)
         completed = tick_after(requested, wall_ms)
         completion = Completion(
             requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA", author=author
@@ -334,7 +355,7 @@ class Timeline:
         times = set(forgotten)
         clock, told = self.clock, []
         for gone in (r for r in self.rolled_back if r.requested in times and not r.is_plan):
-            requested = tick_after(clock, wall_ms)
+            requested = begin_after(clock, wall_ms)
             clock = tick_after(requested, wall_ms)
             told.append(
                 Completion(requested, clock, self.version + 1, nonce, ROLLBACK, "ROLLBACK", undone=gone.requested)
@@ -404,7 +425,7 @@ class Timeline:
         What this table showed before was a part of the source: it is history that is not kept.
         """
         assert self.origin is not None, "rows of another table arrive"
-        requested = tick_after(max(self.clock, source.clock), wall_ms)
+        requested = begin_after(max(self.clock, source.clock), wall_ms)
         opened = tick_after(requested, wall_ms)
         version = self.version + 1
         completion = Completion(requested, opened, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
@@ -538,6 +559,7 @@ class Timeline:
                 tokens_noted=tokens_noted_in(document),
                 moving=moving_of(document["moving"]) if "moving" in document else None,
                 origin=origin_of(document["origin"]) if "origin" in document else None,
+                format=document["format"],
             )
             _require_shape(value)
         except WRONG_SHAPE as error:

@@ -25,7 +25,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
 )
 
-FORMAT = 5
+FORMAT = 6
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
 
 In format 1 an open plan named its file groups; they are in the plan's own object, too.
@@ -37,10 +37,20 @@ what to do about that plan.
 Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept,
 and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
 files that an overwrite has voided; savepoints, restores, and the token of a commit; and `moving` and `origin`, what is
-known of a migration: such a release would begin a write in a table that is closed.
+known of a migration: such a release would begin a write in a table that is closed. Format 6 adds commits that are
+alone: such a release would begin a write at a time that another process has claimed, and find its files under it.
 """
 
-FORMATS_READ = (1, 2, 3, 4, FORMAT)
+_BEFORE_CLAIMS = 5
+"""The last format whose writers begin at any even time."""
+
+
+def knows_claims(written_in: int) -> bool:
+    """Whether all who can follow a value of this format leave the times alone that commits which are alone claim."""
+    return written_in > _BEFORE_CLAIMS
+
+
+FORMATS_READ = (1, 2, 3, 4, 5, FORMAT)
 
 _WITHOUT_TOKENS = 4
 """The last format whose completions do not say which token their write carried."""

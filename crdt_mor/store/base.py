@@ -9,11 +9,13 @@ one creates it. Losing that race is a value (`False`), not an error. A store tha
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from crdt_mor.parquet import ParquetSource, RangeReader
+
+T = TypeVar("T")
 
 Chunks: TypeAlias = Iterable[bytes | memoryview]
 """What an object holds, chunk by chunk; later ones may be made while earlier ones are put. What goes wrong in making
@@ -115,4 +117,13 @@ class Bucket(Store, Protocol):
 
         Other stores are known to do so.
         """
+        ...
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> builtins.list[T]:
+        """The results of several calls, which ask this store for something at once; raises the first error, at the end.
+        """
+        ...
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Begin with a call, which raises nothing, and do not wait for it; the process does, before it ends."""
         ...

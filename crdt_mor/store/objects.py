@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import builtins  # inside the class, `list` is the store's
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from crdt_mor.errors import (
 from crdt_mor.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
+from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.base import Content, Stat
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind, refused, unavailable
@@ -80,6 +81,7 @@ class ObjectStore:
         self._asking = Asking(place, options, secrets, self.environment)
         self._lock = threading.Lock()
         self._empties: dict[str, None] = {}
+        self._at_once = AtOnce()
         self._anchor: tuple[int, int] | None = None  # a time of the store's clock, and ours just after it
         self._newest_ms = 0
         self._files = Files()
@@ -325,6 +327,14 @@ class ObjectStore:
     def make_durable(self, path: str) -> None:
         """Nothing to do: what these stores have acknowledged lasts."""
         object_path(path)
+
+    def side_by_side(self, calls: Sequence[Callable[[], T]]) -> builtins.list[T]:
+        """The results of several calls, which ask this store for something at once."""
+        return self._at_once.side_by_side(calls)
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Begin with a call and do not wait for it; the process does, before it ends."""
+        self._at_once.afterwards(call)
 
     def probe(self) -> None:
         """Raise `UnsupportedFeatureError` unless of two puts of one object the first alone makes it."""

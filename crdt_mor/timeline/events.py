@@ -27,6 +27,7 @@ from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
+from crdt_mor.timeline.publish import Projected
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
 from crdt_mor.timeline.sweep import timed_upkeep
@@ -49,9 +50,17 @@ class WriteOutcome:
 
 
 def begin(
-    publisher: TablePublisher, known: Timeline, expiry_ms: int, author: Author | None = None
+    publisher: TablePublisher,
+    known: Timeline,
+    expiry_ms: int,
+    author: Author | None = None,
+    helped: int = -1,
+    late: list[Projected] | None = None,
 ) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write, with its first heartbeat, and the value that it begins from. Upkeep comes before it."""
+    """A new pending write, and the value that it begins from. Upkeep comes before it.
+
+    helped, late: as for `publish`.
+    """
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
     nonce = yield Nonce()
 
@@ -61,11 +70,12 @@ def begin(
         require_open(tail, author)
         return tail.begin(nonce, wall_ms, store_ms, author)
 
-    value = yield from publisher.publish(derive, tail, store_ms)
+    value = yield from publisher.publish(derive, tail, store_ms, looked=True, helped=helped, late=late)
     pending = value.find_by_nonce(nonce)
     if not isinstance(pending, Pending):
         raise expired_error(pending.requested if pending else None)
-    yield Touch(heartbeat_path(pending.requested))
+    if late is None:  # else the first one comes when it is due: until then the age of the begin counts
+        yield Touch(heartbeat_path(pending.requested))
     return value, pending
 
 
@@ -76,8 +86,14 @@ def complete(
     operation: str,
     files: Sequence[DataFile],
     token: tuple[str, int] | None,
+    *,
+    looked: bool = False,
+    helped: int = -1,
+    late: list[Projected] | None = None,
 ) -> Steps[WriteOutcome]:
     """Make the write visible in one put; or find that its token was used, or that it was given up.
+
+    looked, helped, late: as for `publish`.
 
     Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them; the
     write completes with the rest, and be it without files.
@@ -94,17 +110,18 @@ def complete(
         void.extend(void_files(tail, requested, files))
         return None if void else tail.complete(nonce, wall_ms, requested, operation, files, token)
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known, looked=looked, helped=helped, late=late)
     while void:
         yield from _remove_void(requested, void)
         files = [file for file in files if file not in void]
-        value = yield from publisher.publish(derive, value)
+        value = yield from publisher.publish(derive, value, late=late)
     completion = yield from find_completion(requested, value)
     if completion is not None:
         others = completion.driver != begun.driver
         for file in files if others else ():
             yield Delete(file.path)
-        yield Delete(heartbeat_path(requested))
+        if late is None:  # else it is left to a sweep: most writes end before they have one
+            yield Delete(heartbeat_path(requested))
         return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)
     if pending is None:

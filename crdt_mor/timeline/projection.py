@@ -81,6 +81,14 @@ class Projector:
     def path(self, name: TimelineFileName) -> str:
         return f"{self.folder}/{name}"
 
+    def claim_path(self, instant: InstantTime) -> str:
+        """The file of a pending write by which a commit that is alone claims its time."""
+        return self.path(TimelineFileName(instant, WRITE.name, "inflight"))
+
+    def requested_path(self, instant: InstantTime) -> str:
+        """The other file of a pending write."""
+        return self.path(TimelineFileName(instant, WRITE.name, "requested"))
+
     def pending_paths(self, instant: InstantTime, action: str) -> list[str]:
         """The files of a pending instant, in the order in which to put them."""
         row = action_named(action)

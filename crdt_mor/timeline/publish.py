@@ -52,6 +52,8 @@ from crdt_mor.timeline.steps import (
     Read,
     Steps,
     StoreNow,
+    Together,
+    put_all_surely,
     put_surely,
 )
 from crdt_mor.timeline.tail import expire_versions, find_tail, still_stands
@@ -83,6 +85,18 @@ class EventFile:
     def data(self) -> bytes:
         """The bytes, made anew each time."""
         return self.make()
+
+    @property
+    def put(self) -> Put:
+        return Put(self.path, self.data, self.durable)
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """Files that tell others of a version, whose process has not looked yet whether they were put too late."""
+
+    value: Timeline
+    paths: tuple[str, ...]
 
 
 class EventProjector(Protocol):
@@ -140,14 +154,22 @@ class Publisher:
         known: Timeline | None = None,
         store_ms: int | None = None,
         wall_ms: int | None = None,
+        *,
+        looked: bool = False,
+        helped: int = -1,
+        late: list[Projected] | None = None,
     ) -> Steps[Timeline]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
 
         store_ms: a time that the store's clock has reached, where the caller knows one.
         wall_ms: the time to which the event moves the table's clock, where that is not the wall clock's. The store's
             clock has passed it.
+        looked: `known` was the tail a moment ago, so that the put itself tells whether it still is.
+        helped: a version that this process knows to be projected.
+        late: where it is noted which files were put, for `look_again`; None: whether they came too late is seen here.
         """
-        tail = yield from find_tail(known)
+        assert known is not None or not looked
+        tail = known if known is not None and looked else (yield from find_tail(known))
         attempt = 0
         segments: Contents = {}
         try:
@@ -156,7 +178,8 @@ class Publisher:
                 try:
                     time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
                     event = yield from _derived(derive, tail, time_ms)
-                    yield from self.help_project(tail)
+                    if tail.version != helped:
+                        yield from self.help_project(tail)
                     if event is None:
                         return tail
                     nonce = yield Nonce()  # an attempt's own, so that it lands at most once
@@ -170,21 +193,20 @@ class Publisher:
                 owned = yield from claim(tail, value)
                 attempt += 1
                 if owned is not None:
-                    yield from self.project(owned)
-                    if owned.version % EXPIRE_EVERY == 0:
-                        yield from expire_versions(owned)
+                    yield from self.project(owned, own=True, late=late)
+                    yield from expire_in_turn(owned)
                     return owned
                 self.tell(RaceLostEvent(version=value.version, attempt=attempt))
                 if own and (yield from _has_lost(tail, value)):
                     yield from discard(own)
                 yield Pause(attempt - 1)
-                tail = yield from self._next_tail(tail, value)
+                tail = yield from self.next_tail(tail, value)
         except StorageUnavailableError as error:
             if attempt == 0:
                 raise
-            raise _unknown(error) from error
+            raise unknown_outcome(error) from error
 
-    def _next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
+    def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
         """The tail after a put that did not succeed.
 
         If the table was replaced or removed, `lost` is deleted: it may stand above the tail of the table that is there
@@ -211,26 +233,42 @@ class Publisher:
         yield MakeDurable(version_path(tail.version))
         yield from self.project(tail)
 
-    def project(self, value: Timeline) -> Steps[None]:
+    def project(self, value: Timeline, *, own: bool = False, late: list[Projected] | None = None) -> Steps[None]:
         """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
 
         In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
         front of a plan that is not to come any more.
+
+        own: it was published just now by this process. late: as for `publish`.
         """
         yield from self.projector.withdraw_cancelled(value)
         yield from self.projector.place(value)
-        placed = []
-        for file in (yield from self.projector.files(value)):
-            if (yield GetStat(file.path)) is None:
-                yield from put_surely(Put(file.path, file.data, file.durable))
-                placed.append(file.path)
-            elif file.durable:
-                # Its maker may have died before it was durable, and what follows it must not outlast it.
-                yield MakeDurable(file.path)
-        if placed:
+        placed = yield from self.put_files(value, own=own)
+        if placed and late is not None:
+            late.append(Projected(value, tuple(placed)))
+        elif placed:
             yield from self._withdraw_late(value, placed)
         yield from self.projector.move_archived(value)
         yield from self.projector.carry_out_restore(value)
+
+    def put_files(self, value: Timeline, *, own: bool) -> Steps[list[str]]:
+        """Put the files of a version's own events where there are none; returns the paths of those that were missing.
+
+        Those of pending writes come first, side by side, and the others one after another. own: as for `project`; then
+        none is looked for.
+        """
+        files = yield from self.projector.files(value)
+        missing = files if own else (yield from _missing(files))
+        yield from put_all_surely([file.put for file in missing if not file.durable])
+        for file in missing:
+            if file.durable:
+                yield from put_surely(file.put)
+        return [file.path for file in missing]
+
+    def look_again(self, late: Sequence[Projected]) -> Steps[None]:
+        """Remove of the files in `late` those that were put too late."""
+        for projected in late:
+            yield from self._withdraw_late(projected.value, projected.paths)
 
     def _withdraw_late(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove of the files that were just put those that do not belong there any more.
@@ -252,6 +290,26 @@ class Publisher:
         yield from self.projector.withdraw_dropped(tail, value, placed)
         if instant is not None and (yield from is_given_up_in(instant, tail)):
             yield from self.projector.withdraw_obsolete(value, placed)
+
+
+def expire_in_turn(value: Timeline) -> Steps[None]:
+    """Delete the versions that are too old, if it is the turn of who published `value`."""
+    if value.version % EXPIRE_EVERY == 0:
+        yield from expire_versions(value)
+
+
+def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
+    """Those files that are not there. Those that are there last from here on.
+
+    The maker of one may have died before it was durable, and what follows it must not outlast it.
+    """
+    if not files:
+        return []
+    stats = yield Together(tuple(GetStat(file.path) for file in files))
+    for file, stat in zip(files, stats, strict=True):
+        if stat is not None and file.durable:
+            yield MakeDurable(file.path)
+    return [file for file, stat in zip(files, stats, strict=True) if stat is None]
 
 
 def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
@@ -294,8 +352,13 @@ def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
 
 def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
     """Rule 3: put `value` after `tail`. The published value if it is genuinely ours; None if lost or unsure."""
+    created = yield Put(version_path(value.version), value.encode())
+    return (yield from confirmed(tail, value, created))
+
+
+def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Timeline | None]:
+    """As `claim`, once `value` was put. created: what the put has answered."""
     path = version_path(value.version)
-    created = yield Put(path, value.encode())
     try:
         if not created:
             data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
@@ -308,10 +371,10 @@ def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
             yield MakeDurable(path)  # what was read back may not last yet
         return value if (yield from is_genuine(tail)) else None
     except StorageUnavailableError as error:
-        raise _unknown(error) from error
+        raise unknown_outcome(error) from error
 
 
-def _unknown(cause: StorageUnavailableError) -> CommitUnknownError:
+def unknown_outcome(cause: StorageUnavailableError) -> CommitUnknownError:
     """What a failure means once something may have been published."""
     return CommitUnknownError(
         "the store failed after it had been asked to publish, so this may be visible already: look at the table before "

@@ -30,13 +30,18 @@ from crdt_mor.format.commit import (
 )
 from crdt_mor.format.rollback import Rollback, encode_rollback, encode_rollback_plan
 from crdt_mor.model.instant import EPOCH, to_ms
-from crdt_mor.model.names import COMMIT, COMMIT_INFO_KEY, DELTA_COMMIT, OWN_KEY
+from crdt_mor.model.names import CLAIM_KEY, COMMIT, COMMIT_INFO_KEY, DELTA_COMMIT, OWN_KEY
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.retention import CleanPlan
 from crdt_mor.model.timeline_parts import Completion, DataFile
 
 PENDING_WRITE = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
 """What both files of a pending write hold."""
+
+
+def claim_record(nonce: str) -> bytes:
+    """What the claim of a time holds, which becomes one of the two files of a pending write: see `timeline.alone`."""
+    return encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1", CLAIM_KEY: nonce}))
 
 
 OVERWRITE_RECORD = encode_compaction_plan(CompactionPlanRecord((), extra={OWN_KEY: "1"}))

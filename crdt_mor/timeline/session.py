@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn, TypeVar
 
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import (
     CommitUnknownError,
+    CrdtMorError,
     FutureSnapshotError,
     SnapshotExpiredError,
     StorageUnavailableError,
@@ -29,22 +32,25 @@ from crdt_mor.model import layout
 from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.model.instant import InstantTime, claim_after, from_ms
 from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
-from crdt_mor.observing import Teller
+from crdt_mor.observing import CommitEvent, Teller
 from crdt_mor.store.base import Bucket, Stat, Store
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
-from crdt_mor.timeline import adoption, events, jobs, moments, opening
+from crdt_mor.timeline import adoption, alone, events, jobs, moments, opening
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
+from crdt_mor.timeline.alone import Expected, Followed, LoneCommit, LoneWrite, Turns
 from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.loads import put_in_place
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
+from crdt_mor.timeline.publish import Projected
 from crdt_mor.timeline.segments import SegmentGoneError, read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
+from crdt_mor.timeline.sweep import is_sweep_due
 from crdt_mor.timeline.tail import find_tail, table_replaced
 
 T = TypeVar("T")
@@ -53,6 +59,7 @@ LOOK_EVERY_MS = 60_000
 """How often an open table looks for commits that Hudi itself wrote."""
 
 _SEGMENTS_CACHED = 256
+_PARTITIONS_NOTED = 4096
 
 
 def read_config(store: Store, uri: str) -> TableConfig:
@@ -93,6 +100,9 @@ class Session:
         self._lock = threading.Lock()
         self._known: Timeline | None = None
         self._first: opening.First | None = None
+        self._projected = -1
+        self._turns = Turns()
+        self._partitions: dict[str, None] = {}
         self._looked_at_ms = 0
         self._foreign = False
         self._hudi_instants: InstantCache = {}
@@ -134,6 +144,28 @@ class Session:
     def run(self, steps: Steps[T]) -> T:
         """Drive a protocol against this table's store."""
         return run(steps, self.store, self.environment)
+
+    def run_beside(self, steps: Steps[T], checks: Sequence[Callable[[], None]]) -> T:
+        """Drive a protocol, after checks of what it counts on; in a bucket beside them, as each is a round trip.
+
+        There a check that the store does not answer is passed over: what it would have put, a sweep puts.
+        """
+        if not isinstance(self.store, Bucket):
+            for check in checks:
+                check()
+            return self.run(steps)
+        results: list[T] = []
+
+        def drive() -> None:
+            results.append(self.run(steps))
+
+        def lenient(check: Callable[[], None]) -> None:
+            with suppress(StorageUnavailableError, CommitUnknownError):
+                check()
+
+        calls: list[Callable[[], None]] = [drive, *(partial(lenient, check) for check in checks)]
+        self.store.side_by_side(calls)
+        return results[0]
 
     def settings(self) -> TableConfig:
         """The table's properties as they are now, which Hudi's writers change; read again only when the file is new.
@@ -355,8 +387,79 @@ class Session:
     def begin(self, author: Author) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
-        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms, author))
-        return self.remember(value), begun
+        self._turns.upkeep(self.environment.now_ms())
+        late = self.late()
+        value, begun = self.run(
+            events.begin(self.publisher, self.known(), self.expiry_ms, author, self._projected, late)
+        )
+        return self.published(value, late), begun
+
+    def late(self) -> list[Projected] | None:
+        """A list for what is looked at in the background; None where a look is no round trip, and is made at once."""
+        return [] if isinstance(self.store, Bucket) else None
+
+    def published(self, value: Timeline, late: Sequence[Projected] | None = None) -> Timeline:
+        """Note a value that this process has published, or found published, and that is projected.
+
+        late: what is still to be looked at. The process does so before it ends, and nobody waits for it.
+        """
+        self.remember(value)
+        with self._lock:
+            self._projected = max(self._projected, value.version)
+        if late and isinstance(self.store, Bucket):
+            self.store.afterwards(partial(self._look_again, tuple(late)))
+        return value
+
+    def _look_again(self, late: Sequence[Projected]) -> None:
+        with suppress(CrdtMorError):  # what is left is a sweep's
+            self.run(self.publisher.look_again(late))
+
+    def follow_alone(self, author: Author, token: tuple[str, int] | None) -> Followed | None:
+        """The version that a small write may follow in one event, see `timeline.alone`; None: it goes the long way.
+
+        So it does where the last ones have lost their races, where upkeep is due, and where nothing is known yet.
+        """
+        value, now_ms = self.known(), self.environment.now_ms()
+        if self._foreign or not self._turns.is_alone(now_ms, value, self.expiry_ms):
+            return None
+        if is_sweep_due(value, now_ms) or not alone.may_be_alone(value, token, author):
+            return None
+        return Followed(value, claim_after(value.clock, now_ms), Expected(PROPERTIES, self._settings[0]))
+
+    def seen(self, partitions: Sequence[Put]) -> frozenset[str]:
+        """Of the metadata of partitions, the paths of that which this session has seen after a data file was there."""
+        return frozenset(put.path for put in partitions) & self._partitions.keys()
+
+    def note_seen(self, partitions: Sequence[Put]) -> None:
+        """Note that partitions have their metadata, and a data file."""
+        with self._lock:
+            self._partitions.update(dict.fromkeys(put.path for put in partitions))
+            while len(self._partitions) > _PARTITIONS_NOTED:
+                del self._partitions[next(iter(self._partitions))]
+
+    def tell_of(self, completion: Completion, started_ms: int) -> None:
+        """Tell of a commit that this session has made. started_ms: when it began with it, by its own clock."""
+        self.publisher.tell(
+            CommitEvent(
+                requested=completion.requested, completed=completion.completed, version=completion.version,
+                operation=completion.operation, rows=completion.rows, deletes=completion.deletes,
+                files=len(completion.files), bytes=sum(file.size for file in completion.files),
+                duration_ms=self.environment.now_ms() - started_ms,
+            )
+        )  # fmt: skip
+
+    def commit_alone(self, followed: Followed, write: LoneWrite) -> LoneCommit | None:
+        """Commit a write in one event; None where somebody else was faster, and the write is to go the long way."""
+        value = followed.value
+        late = self.late()
+        helped = value.version == self._projected
+        committed = self.run(
+            alone.commit(self.publisher, value, write, followed.expected, helped=helped, late=late)
+        )
+        self._turns.note(committed is not None)
+        if committed is not None:
+            self.published(committed.value, late)
+        return committed
 
     def join(
         self, job: str, planned: InstantTime, author: Author

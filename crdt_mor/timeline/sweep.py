@@ -68,10 +68,15 @@ def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> 
     for pending in tail.pending:
         if (yield from _is_expired(pending, now_ms, expiry_ms)):
             tail = yield from give_up(publisher, tail, pending.requested, None, others=True)
-    if abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS:
+    if is_sweep_due(tail, now_ms):
         tail = yield from adopt(publisher, tail)
         tail = yield from sweep(publisher, tail)
     return tail, now_ms
+
+
+def is_sweep_due(tail: Timeline, now_ms: int) -> bool:
+    """Whether the last sweep was long ago, by the store's clock, which says `now_ms`."""
+    return abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS
 
 
 def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:

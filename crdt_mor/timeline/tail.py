@@ -16,10 +16,14 @@ from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundE
 from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
-from crdt_mor.timeline.steps import Delete, GetStat, List, Read, Steps
+from crdt_mor.timeline.steps import Delete, GetStat, List, Read, Steps, Together
 
 KEPT_VERSIONS = 128
 """Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
+
+
+_PROBES = 4
+"""How many later versions are asked for side by side, once there is one."""
 
 
 def find_tail(known: Timeline | None) -> Steps[Timeline]:
@@ -97,20 +101,13 @@ def table_replaced(opened: str | None, found: str | None) -> TableReplacedError:
 def _gallop(start: Timeline) -> Steps[Timeline | None]:
     """The tail above `start`; None if `start` is no longer there.
 
-    Versions stand without a gap from the oldest kept one to the tail, so galloping and halving find the end. A probe
+    Versions stand without a gap from the oldest kept one to the tail, so galloping and narrowing find the end. A probe
     that hits nothing may have hit a deleted version, so `start` is read again *after* the last probe: versions go
     oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
     """
-    low, step = start.version, 1
-    while (yield GetStat(version_path(low + step))) is not None:
-        low, step = low + step, step * 2
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (yield GetStat(version_path(middle))) is not None:
-            low = middle
-        else:
-            high = middle
+    low = start.version
+    if (yield GetStat(version_path(low + 1))) is not None:
+        low = yield from _climb(low + 1)
     tail = start
     if low != start.version:
         data = yield Read(version_path(low))
@@ -122,6 +119,22 @@ def _gallop(start: Timeline) -> Steps[Timeline | None]:
     if _is_foreign(tail, start):
         raise table_replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
     return tail
+
+
+def _climb(low: int) -> Steps[int]:
+    """The highest version above `low`, which is there, that probes side by side find: ever farther up, then closer."""
+    step = 1
+    while True:
+        probes = [low + step * (i + 1) for i in range(_PROBES)]
+        stats = yield Together(tuple(GetStat(version_path(version)) for version in probes))
+        hits = [version for version, stat in zip(probes, stats, strict=True) if stat is not None]
+        low = max([low, *hits])
+        if len(hits) == _PROBES:
+            step *= _PROBES
+        elif step == 1:
+            return low
+        else:
+            step = max(1, step // _PROBES)
 
 
 def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from crdt_mor.errors import (
@@ -28,17 +29,22 @@ from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.observing import CommitEvent
-from crdt_mor.store.base import Chunks
+from crdt_mor.store.at_once import REQUESTS_AT_ONCE
+from crdt_mor.store.base import Bucket, Chunks
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion, find_overwrite, may_be_dropped
+from crdt_mor.timeline.partitions import metadata_put
+from crdt_mor.timeline.publish import Projected
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from crdt_mor.write.log_files import ensure_partition, put_log
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
+
+LOOK_KEPT_MS = 500
+"""How long a writer goes by its last look at the timeline, by its own clock."""
 
 S = TypeVar("S")
 """What is staged, as the event that ends the write takes it."""
@@ -64,18 +70,23 @@ class OpenWrite:
     statements: Statements = field(init=False)
     _staged: list[str] = field(default_factory=list)
     _ensured: set[str] = field(default_factory=set)
+    _unchecked: list[str] = field(default_factory=list)
     _alive: ExitStack = field(default_factory=ExitStack)
+    _late: list[Projected] | None = None
+    _pending_in: Timeline = field(init=False)
+    _looked_ms: int | None = None
 
     def __post_init__(self) -> None:
         self.statements = Statements(self.session.config, self.value, self.begun.requested, self.task)
+        self._pending_in, self._late = self.value, self.session.late()
 
     @classmethod
     def begin(cls, session: Session, token: tuple[str, int] | None, info: Info = ()) -> OpenWrite:
         """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
-        require_writable(session)
         started_ms = session.environment.now_ms()
-        value, begun = begin(session, session.author(application_of(info, token), info))
+        value, begun = _begin_writable(session, session.author(application_of(info, token), info))
         write = cls(session, value, begun, token, started_ms=started_ms)
+        write._looked_ms = session.environment.now_ms()
         write.keep_alive()
         return write
 
@@ -106,7 +117,9 @@ class OpenWrite:
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """`put` one log file for each file group that the statements touch."""
         merging, requested = self.statements.merging, self.begun.requested
-        return Staging(self.session.config, merging, requested, self.write_token, self.task).stage(statements, put)
+        at_once = REQUESTS_AT_ONCE if isinstance(self.session.store, Bucket) else None
+        staging = Staging(self.session.config, merging, requested, self.write_token, self.task, at_once)
+        return staging.stage(statements, put)
 
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
@@ -130,9 +143,17 @@ class OpenWrite:
 
         Once for each partition, after the first file there: from then on no sweep takes the partition for empty.
         """
-        if file.partition not in self._ensured:
-            ensure_partition(self.session.store, file.partition, self.begun.requested)
-            self._ensured.add(file.partition)
+        if file.partition in self._ensured:
+            return
+        self._ensured.add(file.partition)
+        seen = self.session.seen([metadata_put(file.partition, self.begun.requested)])
+        if seen and isinstance(self.session.store, Bucket):
+            self._unchecked.append(file.partition)
+        else:
+            self._ensure(file.partition)
+
+    def _ensure(self, partition: str) -> None:
+        ensure_partition(self.session.store, partition, self.begun.requested)
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -143,7 +164,10 @@ class OpenWrite:
 
         def complete(files: list[DataFile]) -> Steps[events.WriteOutcome]:
             name = operation or self.statements.operation
-            return events.complete(self.session.publisher, self.value, self.begun, name, files, self.token)
+            return events.complete(
+                self.session.publisher, self._pending_in, self.begun, name, files, self.token,
+                looked=self._looked_lately(), helped=self.value.version, late=self._late,
+            )  # fmt: skip
 
         return self.end(stage or (lambda: self.stage(self.statements.collected, self.put)), complete)
 
@@ -152,29 +176,19 @@ class OpenWrite:
         self.session.require_own_process()
         try:
             self.publish_growth()
-            committed = self.session.run(complete(stage()))
+            steps = complete(stage())
+            committed = self.session.run_beside(steps, [partial(self._ensure, path) for path in self._unchecked])
         except CommitUnknownError as error:
             committed = self._roll_back_or_find(error)
         except BaseException:
             self.abandon()
             raise
         self._alive.close()
-        self.session.remember(committed.value)
+        self.session.published(committed.value, self._late)
+        self.session.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
         if not committed.repeated and isinstance(committed.completion, Completion):
-            self._tell(committed.completion)
+            self.session.tell_of(committed.completion, self.started_ms)
         return committed
-
-    def _tell(self, completion: Completion) -> None:
-        """Tell of the commit that this write has become."""
-        session = self.session
-        session.publisher.tell(
-            CommitEvent(
-                requested=completion.requested, completed=completion.completed, version=completion.version,
-                operation=completion.operation, rows=completion.rows, deletes=completion.deletes,
-                files=len(completion.files), bytes=sum(file.size for file in completion.files),
-                duration_ms=session.environment.now_ms() - self.started_ms,
-            )
-        )  # fmt: skip
 
     def roll_back(self) -> Timeline:
         """Give the write up and remove what it staged."""
@@ -224,11 +238,21 @@ class OpenWrite:
         self.write_token = driver_token(self.begun.drivers)
         return self.begun.drivers
 
+    def _looked_lately(self) -> bool:
+        """Whether this write, which no other process takes part in, was seen to be pending just now."""
+        if self.task is not None or self.begun.driver:
+            return False
+        now_ms = self.session.environment.now_ms()
+        return self._looked_ms is not None and abs(now_ms - self._looked_ms) <= LOOK_KEPT_MS
+
     def require_pending(self) -> Timeline:
         """The newest version of the timeline, in which this write is pending; raises where it is not, or not ours.
 
-        A write that was given up or taken over must not leave files that come later than the sweep that cleared it.
+        A write that was given up or taken over must not leave files that come later than the sweep that cleared it. So
+        it looks before each file, unless it has looked just now: nothing is decided by it.
         """
+        if self._looked_lately():
+            return self._pending_in
         requested, driver = self.begun.requested, self.begun.driver
         tail = self.session.tail()
         pending = tail.find_pending(requested)
@@ -236,7 +260,31 @@ class OpenWrite:
             raise self.session.run(events.ended_error(requested, tail))
         if driver and pending.driver != driver:
             raise events.taken_over_error(requested)
+        self._pending_in, self._looked_ms = tail, self.session.environment.now_ms()
         return tail
+
+
+def _begin_writable(session: Session, author: Author) -> tuple[Timeline, Pending]:
+    """Begin a write; refuses tables that cannot be written, which is looked at meanwhile where a look is a round trip.
+
+    A write that has begun and is refused is rolled back.
+    """
+    if not isinstance(session.store, Bucket):
+        require_writable(session)
+        return begin(session, author)
+    begun: list[tuple[Timeline, Pending]] = []
+
+    def start() -> None:
+        begun.append(begin(session, author))
+
+    try:
+        calls: list[Callable[[], None]] = [start, partial(require_writable, session)]
+        session.store.side_by_side(calls)
+    except BaseException:
+        for value, pending in begun:
+            OpenWrite(session, value, pending).abandon()
+        raise
+    return begun[0]
 
 
 def begin(session: Session, author: Author) -> tuple[Timeline, Pending]:

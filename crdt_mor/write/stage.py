@@ -39,6 +39,7 @@ class Staging:
     """How one write makes its log files.
 
     write_token: the one in the names of the files. task: the part of a distributed write that this is; None: all of it.
+    at_once: how many files are made and put at once; None: as many as there are processors.
     """
 
     config: TableConfig
@@ -46,6 +47,7 @@ class Staging:
     requested: InstantTime
     write_token: str
     task: int | None = None
+    at_once: int | None = None
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """Fold what the statements say of each key, and `put` one log file for each file group that they touch."""
@@ -68,7 +70,8 @@ class Staging:
                 part = partial(self._rows, rows, positions, group, first, is_partial, names, repeating)
                 parts.setdefault(group, []).append(part)
                 first += len(positions)
-        return list(in_threads(partial(self._put_log_file, put), sorted(parts.items(), key=itemgetter(0))))
+        groups = sorted(parts.items(), key=itemgetter(0))
+        return list(in_threads(partial(self._put_log_file, put), groups, self.at_once))
 
     def _deletes(self, keys: pl.DataFrame, positions: pl.Series, ordering: str | None) -> Deletes:
         """The deletes of one file group, at these positions of `keys`."""

@@ -27,7 +27,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.adoption import Foreign, foreign_completions
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Steps, perform
+from crdt_mor.timeline.steps import Steps, one_by_one, perform
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import Maker, keys, rows
@@ -143,7 +143,7 @@ def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Fo
     environment = SystemEnvironment()
     store = open_store(root, environment)
     projector = Projector(Table.open(root).config)
-    steps: Steps[Foreign] = foreign_completions(projector, Timeline.genesis("[]"))
+    steps: Steps[Foreign] = one_by_one(foreign_completions(projector, Timeline.genesis("[]")))
     reply: object = None
     while True:
         try:

@@ -22,7 +22,7 @@ from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import read_segment
-from crdt_mor.timeline.steps import Nonce, Put, Steps, perform, run
+from crdt_mor.timeline.steps import Nonce, Put, Steps, one_by_one, perform, run
 from crdt_mor.timeline.tail import find_tail
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
@@ -116,7 +116,7 @@ class Scene:
 
     def schedule(self, bucket: int = 0, watch: Callable[[], bool] = lambda: True) -> Timeline:
         """A plan of one bucket is open; `watch` holds all the time."""
-        steps, step = self.scheduling(bucket), None
+        steps, step = one_by_one(self.scheduling(bucket)), None
         reply: object = None
         while True:
             try:
@@ -129,6 +129,7 @@ class Scene:
 
     def run_until_put(self, steps: Steps[object], path: str) -> None:
         """Run a protocol whose process dies right after it has put an object."""
+        steps = one_by_one(steps)
         step = next(steps)
         while not (isinstance(step, Put) and step.path == path):
             step = steps.send(perform(step, self.store, self))

@@ -14,7 +14,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline import events, plans, rollback, sweep
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.steps import Put, perform
+from crdt_mor.timeline.steps import Put, one_by_one, perform
 from tests.model.scene import PUBLISHER, Scene
 
 FOLDER = PUBLISHER.projector.folder
@@ -117,7 +117,7 @@ def test_a_sweep_whose_put_landed_unanswered_tells_once() -> None:
     scene = Scene()
     give_up(scene)
     tail = scene.tail()
-    steps = sweep.sweep(PUBLISHER, tail)
+    steps = one_by_one(sweep.sweep(PUBLISHER, tail))
     step = next(steps)
     while not (isinstance(step, Put) and step.path == version_path(tail.version + 1)):
         step = steps.send(perform(step, scene.store, scene))

@@ -201,7 +201,7 @@ EVERYTHING = Timeline(
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
 EVERYTHING_JSON = (
-    rb'{"format":5,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
+    rb'{"format":6,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
     rb'"swept":"20231114221320001","schema":"[[\"id\",\"string\",false]]",'
     rb'"pending":[["20231114221320100","n5",5,null,null],["20231114221320110","n6",6,1700000000109,["loader.py","host",4]],'
     rb'["20231114221320120","job-20231114221320120",7,1700000000119,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver",2]],'
@@ -231,7 +231,7 @@ def test_a_value_with_everything_in_it_has_these_very_bytes() -> None:
     assert EVERYTHING.encode() == EVERYTHING_JSON
     assert Timeline.decode(EVERYTHING_JSON, "") == EVERYTHING
     assert encode_segment(EVERYTHING.completions) == (
-        rb'{"format":5,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
+        rb'{"format":6,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
     )
 
 
@@ -242,8 +242,8 @@ def test_bytes_that_are_no_timeline_are_named(data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused_by_number() -> None:
-    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":5', b'"format":6')
-    with pytest.raises(UnsupportedVersionError, match="format=6"):
+    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":6', b'"format":7')
+    with pytest.raises(UnsupportedVersionError, match="format=7"):
         Timeline.decode(data, "x")
 
 

@@ -24,7 +24,7 @@ from crdt_mor.timeline import events, publish, rollback, sweep
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.paths import HEARTBEATS, heartbeat_path, ticket_path, version_path
 from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS
-from crdt_mor.timeline.steps import Steps, perform, run
+from crdt_mor.timeline.steps import Steps, one_by_one, perform, run
 from tests.model.scene import PUBLISHER, SCHEMA, Scene
 
 
@@ -191,7 +191,7 @@ def test_a_clock_that_is_wrong_but_behind_the_tables_moves_nothing(scene: Upkeep
     scene.ahead_ms = 30 * DAY_MS
     before = to_ms(scene.tail().clock)
     scene.commit()
-    assert to_ms(scene.tail().clock) <= before + 6, "a tick for each event"
+    assert to_ms(scene.tail().clock) <= before + 8, "a tick for each event, or two"
 
 
 def test_a_live_writer_whose_begin_has_left_the_kept_versions_and_whose_clock_is_behind_stays(
@@ -250,6 +250,7 @@ def test_neither_a_begin_nor_an_end_asks_for_the_time_twice_or_for_heartbeats_of
     def asked(steps: Steps[Any]) -> list[str]:
         found: list[str] = []
         reply: object = None
+        steps = one_by_one(steps)
         while True:
             try:
                 step = steps.send(reply)

@@ -78,6 +78,7 @@ from crdt_mor.timeline.steps import (
     StoreNow,
     Touch,
     Walk,
+    one_by_one,
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -463,7 +464,8 @@ class World:
     # --- replaying --------------------------------------------------------------------------------------------------
 
     def _enter(self, actor: Actor, history: tuple[object, ...]) -> int:
-        generator = actor.start()
+        protocol = actor.start()
+        generator = one_by_one(protocol)
         nonces = lost = 0
         step: Any = None
         result: object = None
@@ -473,7 +475,7 @@ class World:
             while True:
                 step = generator.send(reply)
                 match step:
-                    case Nonce() if _asker(generator) == "publish":
+                    case Nonce() if _asker(protocol) == "publish":
                         reply = f"{actor.name}{nonces}.{lost}"
                     case Nonce():
                         nonces += 1
@@ -657,6 +659,7 @@ def barrier_of(path: str) -> InstantTime | None:
 def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
     """What a protocol that only looks ends in, where nobody else does anything meanwhile."""
     reply: object = None
+    steps = one_by_one(steps)
     try:
         while True:
             match steps.send(reply):
@@ -680,6 +683,7 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1
     """
     reply: object = None
     nonces = 0
+    steps = one_by_one(steps)
     try:
         while True:
             step = steps.send(reply)

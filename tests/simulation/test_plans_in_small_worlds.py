@@ -21,7 +21,7 @@ from crdt_mor.model.timeline_parts import FileGroup, OpenPlan
 from crdt_mor.timeline import plans, publish
 from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
 from tests.simulation.small_world import Actor, Violation, World, is_version
@@ -176,10 +176,10 @@ def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.Monk
 def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> None:
     files = Projector.files
 
-    def early(self: Projector, value: Timeline) -> Steps[list[Put]]:
+    def early(self: Projector, value: Timeline) -> Steps[list[EventFile]]:
         found = yield from files(self, value)
         begun = [self.pending_paths(p.barrier, p.action)[1] for p in value.plans if p.version == value.version]
-        return [*found, *(Put(path, b"") for path in begun)]
+        return [*found, *(EventFile(path, bytes) for path in begun)]
 
     patch.setattr(Projector, "files", early)
 

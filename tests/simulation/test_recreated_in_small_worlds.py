@@ -37,7 +37,7 @@ from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import PLANS, PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import Session, first_tail, put_first
-from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
+from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow, one_by_one
 from crdt_mor.timeline.tail import _is_foreign, find_tail, is_kept
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
@@ -216,7 +216,7 @@ class Recreated(World):
 
     def swept(self, objects: dict[str, Any]) -> dict[str, Any]:
         """A store in which all have come to their end, after a sweep of the table that is there."""
-        steps = sweep.sweep(PUBLISHER, decoded(objects[LOG][-1]))
+        steps = one_by_one(sweep.sweep(PUBLISHER, decoded(objects[LOG][-1])))
         reply: object = None
         with suppress(StopIteration):
             while True:
@@ -358,7 +358,7 @@ def what_is_lost_stays(patch: pytest.MonkeyPatch) -> None:
     def careless(self: Publisher, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
         return (yield from find_tail(tail))
 
-    patch.setattr(Publisher, "_next_tail", careless)
+    patch.setattr(Publisher, "next_tail", careless)
 
 
 def what_was_projected_stays(patch: pytest.MonkeyPatch) -> None:
@@ -388,7 +388,7 @@ def who_is_refused_deletes_though_the_table_is_there(patch: pytest.MonkeyPatch) 
                 yield Delete(path)
             raise
 
-    patch.setattr(Publisher, "_next_tail", hasty)
+    patch.setattr(Publisher, "next_tail", hasty)
 
 
 def a_table_that_is_there_is_taken_for_gone(patch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def a_put_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
     def careless(self: Publisher, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
         return (yield from find_tail(tail))
 
-    patch.setattr(Publisher, "_next_tail", careless)
+    patch.setattr(Publisher, "next_tail", careless)
 
 
 def what_was_projected_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:

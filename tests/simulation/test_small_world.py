@@ -21,7 +21,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps
+from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, one_by_one
 from crdt_mor.timeline.tail import expire_versions
 from tests.simulation.actors import (
     GENESIS,
@@ -89,7 +89,7 @@ def test_letting_reads_wait_loses_no_store_and_no_state_of_a_finished_actor(opti
 def test_no_attempt_repeats_the_nonce_of_one_that_may_still_land() -> None:
     """Else a put that lands late, when its version is long deleted, would pass for the version it once was."""
     objects, value = begun_world(1)
-    steps = complete(value, value.pending[0])
+    steps = one_by_one(complete(value, value.pending[0]))
     put = version_path(value.version + 1)
     attempts: list[Timeline] = []
     reply: Any = None
@@ -229,7 +229,7 @@ def rule_3_whatever_is_read_back_is_mine(patch: pytest.MonkeyPatch) -> None:
 def rule_4_acknowledged_before_it_is_projected(patch: pytest.MonkeyPatch) -> None:
     project = Publisher.project
     patch.setattr(Publisher, "help_project", project)
-    patch.setattr(Publisher, "project", lambda self, value: _nothing())
+    patch.setattr(Publisher, "project", lambda self, value, **_: _nothing())
 
 
 def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from crdt_mor.format.archive import decode_instants, decode_manifest
 from crdt_mor.model import archiving
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.steps import List, perform
+from crdt_mor.timeline.steps import List, one_by_one, perform
 from tests.simulated import Simulated
 from tests.table.archived import SCHEMA, TIMELINE, active, hudis, rows
 
@@ -164,7 +164,7 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
     table.maintenance.archive(keep_commits=2)
     assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
 
-    steps = foreign_completions(table._session.publisher.projector, table._session.tail())
+    steps = one_by_one(foreign_completions(table._session.publisher.projector, table._session.tail()))
     asked = []
     with suppress(StopIteration):
         asked.append(next(steps))

@@ -103,16 +103,30 @@ def nth(count: int, fsyncs: list[str]) -> bool:
     return fsyncs[-1] == TIMELINE and fsyncs.count(TIMELINE) == count
 
 
+def in_block(table: Table, *rows: tuple[str, str, int]) -> None:
+    """Rows in a commit that begins and completes in an event each."""
+    with table.transaction() as tx:
+        tx.upsert(frame(*rows))
+
+
+def alone(table: Table, *rows: tuple[str, str, int]) -> None:
+    """Rows in a commit that is one event."""
+    before = table.version
+    table.upsert(frame(*rows))
+    assert table.version == before + 1
+
+
+@pytest.mark.parametrize(("write", "events"), [(in_block, 2), (alone, 1)])
 @pytest.mark.parametrize("fsync", [1, 2, 3])
 def test_a_commit_whose_folder_was_not_fsynced_at_first_lasts_once_it_is_acknowledged(
-    make: Make, path: str, disk: Disk, fsync: int
+    make: Make, path: str, disk: Disk, fsync: int, write: Callable[..., None], events: int
 ) -> None:
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 1)))
     disk.fsyncs.clear()
     disk.fails = partial(nth, fsync)
-    table.upsert(frame(("b", "x", 2)))
-    assert disk.fsyncs.count(TIMELINE) == (2 if fsync == 3 else 3), "begin, complete, and the one that failed again"
+    write(table, ("b", "x", 2))
+    assert disk.fsyncs.count(TIMELINE) == events + (fsync <= events), "each event, and the one that failed again"
     disk.cut()
     assert rows(Table.open(path), "id") == [("a",), ("b",)]
 
@@ -123,6 +137,14 @@ def test_a_commit_that_was_read_back_but_cannot_be_made_durable_is_an_unknown_ou
     disk.fsyncs.clear()
     disk.fails = lambda fsyncs: fsyncs[-1] == TIMELINE and fsyncs.count(TIMELINE) > 1
     with pytest.raises(CommitUnknownError, match="EIO"):
+        in_block(table, ("a", "x", 2))
+
+
+def test_a_commit_in_one_event_that_cannot_be_made_durable_is_an_unknown_outcome(make: Make, disk: Disk) -> None:
+    table = make(buckets=1)
+    table.upsert(frame(("a", "x", 1)))
+    disk.fails = lambda fsyncs: fsyncs[-1] == TIMELINE
+    with pytest.raises(CommitUnknownError, match="EIO"):
         table.upsert(frame(("a", "x", 2)))
 
 
@@ -131,7 +153,7 @@ def test_a_begin_that_cannot_be_made_durable_publishes_nothing(make: Make, path:
     table.upsert(frame(("a", "x", 1)))
     disk.fails = lambda fsyncs: fsyncs[-1] == TIMELINE
     with pytest.raises(StorageUnavailableError, match="nothing was published"):
-        table.upsert(frame(("a", "x", 2)))
+        in_block(table, ("a", "x", 2))
     assert rows(Table.open(path), "n") == [(1,)]
 
 

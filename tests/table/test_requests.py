@@ -60,6 +60,11 @@ def frame(rows: int) -> pl.DataFrame:
 
 @cache
 def bucket(groups: int, rows: int) -> Bucket:
+    """A bucket that operations share which change nothing."""
+    return filled(groups, rows)
+
+
+def filled(groups: int, rows: int) -> Bucket:
     """A bucket with a table of some file groups: compacted, and then a commit of one row."""
     made = Bucket()
     with made.counting():
@@ -113,6 +118,21 @@ def last_commit(table: Table) -> None:
     assert table.changes(since=table._session.known().version - 1).to_polars().height == 1
 
 
+def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], object] = Table.upsert) -> Count:
+    """A commit of a process that has made some before."""
+    made = filled(groups, 1000)
+    with made.counting():
+        table = opened(made)
+        in_block(table, frame(rows))
+        table.upsert(frame(rows))
+        return made.count(lambda: write(table, frame(rows)))
+
+
+def in_block(table: Table, rows: pl.DataFrame) -> None:
+    with table.transaction() as tx:
+        tx.upsert(rows)
+
+
 OPERATIONS: dict[str, Callable[[], Count]] = {
     "`Table.open`": opening,
     "scan of 2 columns, 1 file": lambda: asked(two_columns),
@@ -122,6 +142,10 @@ OPERATIONS: dict[str, Callable[[], Count]] = {
     "scan for one key, 50 files": lambda: asked(lookup, MANY_FILES),
     "`count()`": lambda: asked(Table.count),
     "changes of one commit": lambda: asked(last_commit),
+    "a commit that is alone: one row": lambda: committing(1, 1),
+    "a commit that is alone: 8 file groups": lambda: committing(8, 1000),
+    "a transaction block: one row": lambda: committing(1, 1, in_block),
+    "a transaction block: 8 file groups": lambda: committing(8, 1000, in_block),
 }
 
 

@@ -76,7 +76,8 @@ def test_a_commit_costs_the_same_number_of_store_operations_however_old_the_tabl
         counts.append(len(store.calls))
     usual = sorted(counts)[len(counts) // 2]
     assert max(counts[:15]) >= usual
-    assert max(counts) < 3 * usual + 10, "sealing a segment costs a few more"
+    assert max(counts[1:]) < 3 * usual + 10, "sealing a segment costs a few more"
+    assert counts[0] < 60, "the first one sweeps"
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from crdt_mor.timeline.history import all_completions, find_completion
 from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path
 from crdt_mor.timeline.projection import completed_name
 from crdt_mor.timeline.segments import fresh_completions
-from crdt_mor.timeline.steps import Delete, Put, Steps, perform
+from crdt_mor.timeline.steps import Delete, Put, Steps, one_by_one, perform
 from crdt_mor.timeline.tickets import job_name
 from tests.model.scene import NEVER, PUBLISHER, Scene
 from tests.simulated import Simulated
@@ -90,6 +90,7 @@ def dying(scene: Scene, steps: Steps[object], at: int, *, after: bool) -> None:
     """Run steps up to their change number `at` of the store; raises `DiedError` just before or after it."""
     reply: object = None
     changes = 0
+    steps = one_by_one(steps)
     while True:
         try:
             step = steps.send(reply)

@@ -543,3 +543,13 @@ def test_pandas_rows_keep_their_missing_values(make: Make) -> None:
     table = make()
     table.upsert(pd.DataFrame({"id": ["a"], "region": [None], "n": [1], "price": [float("nan")]}))
     assert rows(table)[0][:3] == ("a", None, 1)
+
+
+def test_a_process_that_has_not_looked_lately_takes_a_column_that_another_has_added(make: Make, place: Place) -> None:
+    """A write is first tried on the version that its process knows, which lacks the column."""
+    table = make()
+    table.upsert(frame(A))
+    place.open().upsert(pl.DataFrame(pl.from_arrow(frame(B))).with_columns(extra=pl.lit("e")), schema_mode="merge")
+    third = pl.DataFrame(pl.from_arrow(frame(("c", "us", 3, 3.5)))).with_columns(extra=pl.lit("f"))
+    table.upsert(third)
+    assert rows(table, "id", "extra") == [("a", None), ("b", "e"), ("c", "f")]

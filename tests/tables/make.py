@@ -1,7 +1,7 @@
 """Makes the tables of one release, and notes what that release read in them.
 
-    python tests/tables/make.py release-4            writes release-4.tar.xz and release-4.json beside this script
-    python tests/tables/make.py release-4 FOLDER     writes them there
+    python tests/tables/make.py release-5            writes release-5.tar.xz and release-5.json beside this script
+    python tests/tables/make.py release-5 FOLDER     writes them there
 
 Run it once with the code of a release, never again for one that is kept: `test_old_tables.py` holds every later release
 to the answers. To make the tables of an earlier release, put a checkout of it before everything else on PYTHONPATH.

@@ -207,7 +207,7 @@ def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
 def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
     """Let the work of a transaction take as long as `count` commits of others; less, if the others stop committing."""
     seen, quiet = table.version, 0
-    last = seen + 2 * count  # a commit is two versions: begin, complete
+    last = seen + count  # a commit is a version, or two: begin, complete
     while seen < last and quiet < PATIENCE:
         desk.rest(desk.place.wait_seconds)
         quiet = quiet + 1 if table.version == seen else 0
