@@ -66,6 +66,7 @@ from crdt_mor.transaction import (
     require_statement,
 )
 from crdt_mor.write.lone_write import BYTES_MAX
+from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -621,4 +622,4 @@ def _consistency(consistency: str, *known: str) -> str:
 
 def _few(rows: Callable[[], pa.Table]) -> Callable[[], bool]:
     """Whether rows, which are asked for then, are little work for a write that may have to make its files twice."""
-    return lambda: rows().nbytes <= BYTES_MAX
+    return lambda: bytes_of(rows()) <= BYTES_MAX

@@ -36,6 +36,7 @@ from crdt_mor.timeline.paths import STAGED
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.sorting import ORDER, RUN_ROWS, Run, Sorting
 from crdt_mor.write.statements import Statements
 
@@ -155,10 +156,10 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        step = max(1, min(RUN_ROWS, batch.num_rows * RUN_BYTES // max(1, _bytes_of(batch))))
+        step = max(1, min(RUN_ROWS, batch.num_rows * RUN_BYTES // max(1, bytes_of(batch))))
         for start in range(0, batch.num_rows, step):
             piece = batch.slice(start, step)
-            more = _bytes_of(piece)
+            more = bytes_of(piece)
             if waiting and (rows + piece.num_rows > RUN_ROWS or size + more > RUN_BYTES):
                 full, waiting, rows, size = waiting, [], 0, 0
                 yield _let_go(full)
@@ -166,17 +167,6 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             rows, size = rows + piece.num_rows, size + more
     if waiting:
         yield _let_go(waiting)
-
-
-def _bytes_of(batch: pa.RecordBatch) -> int:
-    """The bytes of a batch. Where this release of pyarrow cannot count those of views of texts, polars does."""
-    size = 0
-    for column in batch.columns:
-        try:
-            size += column.nbytes
-        except pa.ArrowTypeError:
-            size += int(pl.Series(column).estimated_size())
-    return size
 
 
 def _let_go(batches: list[pa.RecordBatch]) -> pa.Table:
