@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pyarrow as pa
 
 
 def bytes_of(rows: pa.Table | pa.RecordBatch) -> int:
     """The bytes of these rows, without those of what they are a slice of.
 
-    Releases of pyarrow that cannot count the bytes of `string_view` raise `ArrowTypeError`; polars counts them there.
+    Releases of pyarrow that cannot tell how much of a view of texts or lists is in use raise `ArrowTypeError`; of such
+    a column all is counted that it keeps in memory.
     """
     size = 0
     for column in rows.columns:
         try:
             size += column.nbytes
         except pa.ArrowTypeError:
-            size += int(pl.Series(column).estimated_size())
+            size += column.get_total_buffer_size()
     return size
