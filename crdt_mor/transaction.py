@@ -22,7 +22,7 @@ from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.scan import Scan
 from crdt_mor.services.inline import upkeep_after
-from crdt_mor.timeline import events
+from crdt_mor.timeline import stopping
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.lone_write import TriedWrite
@@ -77,9 +77,9 @@ class Transaction:
         require_bucketed(self._session.config)
         if self._token is not None:
             tail = self._session.tail()
-            if events.blocking_token(tail, self._token) is not None:
+            if stopping.blocking_token(tail, self._token) is not None:
                 tail = self._session.durable_tail()
-                self.commit = commit_of(self._session, events.repeated_token(tail, self._token), tail, repeated=True)
+                self.commit = commit_of(self._session, stopping.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
         self._write = OpenWrite.begin(self._session, self._token, self._info)

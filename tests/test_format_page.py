@@ -43,6 +43,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
+from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, encode_intent
 from crdt_mor.timeline.paths import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 
@@ -180,6 +181,18 @@ def test_erasures_are_as_the_page_says() -> None:
     assert "`[partition path, file id]`" in section("An erasure")
 
 
+def test_events_that_are_posted_are_as_the_page_says() -> None:
+    page = section("Events of others")
+    shown = [json.loads(line) for line in page.splitlines() if line.startswith('{"format"')]
+    posted = (BeginIntent("nonce", 5, WHO), CompleteIntent("nonce", T, "", "UPSERT", (FILE,), ("application", 4)))
+    for example, intent in zip(shown, posted, strict=True):
+        written = json.loads(encode_intent(intent, "id"))
+        assert list(example) == list(written)
+        (body,) = set(written) - {"format", "table_id", "nonce"}
+        assert [type(part) for part in example[body]] == [type(part) for part in written[body]]
+        assert f"`{body}` has" in page or f"; `{body}` the" in page
+
+
 def test_every_key_of_a_payload_in_the_properties_is_named() -> None:
     member = ColumnMerge(("views",), PayloadRef("counter/1", '{"a": 1}', "0" * 16, "acme:Counter")).to_json()
     assert set(member) <= set(named(section("hoodie.properties")))
@@ -195,7 +208,7 @@ def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_name
     objects = [name for name in objects if name.startswith(".hoodie/")]
     assert not [name for name in objects if not any(re.match(pattern, name) for pattern in patterns)]
     met = [path for path, pattern in zip(paths, patterns, strict=True) if any(re.match(pattern, o) for o in objects)]
-    passing = [path for path in paths if "/.temp/" in path or "/loads/" in path or path.endswith(".stable")]
+    passing = [path for path in paths if re.search(r"/\.temp/|/loads/|/intents/|\.stable$", path)]
     assert [path for path in paths if path not in met] == passing
 
 

@@ -147,11 +147,10 @@ class Timeline:
         )  # fmt: skip
 
     @property
-    def newly_pending(self) -> InstantTime | None:
-        """The instant of the write or plan that this very version made pending."""
-        begun = (pending.requested for pending in self.pending if pending.version == self.version)
-        scheduled = (plan.barrier for plan in self.plans if plan.version == self.version)
-        return next(begun, None) or next(scheduled, None)
+    def newly_pending(self) -> tuple[InstantTime, ...]:
+        """The instants of the writes, or of the plan, that this very version made pending."""
+        begun = [pending.requested for pending in self.pending if pending.version == self.version]
+        return (*begun, *(plan.barrier for plan in self.plans if plan.version == self.version))
 
     def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)

@@ -38,7 +38,8 @@ Format 3 adds who began a write and who made a commit; format 4 the plans of oth
 and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
 files that an overwrite has voided; savepoints, restores, and the token of a commit; and `moving` and `origin`, what is
 known of a migration: such a release would begin a write in a table that is closed. Format 6 adds commits that are
-alone: such a release would begin a write at a time that another process has claimed, and find its files under it.
+alone: such a release would begin a write at a time that another process has claimed, and find its files under it; and
+events that their writers have posted: it would forget a write that was given up while its begin is still posted.
 """
 
 _BEFORE_CLAIMS = 5
@@ -177,8 +178,12 @@ def archive_of(entry: Mapping[str, Any]) -> Archive:
     return Archive(entry["watermark"], entry["since"], entry["version"], entry["count"], entry["manifest"], files)
 
 
+def file_json(f: DataFile) -> list[object]:
+    return [f.path, f.size, f.rows, f.deletes, *([f.staged] if f.staged else [])]
+
+
 def completion_json(c: Completion) -> list[object]:
-    files = [[f.path, f.size, f.rows, f.deletes, *([f.staged] if f.staged else [])] for f in c.files]
+    files = [file_json(f) for f in c.files]
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
     more: dict[str, object] = {"overwriting": overwriting_json(c.overwriting)} if c.overwriting else {}
     more |= {"token": list(c.token)} if c.token else {}

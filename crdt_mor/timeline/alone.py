@@ -40,19 +40,22 @@ from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.observing import RaceLostEvent
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.events import blocking_token
 from crdt_mor.timeline.history import find_completion, may_be_dropped
-from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.publish import Projected, confirmed, expire_in_turn, unknown_outcome, wall_clock
 from crdt_mor.timeline.records import PENDING_WRITE, claim_record
 from crdt_mor.timeline.segments import SegmentGoneError, seal
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Together, put_all_surely, put_surely
+from crdt_mor.timeline.stopping import blocking_token, require_open
 from crdt_mor.timeline.tail import delete_if_table_is_gone, still_stands
 
 LONG_WAYS_MAX = 64
 """How many commits go the long way after a lost race, at most, before the next one tries to be alone again."""
+
+LOOK_EVERY = 8
+"""After how many commits alone, one after another, a process looks whether others have posted events meanwhile. One
+that has lost a race looks after each commit, until there were so many."""
 
 UPKEEP_EVERY_MS = 60_000
 """While others' writes are pending, a commit goes the long way as often as this, and looks which of them are silent."""
@@ -105,12 +108,14 @@ class Followed:
 class Turns:
     """Whether it is worth while to try: who has lost a race goes the long way for the next commits, ever more of them.
 
-    In a table with many writers nobody is alone, and who tries all the same makes its files twice.
+    In a table with many writers nobody is alone, and who tries all the same makes its files twice. Who wins again and
+    again lets nobody else publish, nor publishes for them: so it looks whether they have posted events.
     """
 
     lost: int = 0
     left: int = 0
     upkept_ms: int = 0
+    in_a_row: int = 0
 
     def is_alone(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
         """Whether the next commit tries. Silent writers are looked for once in a while, which the long way does."""
@@ -118,10 +123,18 @@ class Turns:
             return False
         return self.left == 0
 
-    def note(self, committed: bool) -> None:
+    def note(self, *, committed: bool) -> None:
         """How a try has ended."""
+        self.in_a_row = self.in_a_row + 1 if committed else 0
+        if committed and self.in_a_row < LOOK_EVERY:
+            return
         self.lost = 0 if committed else self.lost + 1
         self.left = 0 if committed else min(LONG_WAYS_MAX, 1 << self.lost)
+
+    @property
+    def is_look_due(self) -> bool:
+        """Whether it is time to look if others have posted events."""
+        return self.lost > 0 or (self.in_a_row > 0 and self.in_a_row % LOOK_EVERY == 0)
 
     def upkeep(self, now_ms: int) -> None:
         """The long way is taken, and with it upkeep is done."""
@@ -150,9 +163,11 @@ def commit(
     *,
     helped: bool = False,
     late: list[Projected] | None = None,
-) -> Steps[LoneCommit | None]:
-    """Make a write visible in one event that follows `tail`. None where somebody else was faster: then nothing of the
-    write is left, nor ever will be seen.
+) -> Steps[LoneCommit | Timeline | None]:
+    """Make a write visible in one event that follows `tail`.
+
+    Where somebody else was faster, nothing of the write is left, nor ever will be seen. Then the newest version, which
+    is projected, is returned if it was found out; else None.
 
     helped: whether this process knows that `tail` is projected.
     late: as for `publish`. With it every round trip counts, and the claim is put beside the first look.
@@ -270,8 +285,11 @@ class _Attempt:
             return None
         return owned
 
-    def find_out(self, value: Timeline, answered: bool) -> Steps[LoneCommit | None]:
-        """What has become of a put of `value` that was not seen to succeed. If it was lost, everything is removed."""
+    def find_out(self, value: Timeline, answered: bool) -> Steps[LoneCommit | Timeline]:
+        """What has become of a put of `value` that was not seen to succeed.
+
+        If it was lost, everything is removed, and the newest version, which is projected, returned.
+        """
         try:
             now = yield from self._decided(value)
             completion = yield from find_completion(self.write.requested, now)
@@ -295,7 +313,7 @@ class _Attempt:
             )
         self.publisher.tell(RaceLostEvent(version=value.version, attempt=1))
         yield from self.withdraw(answered)
-        return None
+        return now
 
     def _decided(self, value: Timeline) -> Steps[Timeline]:
         """The newest version, which is projected, once a version has followed the one that `value` was to follow.
@@ -317,8 +335,8 @@ class _Attempt:
 
     def withdraw(self, answered: bool) -> Steps[None]:
         """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's."""
-        gone = yield Together(tuple(Delete(file.path) for file, _ in self.write.logs))
-        yield Delete(self.publisher.projector.requested_path(self.write.requested))
+        requested = self.publisher.projector.requested_path(self.write.requested)
+        gone = yield Together((*(Delete(file.path) for file, _ in self.write.logs), Delete(requested)))
         if answered and all(gone):
             yield Delete(self.claim.path)
 

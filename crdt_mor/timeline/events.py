@@ -12,24 +12,25 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TokenOrderError, WriterExpiredError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.model import layout
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.moving import require_not_moved
 from crdt_mor.model.overwrites import void_files
-from crdt_mor.model.restoring import UNKNOWN
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token
+from crdt_mor.timeline.combining import Crowd, Posting
 from crdt_mor.timeline.history import find_completion, may_be_dropped
-from crdt_mor.timeline.moving import require_open
+from crdt_mor.timeline.intents import BeginIntent, CompleteIntent
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.publish import Projected
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
+from crdt_mor.timeline.stopping import repeated_token
 from crdt_mor.timeline.sweep import timed_upkeep
 
 
@@ -56,22 +57,18 @@ def begin(
     author: Author | None = None,
     helped: int = -1,
     late: list[Projected] | None = None,
+    crowd: Crowd | None = None,
 ) -> Steps[tuple[Timeline, Pending]]:
     """A new pending write, and the value that it begins from. Upkeep comes before it.
 
-    helped, late: as for `publish`.
+    helped, late: as for `publish`. crowd: see `timeline.combining`.
     """
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
-    nonce = yield Nonce()
-
-    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        if tail.find_by_nonce(nonce):
-            return None
-        require_open(tail, author)
-        return tail.begin(nonce, wall_ms, store_ms, author)
-
-    value = yield from publisher.publish(derive, tail, store_ms, looked=True, helped=helped, late=late)
-    pending = value.find_by_nonce(nonce)
+    intent = BeginIntent((yield Nonce()), store_ms, author)
+    value = yield from publisher.publish(
+        intent.derive, tail, store_ms, looked=True, helped=helped, late=late, posting=Posting(intent, crowd)
+    )
+    pending = value.find_by_nonce(intent.nonce)
     if not isinstance(pending, Pending):
         raise expired_error(pending.requested if pending else None)
     if late is None:  # else the first one comes when it is due: until then the age of the begin counts
@@ -90,31 +87,28 @@ def complete(
     looked: bool = False,
     helped: int = -1,
     late: list[Projected] | None = None,
+    crowd: Crowd | None = None,
 ) -> Steps[WriteOutcome]:
     """Make the write visible in one put; or find that its token was used, or that it was given up.
 
-    looked, helped, late: as for `publish`.
+    looked, helped, late: as for `publish`. crowd: see `timeline.combining`.
 
     Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them; the
     write completes with the rest, and be it without files.
     """
-    nonce = yield Nonce()
     requested = begun.requested
-    void: list[DataFile] = []
-
-    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        pending = tail.find_pending(requested)
-        void.clear()
-        if pending is None or pending.driver != begun.driver or blocking_token(tail, token) is not None:
-            return None
-        void.extend(void_files(tail, requested, files))
-        return None if void else tail.complete(nonce, wall_ms, requested, operation, files, token)
-
-    value = yield from publisher.publish(derive, known, looked=looked, helped=helped, late=late)
-    while void:
+    value = known
+    while True:
+        intent = CompleteIntent((yield Nonce()), requested, begun.driver, operation, tuple(files), token)
+        value = yield from publisher.publish(
+            intent.derive, value, looked=looked, helped=helped, late=late, posting=Posting(intent, crowd)
+        )
+        void = void_files(value, requested, files) if intent.may_end(value) else []
+        if not void:
+            break
         yield from _remove_void(requested, void)
         files = [file for file in files if file not in void]
-        value = yield from publisher.publish(derive, value, late=late)
+        looked, helped = False, -1
     completion = yield from find_completion(requested, value)
     if completion is not None:
         others = completion.driver != begun.driver
@@ -140,33 +134,6 @@ def _remove_void(requested: InstantTime, void: Sequence[DataFile]) -> Steps[None
                 "a file of this write lies in what an overwrite has replaced meanwhile, and it cannot be removed, so "
                 f"that Hudi's readers would show it: write again. requested={requested} file={file.path}"
             )
-
-
-def blocking_token(value: Timeline, token: tuple[str, int] | None) -> Token | None:
-    """The last token of the application, if its number is not below that of `token`: then a write must not complete."""
-    last = value.find_token(token[0]) if token else None
-    return last if last is not None and token is not None and token[1] <= last.number else None
-
-
-def repeated_token(value: Timeline, token: tuple[str, int] | None) -> Token:
-    """The last token of the application, where a write with `token` repeats it; raises `TokenOrderError` otherwise."""
-    last = blocking_token(value, token)
-    assert last is not None
-    assert token is not None
-    if last.requested == UNKNOWN:
-        raise TokenOrderError(
-            "the table was restored to an earlier moment, and with what number those commits of this application end "
-            "that were kept is not known any more, so that this write may repeat one of them: look whether its rows "
-            "are there, and go on with a number above the last one. "
-            f"application={last.application!r} number={token[1]} last={last.number}"
-        )
-    if token[1] < last.number:
-        raise TokenOrderError(
-            "this token's number is below the last one of its application, so it is either a repeat of an older write "
-            "or out of order; number writes of one application in the order in which they are made. "
-            f"application={last.application!r} number={token[1]} last={last.number}"
-        )
-    return last
 
 
 def grow(

@@ -10,11 +10,11 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.timeline.events import DroppedHistoryError, WriteOutcome, ended_error, expired_error, expired_or_unknown
 from crdt_mor.timeline.history import find_completion_by_nonce, may_be_dropped
-from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up, remove_staged_files
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
+from crdt_mor.timeline.stopping import require_open
 from crdt_mor.timeline.sweep import name_base_files, timed_upkeep
 from crdt_mor.timeline.tail import find_tail
 from crdt_mor.timeline.tickets import last_begin_time, read_ticket

@@ -17,12 +17,7 @@ from crdt_mor.model.moving import Moving, Origin, Step, require_arrived, require
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Nonce, Steps
-
-
-def require_open(tail: Timeline, author: Author | None) -> None:
-    """Raise where a write of this author must not begin: the table has moved, or is still being filled."""
-    require_not_moved(tail.moving)
-    require_arrived(tail.origin, author.application if author is not None else "")
+from crdt_mor.timeline.stopping import require_open
 
 
 def require_restorable(tail: Timeline) -> None:

@@ -12,13 +12,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import OpenPlan, Pending
 from crdt_mor.timeline.adoption import adopt
-from crdt_mor.timeline.events import (
-    WriteOutcome,
-    blocking_token,
-    expired_or_unknown,
-    repeated_token,
-    taken_over_error,
-)
+from crdt_mor.timeline.events import WriteOutcome, expired_or_unknown, taken_over_error
 from crdt_mor.timeline.history import find_completion, find_overwrite
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.plans import read_plan
@@ -26,6 +20,7 @@ from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.segments import Contents, read_once
 from crdt_mor.timeline.steps import Delete, Nonce, Steps
+from crdt_mor.timeline.stopping import blocking_token, repeated_token
 
 
 def overwrite(

@@ -7,6 +7,7 @@
     .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
     .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
     .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
+    .hoodie/.crdt_mor/intents/<nonce>.json    an event that its writer has posted for others to publish
     .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
     .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
     .hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
@@ -25,6 +26,7 @@ SEGMENTS = f"{OWN_FOLDER}/segments"
 PLANS = f"{OWN_FOLDER}/plans"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
+INTENTS = f"{OWN_FOLDER}/intents"
 ERASURES = f"{OWN_FOLDER}/erasures"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -61,6 +63,11 @@ def ticket_path(job: str) -> str:
 def note_path(job: str) -> str:
     """The object that notes that the write of a job was given up."""
     return f"{GIVEN_UP}/{job}"
+
+
+def intent_path(nonce: str) -> str:
+    """The object in which a writer has posted an event."""
+    return f"{INTENTS}/{nonce}.json"
 
 
 def erasure_path(requested: InstantTime) -> str:

@@ -122,14 +122,17 @@ class Projector:
         return files
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove what was put for an event whose instant was given up meanwhile, or whose table is no longer there."""
-        instant = value.newly_pending
-        plan = value.find_plan(instant) if instant is not None else None
-        if plan is not None:
+        """Remove what was put for events whose instants were given up meanwhile, or whose table is no longer there."""
+        plans = [plan for instant in value.newly_pending if (plan := value.find_plan(instant)) is not None]
+        for plan in plans:
             yield from self._withdraw(plan.barrier, plan.action)
-        else:
-            for path in reversed(placed):
-                yield Delete(path)
+        for path in reversed(placed) if not plans else ():
+            yield Delete(path)
+
+    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
+        """Those of `placed` that are the files of an instant."""
+        names = ((path, TimelineFileName.parse(path.rpartition("/")[2])) for path in placed)
+        return [path for path, name in names if name is not None and name.requested == instant]
 
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
         """Remove what the plans have left that this very version cancelled."""

@@ -30,14 +30,16 @@ from typing import Protocol
 from crdt_mor.errors import (
     ClockError,
     CommitUnknownError,
+    CrdtMorError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
 )
-from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.observing import RaceLostEvent, Tell, tell_nobody
+from crdt_mor.timeline.combining import PAUSED, Posting
 from crdt_mor.timeline.history import is_given_up_in, newer_value
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.segments import Contents, SegmentGoneError, discard, seal
@@ -54,9 +56,14 @@ from crdt_mor.timeline.steps import (
     StoreNow,
     Together,
     put_all_surely,
-    put_surely,
 )
 from crdt_mor.timeline.tail import expire_versions, find_tail, still_stands
+
+_BESIDE = 15
+"""How many files of writes that begin are put beside one that lasts."""
+
+_FEW = 16
+"""Files of a version that are looked for side by side. Of more, the last one is looked for first."""
 
 EXPIRE_EVERY = 32
 """A publisher whose version is a multiple of this deletes the versions that are too old. Readers delete nothing."""
@@ -117,6 +124,10 @@ class EventProjector(Protocol):
         """Remove `placed`, files of this version's events that were put too late: nobody else comes to remove them."""
         ...
 
+    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
+        """Those of `placed` that are the files of an instant."""
+        ...
+
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
         """Remove what the plans have left that this very version cancelled."""
         ...
@@ -158,6 +169,7 @@ class Publisher:
         looked: bool = False,
         helped: int = -1,
         late: list[Projected] | None = None,
+        posting: Posting | None = None,
     ) -> Steps[Timeline]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
 
@@ -167,44 +179,73 @@ class Publisher:
         looked: `known` was the tail a moment ago, so that the put itself tells whether it still is.
         helped: a version that this process knows to be projected.
         late: where it is noted which files were put, for `look_again`; None: whether they came too late is seen here.
+        posting: with it the event may be published with others', or by others: see `timeline.combining`.
         """
         assert known is not None or not looked
         tail = known if known is not None and looked else (yield from find_tail(known))
-        attempt = 0
-        segments: Contents = {}
+        posting = posting or Posting()
         try:
-            while True:
-                own: list[str] = []
-                try:
-                    time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
-                    event = yield from _derived(derive, tail, time_ms)
-                    if tail.version != helped:
-                        yield from self.help_project(tail)
-                    if event is None:
-                        return tail
-                    nonce = yield Nonce()  # an attempt's own, so that it lands at most once
-                    event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
-                    value = yield from seal(tail, event, segments, own)
-                except SegmentGoneError:
-                    tail = yield from newer_value(tail)  # this process slept while many were published
-                    continue
-                require_invariants(tail, event)
-                require_sealed(event, value)
-                owned = yield from claim(tail, value)
-                attempt += 1
-                if owned is not None:
-                    yield from self.project(owned, own=True, late=late)
-                    yield from expire_in_turn(owned)
-                    return owned
-                self.tell(RaceLostEvent(version=value.version, attempt=attempt))
-                if own and (yield from _has_lost(tail, value)):
-                    yield from discard(own)
-                yield Pause(attempt - 1)
-                tail = yield from self.next_tail(tail, value)
+            return (yield from self._publish(derive, tail, posting, store_ms, wall_ms, helped, late))
         except StorageUnavailableError as error:
-            if attempt == 0:
+            if posting.attempt == 0 and not posting.is_posted:
                 raise
             raise unknown_outcome(error) from error
+        except CrdtMorError as error:
+            if not posting.is_posted:
+                raise
+            yield from posting.withdraw()
+            if isinstance(error, CommitUnknownError | TableReplacedError | TableNotFoundError):
+                raise
+            raise stopped_outcome(error) from error
+
+    def _publish(
+        self,
+        derive: Derive,
+        tail: Timeline,
+        posting: Posting,
+        store_ms: int | None,
+        wall_ms: int | None,
+        helped: int,
+        late: list[Projected] | None,
+    ) -> Steps[Timeline]:
+        """As `publish`, from the newest version that is known."""
+        segments: Contents = {}
+        while True:
+            own: list[str] = []
+            try:
+                time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
+                event = yield from _derived(derive, tail, time_ms)
+                if event is not None and not (yield from posting.is_turn(tail)):
+                    yield Pause(PAUSED)
+                    tail = yield from find_tail(tail)
+                    continue
+                if tail.version != helped:
+                    yield from self._wait_for_projection(tail, posting)
+                    yield from self.help_project(tail)
+                if event is None:
+                    yield from posting.end(published=False)
+                    return tail
+                event = yield from posting.with_others(tail, event, time_ms)
+                nonce = yield Nonce()  # an attempt's own, so that it lands at most once
+                event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
+                value = yield from seal(tail, event, segments, own)
+            except SegmentGoneError:
+                tail = yield from newer_value(tail)  # this process slept while many were published
+                continue
+            require_invariants(tail, event)
+            require_sealed(event, value)
+            owned = yield from claim(tail, value)
+            posting.attempt += 1
+            if owned is not None:
+                yield from self.project(owned, own=True, late=late)
+                yield from expire_in_turn(owned)
+                yield from posting.end(published=True)
+                return owned
+            self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
+            if own and (yield from _has_lost(tail, value)):
+                yield from discard(own)
+            yield from posting.pause()
+            tail = yield from self.next_tail(tail, value)
 
     def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
         """The tail after a put that did not succeed.
@@ -233,6 +274,14 @@ class Publisher:
         yield MakeDurable(version_path(tail.version))
         yield from self.project(tail)
 
+    def _wait_for_projection(self, tail: Timeline, posting: Posting) -> Steps[None]:
+        """Where somebody else has published an event with many others, leave it to a few to project them all."""
+        files = (yield from self.projector.files(tail)) if posting.is_posted else []
+        if len(files) <= _FEW or not files[-1].durable:
+            return
+        while (yield GetStat(files[-1].path)) is None and not posting.draw(tail):
+            yield Pause(PAUSED)
+
     def project(self, value: Timeline, *, own: bool = False, late: list[Projected] | None = None) -> Steps[None]:
         """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
 
@@ -254,15 +303,20 @@ class Publisher:
     def put_files(self, value: Timeline, *, own: bool) -> Steps[list[str]]:
         """Put the files of a version's own events where there are none; returns the paths of those that were missing.
 
-        Those of pending writes come first, side by side, and the others one after another. own: as for `project`; then
-        none is looked for.
+        Those that last are put one after another, as Hudi's readers go by their order. Those of writes that begin come
+        first, side by side; many of them are put beside those that last, and before the last one. own: as for
+        `project`; then none is looked for.
         """
         files = yield from self.projector.files(value)
         missing = files if own else (yield from _missing(files))
-        yield from put_all_surely([file.put for file in missing if not file.durable])
-        for file in missing:
-            if file.durable:
-                yield from put_surely(file.put)
+        hints = [file.put for file in missing if not file.durable]
+        lasting = [file.put for file in missing if file.durable]
+        beside = _BESIDE * max(0, len(lasting) - 1) if value.newly_pending else 0
+        first = max(0, len(hints) - beside)
+        yield from put_all_surely(hints[:first])
+        for i, put in enumerate(lasting):
+            at = first + _BESIDE * i
+            yield from put_all_surely([put, *hints[at : at + _BESIDE]])
         return [file.path for file in missing]
 
     def look_again(self, late: Sequence[Projected]) -> Steps[None]:
@@ -278,9 +332,9 @@ class Publisher:
         into another one. Nothing is archived while the version stands that published it, so that suffices for events
         that nobody can give up.
         """
-        instant = value.newly_pending
+        begun = value.newly_pending
         try:
-            if instant is None and (yield from still_stands(value)):
+            if not begun and (yield from still_stands(value)):
                 return
             tail = yield from find_tail(value)
         except (TableReplacedError, TableNotFoundError):
@@ -288,8 +342,9 @@ class Publisher:
             return
         yield from self.projector.withdraw_archived(tail, placed)
         yield from self.projector.withdraw_dropped(tail, value, placed)
-        if instant is not None and (yield from is_given_up_in(instant, tail)):
-            yield from self.projector.withdraw_obsolete(value, placed)
+        for instant in begun:
+            if (yield from is_given_up_in(instant, tail)):
+                yield from self.projector.withdraw_obsolete(value, self.projector.paths_of(instant, placed))
 
 
 def expire_in_turn(value: Timeline) -> Steps[None]:
@@ -304,6 +359,9 @@ def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
     The maker of one may have died before it was durable, and what follows it must not outlast it.
     """
     if not files:
+        return []
+    if len(files) > _FEW and files[-1].durable and (yield GetStat(files[-1].path)) is not None:
+        yield MakeDurable(files[-1].path)  # whoever has put it has put all others before
         return []
     stats = yield Together(tuple(GetStat(file.path) for file in files))
     for file, stat in zip(files, stats, strict=True):
@@ -379,6 +437,14 @@ def unknown_outcome(cause: StorageUnavailableError) -> CommitUnknownError:
     return CommitUnknownError(
         "the store failed after it had been asked to publish, so this may be visible already: look at the table before "
         f"writing again, or write with a token, which may be repeated. cause={cause}"
+    )
+
+
+def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
+    """What an error means once an event has been posted."""
+    return CommitUnknownError(
+        "this was stopped, and another process may have published it meanwhile: look at the table before writing "
+        f"again, or write with a token, which may be repeated. cause={cause}"
     )
 
 

@@ -43,6 +43,7 @@ from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, alone, events, jobs, moments, opening
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
 from crdt_mor.timeline.alone import Expected, Followed, LoneCommit, LoneWrite, Turns
+from crdt_mor.timeline.combining import Crowd, has_anybody_posted
 from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.loads import put_in_place
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
@@ -102,6 +103,7 @@ class Session:
         self._first: opening.First | None = None
         self._projected = -1
         self._turns = Turns()
+        self.crowd = Crowd() if isinstance(store, Bucket) else None
         self._partitions: dict[str, None] = {}
         self._looked_at_ms = 0
         self._foreign = False
@@ -390,7 +392,7 @@ class Session:
         self._turns.upkeep(self.environment.now_ms())
         late = self.late()
         value, begun = self.run(
-            events.begin(self.publisher, self.known(), self.expiry_ms, author, self._projected, late)
+            events.begin(self.publisher, self.known(), self.expiry_ms, author, self._projected, late, self.crowd)
         )
         return self.published(value, late), begun
 
@@ -420,7 +422,9 @@ class Session:
         So it does where the last ones have lost their races, where upkeep is due, and where nothing is known yet.
         """
         value, now_ms = self.known(), self.environment.now_ms()
-        if self._foreign or not self._turns.is_alone(now_ms, value, self.expiry_ms):
+        if self._foreign or (self.crowd is not None and self.crowd.is_crowded):
+            return None
+        if not self._turns.is_alone(now_ms, value, self.expiry_ms):
             return None
         if is_sweep_due(value, now_ms) or not alone.may_be_alone(value, token, author):
             return None
@@ -453,13 +457,34 @@ class Session:
         value = followed.value
         late = self.late()
         helped = value.version == self._projected
-        committed = self.run(
+        outcome = self.run(
             alone.commit(self.publisher, value, write, followed.expected, helped=helped, late=late)
         )
-        self._turns.note(committed is not None)
+        if isinstance(outcome, Timeline):
+            self.published(outcome)
+        committed = outcome if isinstance(outcome, LoneCommit) else None
+        self._turns.note(committed=committed is not None)
         if committed is not None:
             self.published(committed.value, late)
+            self.look_for_others()
         return committed
+
+    def look_for_others(self) -> None:
+        """Now and then, and while nobody waits for it: whether others cannot publish for the commits of this process.
+
+        Then the next ones go the long way, in which they publish what others have posted.
+        """
+        crowd = self.crowd
+        if crowd is None or not isinstance(self.store, Bucket) or not self._turns.is_look_due:
+            return
+
+        def look() -> None:
+            with suppress(CrdtMorError):
+                if self.run(has_anybody_posted()):
+                    self._turns.note(committed=False)
+                    crowd.is_crowded = True
+
+        self.store.afterwards(look)
 
     def join(
         self, job: str, planned: InstantTime, author: Author

@@ -32,6 +32,7 @@ from crdt_mor.observing import SweepEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.timeline.adoption import adopt
+from crdt_mor.timeline.combining import sweep_intents
 from crdt_mor.timeline.cut_records import own_savepoint_time
 from crdt_mor.timeline.cutting import Named, drop, dropped_by_restores, named_in
 from crdt_mor.timeline.history import all_completions
@@ -108,7 +109,8 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
-        clean = yield from _remove_garbage(publisher, known)
+        posted = yield from sweep_intents(known, now_ms)
+        clean = (yield from _remove_garbage(publisher, known)) - posted
     nonce = yield Nonce()
     ours = False
 

@@ -47,12 +47,12 @@ from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.store.base import Chunks
-from crdt_mor.timeline import events, jobs, overwriting, rollback, tickets
+from crdt_mor.timeline import events, jobs, overwriting, rollback, stopping, tickets
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion, find_overwrite
-from crdt_mor.timeline.moving import require_open
 from crdt_mor.timeline.paths import STAGED, heartbeat_path
 from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.stopping import require_open
 from crdt_mor.write import replacing
 from crdt_mor.write.jobs import Job, Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import BUCKET, put_log
@@ -86,8 +86,8 @@ def plan(
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
     author = session.author(application_of(info, token), info)  # the tasks are of the driver's application
     name = tickets.job_name(session.environment.nonce(), planned_at)
-    if events.blocking_token(tail, token) is not None:
-        events.repeated_token(tail, token)
+    if stopping.blocking_token(tail, token) is not None:
+        stopping.repeated_token(tail, token)
         return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
     require_open(tail, author)
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version, author=author))
@@ -150,7 +150,7 @@ def complete(
     if job.repeated:
         tail = session.durable_tail()
         assert token is not None
-        return events.WriteOutcome(events.repeated_token(tail, token), tail, repeated=True)
+        return events.WriteOutcome(stopping.repeated_token(tail, token), tail, repeated=True)
     author = session.author(application, tuple({**dict(job.info), **dict(info)}.items()))
     joined = join(session, job.name, job.planned, author)
     if isinstance(joined, events.WriteOutcome):

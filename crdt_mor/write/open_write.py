@@ -167,6 +167,7 @@ class OpenWrite:
             return events.complete(
                 self.session.publisher, self._pending_in, self.begun, name, files, self.token,
                 looked=self._looked_lately(), helped=self.value.version, late=self._late,
+                crowd=self.session.crowd,
             )  # fmt: skip
 
         return self.end(stage or (lambda: self.stage(self.statements.collected, self.put)), complete)
@@ -185,6 +186,7 @@ class OpenWrite:
             raise
         self._alive.close()
         self.session.published(committed.value, self._late)
+        self.session.look_for_others()
         self.session.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
         if not committed.repeated and isinstance(committed.completion, Completion):
             self.session.tell_of(committed.completion, self.started_ms)

@@ -21,7 +21,7 @@ from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.blocks import open_blocks
 from crdt_mor.threads import in_threads
-from crdt_mor.timeline import events, jobs
+from crdt_mor.timeline import jobs, stopping
 from crdt_mor.write.jobs import Receipt, StagedFile
 from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.open_write import OpenWrite
@@ -31,7 +31,7 @@ from crdt_mor.write.statements import Operation, Statement, has_places, refuse_r
 def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
     """Give every touched file group its one log file, under a name that no other driver of this write gives."""
     drivers = write.take_over()
-    if events.blocking_token(write.require_pending(), write.token) is not None:
+    if stopping.blocking_token(write.require_pending(), write.token) is not None:
         return []  # completing finds the earlier commit
     groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
     for receipt in sorted(receipts, key=lambda r: r.task):

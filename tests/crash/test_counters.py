@@ -17,7 +17,7 @@ from crdt_mor import Commit, Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import events, sweep
+from crdt_mor.timeline import stopping, sweep
 from crdt_mor.timeline.session import Session
 from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
@@ -80,7 +80,7 @@ class Counting(Scene):
                 return False
             if as_it_lands and len(log) < lines + PATIENCE_LINES:
                 token = (name, int(log[-1][1]))
-                return log[-1][0] == "try" and events.blocking_token(self.table._session.tail(), token) is not None
+                return log[-1][0] == "try" and stopping.blocking_token(self.table._session.tail(), token) is not None
             moment = min(moment, time.monotonic() + delay)
             return time.monotonic() >= moment
 

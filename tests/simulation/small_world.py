@@ -59,6 +59,7 @@ from crdt_mor.timeline.actions import (
     action_ending_as,
     planned_action,
 )
+from crdt_mor.timeline.combining import Crowd, Posting
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.publish import EventFile
@@ -178,6 +179,8 @@ def freeze(value: object) -> Hashable:
         return ("dict", *(freeze(item) for item in value.items()))
     if isinstance(value, types.FunctionType):
         return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
+    if isinstance(value, types.MethodType):
+        return ("method", value.__name__, freeze(value.__self__))
     if isinstance(value, partial):
         return ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))
     if isinstance(value, EventFile):
@@ -192,6 +195,8 @@ def freeze(value: object) -> Hashable:
         return "suppress"
     if isinstance(value, BaseException):
         return (type(value), str(value))
+    if isinstance(value, Posting | Crowd):  # what changes is not known by its identity
+        return (type(value).__name__, _parts(value))
     if is_dataclass(value):
         known = _BY_IDENTITY.get(id(value))
         if known is None:  # the object is kept, so its identity stays its own
@@ -475,7 +480,7 @@ class World:
             while True:
                 step = generator.send(reply)
                 match step:
-                    case Nonce() if _asker(protocol) == "publish":
+                    case Nonce() if _asker(protocol) == "_publish":
                         reply = f"{actor.name}{nonces}.{lost}"
                     case Nonce():
                         nonces += 1

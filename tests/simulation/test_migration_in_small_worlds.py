@@ -313,7 +313,7 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def begin_does_not_ask(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(events, "require_open", lambda tail, author: None)
+    patch.setattr("crdt_mor.timeline.intents.require_open", lambda tail, author: None)
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
 
 

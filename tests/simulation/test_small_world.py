@@ -21,7 +21,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, one_by_one
+from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, Together, one_by_one
 from crdt_mor.timeline.tail import expire_versions
 from tests.simulation.actors import (
     GENESIS,
@@ -260,10 +260,11 @@ def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.Mo
 
 
 def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
-    def careless(put: Put) -> Steps[None]:
-        yield put
+    def careless(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
+        yield Together(tuple(puts))
+        return True, []
 
-    patch.setattr(publish, "put_surely", careless)
+    patch.setattr(publish, "put_all_surely", careless)
 
 
 def _nothing() -> Steps[None]:

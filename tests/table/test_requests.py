@@ -128,6 +128,17 @@ def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], ob
         return made.count(lambda: write(table, frame(rows)))
 
 
+def losing(groups: int, rows: int) -> Count:
+    """A commit that is tried alone while another process has committed meanwhile."""
+    made = filled(groups, 1000)
+    with made.counting():
+        table = opened(made)
+        in_block(table, frame(rows))
+        table.upsert(frame(rows))
+        opened(made).upsert(frame(1))
+        return made.count(lambda: table.upsert(frame(rows)))
+
+
 def in_block(table: Table, rows: pl.DataFrame) -> None:
     with table.transaction() as tx:
         tx.upsert(rows)
@@ -144,6 +155,8 @@ OPERATIONS: dict[str, Callable[[], Count]] = {
     "changes of one commit": lambda: asked(last_commit),
     "a commit that is alone: one row": lambda: committing(1, 1),
     "a commit that is alone: 8 file groups": lambda: committing(8, 1000),
+    "a commit that loses a race: one row": lambda: losing(1, 1),
+    "a commit that loses a race: 8 file groups": lambda: losing(8, 1000),
     "a transaction block: one row": lambda: committing(1, 1, in_block),
     "a transaction block: 8 file groups": lambda: committing(8, 1000, in_block),
 }
@@ -160,11 +173,12 @@ def test_every_row_of_the_page_is_counted() -> None:
     assert said().keys() == OPERATIONS.keys()
 
 
-READS = [name for name in OPERATIONS if name.startswith(("scan", "the same", "`count"))]
+UNLISTED = "scan", "the same", "`count", "a commit that is alone", "a transaction"
+NO_LISTING = [name for name in OPERATIONS if name.startswith(UNLISTED)]
 
 
-@pytest.mark.parametrize("name", READS)
-def test_no_listing_is_in_the_way_of_a_read(name: str) -> None:
+@pytest.mark.parametrize("name", NO_LISTING)
+def test_no_listing_is_in_the_way_of_a_read_or_a_commit(name: str) -> None:
     assert not [request for request in OPERATIONS[name]().asked if "LIST" in request]
 
 

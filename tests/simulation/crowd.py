@@ -1,0 +1,214 @@
+"""Many writers of one table, simulated: the protocols themselves over a store in memory, by a virtual clock.
+
+Every request takes its time and has its effect in the middle of it; those made side by side take it together, sixteen
+at once. So a run is the same on every machine, and says what the round trips cost and nothing else. A writer commits
+one row again and again: it is alone if it can be, as `Session` has it, and goes the long way where it cannot.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime, claim_after, from_ms
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.store.at_once import REQUESTS_AT_ONCE
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.timeline import alone, events
+from crdt_mor.timeline.alone import Expected, LoneWrite, Turns
+from crdt_mor.timeline.combining import Crowd, has_anybody_posted
+from crdt_mor.timeline.paths import PROPERTIES, version_path
+from crdt_mor.timeline.projection import Projector, TablePublisher
+from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.steps import MakeDurable, Nonce, Now, Pause, Put, StoreNow, Together, perform
+
+Run = Generator[Any, Any, Any]
+
+START_MS = 1_767_225_600_000
+EXPIRY_MS = 600_000
+ROW = b"r" * 2_000
+PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=64)))
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """A commit: when its writer knew of it, how long it had waited for it, both in milliseconds, and its file."""
+
+    at: float
+    took: float
+    path: str
+
+
+@dataclass
+class Simulation:
+    """Writers over one store, each request at its time.
+
+    latency_ms: of a request, give or take a third of it. deadly: the chance of a process to die at a request, which may
+    still take effect. now: milliseconds since the beginning.
+    """
+
+    seed: int
+    latency_ms: float
+    deadly: float = 0.0
+    now: float = 0.0
+    commits: list[Acknowledged] = field(default_factory=list)
+    requests: int = 0
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._ids = count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self.store = MemoryStore(self.now_ms)
+
+    # What a protocol asks of an `Environment` as it is performed:
+
+    def now_ms(self) -> int:
+        return START_MS + int(self.now)
+
+    def nonce(self) -> str:
+        return f"{next(self._ids):08x}"
+
+    def jitter(self) -> float:
+        return self._chance.random()
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("pauses are scheduled")
+
+    def start(self, steps: Run) -> None:
+        """A process goes on with `steps`, from a moment of the first second."""
+        self._at(self.now + self._chance.random() * 1000, lambda: self._go_on(steps, None))
+
+    def beside(self, steps: Run) -> None:
+        """A process does `steps`, and something else meanwhile."""
+        self._go_on(steps, None)
+
+    def run(self, until_s: float) -> None:
+        """Let time pass until then."""
+        while self._due and self._due[0][0] <= until_s * 1000:
+            self.now, _, happen = heapq.heappop(self._due)
+            happen()
+
+    def _at(self, when: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (when, next(self._ids), happen))
+
+    def _go_on(self, steps: Run, reply: object) -> None:
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration:
+                return
+            match step:
+                case Now() | StoreNow():
+                    reply = self.now_ms()
+                case Nonce():
+                    reply = self.nonce()
+                case MakeDurable():
+                    reply = None
+                case Pause(attempt):
+                    self._at(self.now + self.jitter() * min(250, 2**attempt), lambda: self._go_on(steps, None))
+                    return
+                case Together(parts):
+                    self._ask(steps, parts, whole=True)
+                    return
+                case _:
+                    self._ask(steps, (step,), whole=False)
+                    return
+
+    def _ask(self, steps: Run, parts: tuple[Any, ...], *, whole: bool) -> None:
+        """Perform operations side by side, and go on when all are answered."""
+        replies: list[object] = [None] * len(parts)
+        free = [self.now] * min(len(parts), REQUESTS_AT_ONCE)
+        for i, part in enumerate(parts):
+            begun = heapq.heappop(free)
+            took = self.latency_ms * (2 / 3 + self._chance.random() * 2 / 3)
+            heapq.heappush(free, begun + took)
+            self._at(begun + took / 2, lambda i=i, part=part: self._perform(replies, i, part))  # type: ignore[misc]
+        self.requests += len(parts)
+        if self.deadly and self._chance.random() < self.deadly:
+            return
+        self._at(max(free), lambda: self._go_on(steps, replies if whole else replies[0]))
+
+    def _perform(self, replies: list[object], i: int, part: Any) -> None:
+        replies[i] = perform(part, self.store, self)  # type: ignore[arg-type]
+
+
+def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) -> Run:
+    """Commits one row again and again, as `Session` does."""
+    turns, projected = Turns(), -1
+    stat = sim.store.stat(PROPERTIES)
+    while True:
+        began, late = sim.now, list[Projected]()
+        if not (crowd and crowd.is_crowded) and turns.is_alone(sim.now_ms(), known, EXPIRY_MS):
+            requested = claim_after(known.clock, sim.now_ms())
+            file = log_of(owner, requested)
+            write = LoneWrite(requested, "UPSERT", ((file, ROW),))
+            helped = known.version == projected
+            outcome = yield from alone.commit(
+                PUBLISHER, known, write, Expected(PROPERTIES, stat), helped=helped, late=late
+            )
+            committed = isinstance(outcome, alone.LoneCommit)
+            turns.note(committed=committed)
+            if outcome is not None:
+                known = outcome if isinstance(outcome, Timeline) else outcome.value
+                projected = known.version
+        else:
+            committed = False
+        if not committed:
+            turns.upkeep(sim.now_ms())
+            value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, projected, late, crowd)
+            file = log_of(owner, begun.requested)
+            yield Put(file.path, ROW)
+            ended = yield from events.complete(
+                PUBLISHER, value, begun, "UPSERT", [file], None,
+                looked=True, helped=value.version, late=late, crowd=crowd,
+            )  # fmt: skip
+            known, projected = ended.value, ended.value.version
+        if crowd is not None and turns.is_look_due:
+            sim.beside(look_for_others(turns, crowd))
+        sim.commits.append(Acknowledged(sim.now, sim.now - began, file.path))
+        if late:
+            sim.beside(PUBLISHER.look_again(late))
+
+
+def look_for_others(turns: Turns, crowd: Crowd) -> Run:
+    if (yield from has_anybody_posted()):
+        turns.note(committed=False)
+        crowd.is_crowded = True
+
+
+def log_of(owner: int, requested: InstantTime) -> DataFile:
+    return DataFile(str(LogFileName(bucket_file_id(owner % 64), requested, owner // 64 + 1)), len(ROW), 1)
+
+
+@contextmanager
+def decoded_once() -> Iterator[None]:
+    """Equal bytes are one value, as many writers read the same version: that is the simulation's time, not theirs."""
+    decode = lru_cache(maxsize=512)(Timeline.decode.__func__)  # type: ignore[attr-defined]
+    with patch.object(Timeline, "decode", classmethod(decode)):
+        yield
+
+
+def crowd_of(
+    writers: int, *, seconds: float, latency_ms: float, combining: bool = True, seed: int = 7, deadly: float = 0.0
+) -> Simulation:
+    """What so many writers have done by then."""
+    sim = Simulation(seed, latency_ms, deadly)
+    first = Timeline(1, "first", from_ms(START_MS - 1000), "[]", swept=from_ms(START_MS), table_id="simulated")
+    sim.store.put(PROPERTIES, b"")
+    sim.store.put(version_path(1), first.encode())
+    for owner in range(writers):
+        sim.start(writer(sim, first, owner, Crowd() if combining else None))
+    with decoded_once():
+        sim.run(seconds)
+    return sim
