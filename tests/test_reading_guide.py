@@ -14,7 +14,7 @@ from tests.tiers import slow
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-LOOKUPS = pytest.mark.skipif(not bloom.WRITTEN, reason="this release of pyarrow writes no Bloom filters")
+LOOKUPS = pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 GUIDES = [
     "reading.md", "writing.md", "changes.md", "history.md", "maintenance.md", "savepoints.md", slow("testing.md"),
     slow("observing.md"), pytest.param("layout.md", marks=[LOOKUPS, pytest.mark.slow]),

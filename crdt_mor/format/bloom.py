@@ -13,6 +13,7 @@ Source: Parquet's `BloomFilter.md` (the split block filter), and the specificati
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -29,7 +30,12 @@ FALSE_POSITIVES: Final = 0.01
 """Share of the keys that a row group lacks for which its filter says that it may have them; two bytes a row."""
 
 
-def _writes_filters() -> bool:
+@cache
+def are_written() -> bool:
+    """Whether this release of pyarrow writes filters. Without them, looking a key up reads the keys of all row groups.
+
+    It is asked by writing one, which imports pandas where that is installed: so not before it matters.
+    """
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table({"key": ["a"]}), sink, bloom_filter_options={"key": {"ndv": 1, "fpp": 0.5}})
@@ -37,9 +43,6 @@ def _writes_filters() -> bool:
         return False
     return True
 
-
-WRITTEN: Final = _writes_filters()
-"""Whether this release of pyarrow writes filters. Without them, looking a key up reads the keys of all row groups."""
 
 _SALT: Final = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
@@ -58,7 +61,7 @@ _P5: Final = 0x27D4EB2F165667C5
 
 def options(column: str, rows: int) -> dict[str, Any]:
     """What pyarrow's writer is told to write a filter of a column of distinct values."""
-    return {"bloom_filter_options": {column: {"ndv": rows, "fpp": FALSE_POSITIVES}}} if WRITTEN and rows else {}
+    return {"bloom_filter_options": {column: {"ndv": rows, "fpp": FALSE_POSITIVES}}} if rows and are_written() else {}
 
 
 def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[tuple[int, int]] | None:

@@ -18,7 +18,7 @@ from crdt_mor.format.bloom import may_have, xxh64
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.parquet import ParquetSource
 
-written = pytest.mark.skipif(not bloom.WRITTEN, reason="this release of pyarrow writes no Bloom filters")
+written = pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 
 
 def joined(*keys: list[str]) -> bytes:

@@ -36,7 +36,7 @@ def test_snapshot_and_every_as_of_equal_the_plain_fold(rule: str, seed: int, fas
     run(seed, rule, fast_path / "t", steps=25)
 
 
-@pytest.mark.skipif(not bloom.WRITTEN, reason="this release of pyarrow writes no Bloom filters")
+@pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 def test_a_filter_that_rules_out_a_key_that_is_there_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The histories look keys up in base files that are in another order, else they showed nothing of them."""
     monkeypatch.setattr(bloom, "_any_in", lambda *_: False)
