@@ -82,7 +82,9 @@ def plot(found: Sequence[Figures], path: Path) -> None:
         for combining, label, style in ((True, "combining", "o-"), (False, "each for itself", "s--")):
             some = [f for f in found if f["combining"] == combining]
             axis.plot([f["writers"] for f in some], [f[name] for f in some], style, label=label)
-        axis.set(xscale="log", yscale="log", xlabel=f"writers, {LATENCY_MS} ms a request", title=title)
+        axis.set(xscale="log", xlabel=f"writers, {LATENCY_MS} ms a request", title=title)
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
     axes[0].legend(frameon=False)
     figure.savefig(path)
