@@ -114,7 +114,7 @@ def complete(
         others = completion.driver != begun.driver
         for file in files if others else ():
             yield Delete(file.path)
-        if late is None:  # else it is left to a sweep: most writes end before they have one
+        if late is None or begun.driver:  # else it is left to a sweep: most writes end before they have one
             yield Delete(heartbeat_path(requested))
         return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)
