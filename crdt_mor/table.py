@@ -8,9 +8,8 @@ what readers see.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from functools import cache
 from types import MappingProxyType
 from typing import Literal, Self
 
@@ -30,7 +29,7 @@ from crdt_mor.creation import (
     refuse_another_format,
     require_layout,
 )
-from crdt_mor.data import Data, SchemaLike, read_data, read_schema
+from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.history import history
@@ -59,14 +58,13 @@ from crdt_mor.store.open import store_at
 from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import (
     Commit,
-    LoneTransaction,
     Transaction,
+    commit_once,
+    commit_rows,
     require_delete,
     require_partitions,
     require_statement,
 )
-from crdt_mor.write.lone_write import BYTES_MAX
-from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.statements import SchemaMode
 
 WRITER_EXPIRY = timedelta(minutes=10)
@@ -345,8 +343,9 @@ class Table(Readable, WrittenByMany):
     ) -> Commit:
         """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
         require_statement(data, schema_mode)
-        rows = cache(lambda: read_data(data))
-        return self._once(token, commit_info, lambda tx: tx.append(rows(), schema_mode=schema_mode), small=_few(rows))
+        return commit_rows(
+            self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)
+        )
 
     def upsert(
         self,
@@ -369,8 +368,9 @@ class Table(Readable, WrittenByMany):
             known: `message`, and `application`, which is else the token's or the program's name.
         """
         require_statement(data, schema_mode)
-        rows = cache(lambda: read_data(data))
-        return self._once(token, commit_info, lambda tx: tx.upsert(rows(), schema_mode=schema_mode), small=_few(rows))
+        return commit_rows(
+            self._session, data, token, commit_info, lambda tx, rows: tx.upsert(rows, schema_mode=schema_mode)
+        )
 
     def delete(
         self,
@@ -391,12 +391,12 @@ class Table(Readable, WrittenByMany):
         """
         require_delete(data, keys, filter)
         if data is not None:
-            rows = cache(lambda: read_data(data))
-            return self._once(token, commit_info, lambda tx: tx.delete(rows(), plain=plain), small=_few(rows))
+            return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
         named = list(keys) if isinstance(keys, Iterator) else keys
-        return self._once(
-            token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain), small=lambda: True
-        )
+        return commit_once(
+            self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
+            small=lambda: True,
+        )  # fmt: skip
 
     def overwrite(
         self,
@@ -420,9 +420,10 @@ class Table(Readable, WrittenByMany):
         schema_mode, token, commit_info: as of `upsert`.
         """
         require_statement(data, schema_mode)
-        return self._once(
-            token, commit_info, lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode)
-        )
+        return commit_once(
+            self._session, token, commit_info,
+            lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode),
+        )  # fmt: skip
 
     def delete_partitions(
         self,
@@ -433,40 +434,19 @@ class Table(Readable, WrittenByMany):
     ) -> Commit:
         """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
         require_partitions(partitions)
-        return self._once(token, commit_info, lambda tx: tx.delete_partitions(partitions))
+        return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
 
     def truncate(
         self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
     ) -> Commit:
         """Delete all rows of the table, as an `overwrite` by none does."""
-        return self._once(token, commit_info, Transaction.truncate)
+        return commit_once(self._session, token, commit_info, Transaction.truncate)
 
     def transaction(
         self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
     ) -> Transaction:
         """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
         return Transaction(self._session, token, commit_info)
-
-    def _once(
-        self,
-        token: tuple[str, int] | None,
-        commit_info: Mapping[str, str] | None,
-        statement: Callable[[Transaction], None],
-        small: Callable[[], bool] = lambda: False,
-    ) -> Commit:
-        """One statement as a transaction of its own; nothing is done where the token was used before.
-
-        small: whether what the statement writes is so little that it is tried as one event, and made again if that
-            fails.
-        """
-        commit = LoneTransaction(self._session, token, commit_info).run(statement, small)
-        if commit is not None:
-            return commit
-        with self.transaction(token=token, commit_info=commit_info) as tx:
-            if tx.commit is None:
-                statement(tx)
-        assert tx.commit is not None
-        return tx.commit
 
     # --- read -----------------------------------------------------------------------------------------------------
 
@@ -616,10 +596,3 @@ def _consistency(consistency: str, *known: str) -> str:
     if consistency not in known:
         raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={consistency!r}")
     return consistency
-
-
-
-
-def _few(rows: Callable[[], pa.Table]) -> Callable[[], bool]:
-    """Whether rows, which are asked for then, are little work for a write that may have to make its files twice."""
-    return lambda: bytes_of(rows()) <= BYTES_MAX

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Literal, Self, cast
 
@@ -25,10 +26,11 @@ from crdt_mor.services.inline import upkeep_after
 from crdt_mor.timeline import stopping
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
-from crdt_mor.write.lone_write import TriedWrite
+from crdt_mor.write.lone_write import BYTES_MAX, TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.overwrite import OverwriteStatement, commit_overwrite, overwrite_rows, scope_of
 from crdt_mor.write.refusals import require_bucketed
+from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.statements import SchemaMode
 
 
@@ -231,6 +233,41 @@ class LoneTransaction(Transaction):
             return None
         upkeep_after(session, committed.value, committed.completion)
         return commit_of(session, committed.completion, committed.value, repeated=False)
+
+
+def commit_rows(
+    session: Session,
+    data: Data,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    statement: Callable[[Transaction, pa.Table], None],
+) -> Commit:
+    """As `commit_once`, of rows: they are read once, however often they are written, and not for a repeated token."""
+    rows = cache(lambda: read_data(data))
+    return commit_once(
+        session, token, commit_info, lambda tx: statement(tx, rows()), small=lambda: bytes_of(rows()) <= BYTES_MAX
+    )
+
+
+def commit_once(
+    session: Session,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    statement: Callable[[Transaction], None],
+    small: Callable[[], bool] = lambda: False,
+) -> Commit:
+    """One statement as a transaction of its own; nothing is done where the token was used before.
+
+    small: whether what the statement writes is so little that it is tried as one event, and made again if that fails.
+    """
+    commit = LoneTransaction(session, token, commit_info).run(statement, small)
+    if commit is not None:
+        return commit
+    with Transaction(session, token, commit_info) as tx:
+        if tx.commit is None:
+            statement(tx)
+    assert tx.commit is not None
+    return tx.commit
 
 
 def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table:

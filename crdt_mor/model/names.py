@@ -162,3 +162,8 @@ class TimelineFileName:
 def join_path(*parts: str) -> str:
     """Parts of a path inside a table, joined; empty ones (the partition of an unpartitioned table) left out."""
     return "/".join(part for part in parts if part)
+
+
+def timeline_file_name(path: str) -> TimelineFileName | None:
+    """The parsed name of a file of Hudi's timeline; None for other files."""
+    return TimelineFileName.parse(path.rpartition("/")[2])

@@ -381,6 +381,7 @@ class Timeline:
     def retain(self, nonce: str, wall_ms: int, retention: Retention) -> Timeline:
         """The marks of the history that is kept are these from here on; no file has to go."""
         return self._next(nonce, tick_after(self.clock, wall_ms), retention=retention)
+
     def archive_until(
         self, nonce: str, wall_ms: int, watermark: InstantTime, count: int, files: Sequence[str]
     ) -> Timeline:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.names import TimelineFileName, timeline_file_name
 from crdt_mor.model.restores import Restore
 from crdt_mor.model.restoring import Dropped, RestorePlan
 from crdt_mor.model.timeline import Timeline
@@ -92,7 +92,7 @@ def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> 
         return
     outcome: dict[InstantTime, bool] = {}
     for path in reversed(placed):
-        name = TimelineFileName.parse(path.rpartition("/")[2])
+        name = timeline_file_name(path)
         if name is None:
             continue
         if name.requested not in outcome:

@@ -20,7 +20,14 @@ from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import SAVEPOINT, TimelineFileName, TimelineState, data_file_name, join_path
+from crdt_mor.model.names import (
+    SAVEPOINT,
+    TimelineFileName,
+    TimelineState,
+    data_file_name,
+    join_path,
+    timeline_file_name,
+)
 from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import fold_slices
@@ -131,7 +138,7 @@ class Projector:
 
     def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
         """Those of `placed` that are the files of an instant."""
-        names = ((path, TimelineFileName.parse(path.rpartition("/")[2])) for path in placed)
+        names = ((path, timeline_file_name(path)) for path in placed)
         return [path for path, name in names if name is not None and name.requested == instant]
 
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
@@ -142,7 +149,7 @@ class Projector:
 
     def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove those of `placed` whose instants have left Hudi's active timeline, in the order of an archiving."""
-        names = ((path, TimelineFileName.parse(path.rpartition("/")[2])) for path in placed)
+        names = ((path, timeline_file_name(path)) for path in placed)
         stale = [(path, name) for path, name in names if name and name.requested <= tail.archive.watermark]
         for path, _ in sorted(stale, key=lambda item: when_removed(item[1])):
             yield Delete(path)

@@ -135,9 +135,6 @@ _PAUSE_S = 0.001
 
 def run(steps: Steps[T], store: Store, environment: Environment) -> T:
     """Drive a protocol against a store to its end. When the store fails it is told, and can say what that means."""
-    bucket = store if isinstance(store, Bucket) else None
-    if bucket is None:
-        steps = one_by_one(steps)
     reply: object = None
     failure: StorageUnavailableError | None = None
     try:
@@ -150,37 +147,11 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
             reply, failure = None, None
             try:
                 if isinstance(step, Together):
-                    assert bucket is not None, "elsewhere there are none left"
-                    reply = bucket.side_by_side([partial(perform, s, store, environment) for s in step.steps])
+                    calls = [partial(perform, part, store, environment) for part in step.steps]
+                    # In a bucket an operation is a round trip; elsewhere it is done sooner than a thread begins.
+                    reply = store.side_by_side(calls) if isinstance(store, Bucket) else [call() for call in calls]
                 else:
                     reply = perform(step, store, environment)
-            except StorageUnavailableError as error:
-                failure = error
-    finally:
-        steps.close()
-
-
-def one_by_one(steps: Steps[T]) -> Steps[T]:
-    """A protocol with what it does side by side done in order: faster where an operation is no round trip."""
-    reply: object = None
-    failure: StorageUnavailableError | None = None
-    part: Single | None = None
-    try:
-        while True:
-            try:
-                step = steps.send(reply) if failure is None else steps.throw(failure)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            reply, failure = None, None
-            try:
-                if isinstance(step, Together):
-                    replies: list[object] = []
-                    for part in step.steps:
-                        replies.append((yield part))  # noqa: PERF401  a list comprehension cannot yield
-                    reply, replies, part = replies, [], None
-                else:
-                    reply = yield step
             except StorageUnavailableError as error:
                 failure = error
     finally:
@@ -241,13 +212,16 @@ def _look(
 
 
 def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
-    """`put_surely`, side by side.
+    """Put objects, side by side, whose content is the same whoever puts them.
+
+    A lost reply says nothing, so it is asked for again. They last, also those that were there: who put them may have
+    died before they did.
 
     Returns whether each was answered at once, so that none can land later than this; and those that were there.
     """
     unanswered, there = list(puts), list[Put]()
-    for attempt in range(PUTS_MAX if puts else 0):
-        replies = yield Together(tuple(unanswered))
+    for attempt in range(PUTS_MAX):
+        replies = (yield Together(tuple(unanswered))) if unanswered else []
         there += [put for put, created in zip(unanswered, replies, strict=True) if created is False]
         unanswered = [put for put, created in zip(unanswered, replies, strict=True) if created is None]
         if not unanswered:
@@ -256,25 +230,11 @@ def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
                     yield MakeDurable(put.path)
             return attempt == 0, there
         yield Pause(attempt)
-    if not puts:
-        return True, there
-    raise _unanswered(unanswered[0].path)
+    raise CommitUnknownError(
+        f"no put is answered any more; what was written may be there or not. path={unanswered[0].path}"
+    )
 
 
 def put_surely(put: Put) -> Steps[None]:
-    """Put an object whose content is the same whoever puts it. A lost reply says nothing, so it is asked for again.
-
-    It lasts, also where it was there: who put it may have died before it did.
-    """
-    for attempt in range(PUTS_MAX):
-        created = yield put
-        if created is not None:
-            if put.durable and not created:
-                yield MakeDurable(put.path)
-            return
-        yield Pause(attempt)
-    raise _unanswered(put.path)
-
-
-def _unanswered(path: str) -> CommitUnknownError:
-    return CommitUnknownError(f"no put is answered any more; what was written may be there or not. path={path}")
+    """`put_all_surely`, of one object."""
+    yield from put_all_surely([put])

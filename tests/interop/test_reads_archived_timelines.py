@@ -27,7 +27,8 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.adoption import Foreign, foreign_completions
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Steps, one_by_one, perform
+from crdt_mor.timeline.steps import Steps, perform
+from tests.driving import one_by_one
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import Maker, keys, rows

@@ -22,8 +22,9 @@ from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.segments import read_segment
-from crdt_mor.timeline.steps import Nonce, Put, Steps, one_by_one, perform, run
+from crdt_mor.timeline.steps import Nonce, Put, Steps, perform, run
 from crdt_mor.timeline.tail import find_tail
+from tests.driving import one_by_one
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
 PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=4)))

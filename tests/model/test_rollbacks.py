@@ -14,7 +14,8 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline import events, plans, rollback, sweep
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.steps import Put, one_by_one, perform
+from crdt_mor.timeline.steps import Put, perform
+from tests.driving import one_by_one
 from tests.model.scene import PUBLISHER, Scene
 
 FOLDER = PUBLISHER.projector.folder

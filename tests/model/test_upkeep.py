@@ -24,7 +24,8 @@ from crdt_mor.timeline import events, publish, rollback, sweep
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.paths import HEARTBEATS, heartbeat_path, ticket_path, version_path
 from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS
-from crdt_mor.timeline.steps import Steps, one_by_one, perform, run
+from crdt_mor.timeline.steps import Steps, perform, run
+from tests.driving import one_by_one
 from tests.model.scene import PUBLISHER, SCHEMA, Scene
 
 

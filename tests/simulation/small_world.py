@@ -79,8 +79,8 @@ from crdt_mor.timeline.steps import (
     StoreNow,
     Touch,
     Walk,
-    one_by_one,
 )  # fmt: skip
+from tests.driving import one_by_one
 
 T = TypeVar("T")
 

@@ -37,8 +37,9 @@ from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.paths import PLANS, PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.session import Session, first_tail, put_first
-from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow, one_by_one
+from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from crdt_mor.timeline.tail import _is_foreign, find_tail, is_kept
+from tests.driving import one_by_one
 from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
 from tests.simulation.small_world import (

@@ -21,8 +21,9 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, Together, one_by_one
+from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, Together
 from crdt_mor.timeline.tail import expire_versions
+from tests.driving import one_by_one
 from tests.simulation.actors import (
     GENESIS,
     begun_world,

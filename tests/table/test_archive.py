@@ -17,7 +17,8 @@ from crdt_mor.format.archive import decode_instants, decode_manifest
 from crdt_mor.model import archiving
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.steps import List, one_by_one, perform
+from crdt_mor.timeline.steps import List, perform
+from tests.driving import one_by_one
 from tests.simulated import Simulated
 from tests.table.archived import SCHEMA, TIMELINE, active, hudis, rows
 

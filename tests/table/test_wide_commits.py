@@ -21,8 +21,9 @@ from crdt_mor.timeline.history import all_completions, find_completion
 from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path
 from crdt_mor.timeline.projection import completed_name
 from crdt_mor.timeline.segments import fresh_completions
-from crdt_mor.timeline.steps import Delete, Put, Steps, one_by_one, perform
+from crdt_mor.timeline.steps import Delete, Put, Steps, perform
 from crdt_mor.timeline.tickets import job_name
+from tests.driving import one_by_one
 from tests.model.scene import NEVER, PUBLISHER, Scene
 from tests.simulated import Simulated
 

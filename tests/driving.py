@@ -1,0 +1,33 @@
+"""Drives protocols a step at a time, for tests that look at each of them, or do something in between."""
+
+from __future__ import annotations
+
+from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.timeline.steps import Single, Steps, T, Together
+
+
+def one_by_one(steps: Steps[T]) -> Steps[T]:
+    """A protocol with what it does side by side done in order, as `run` does it where there is no bucket."""
+    reply: object = None
+    failure: StorageUnavailableError | None = None
+    part: Single | None = None
+    try:
+        while True:
+            try:
+                step = steps.send(reply) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply, failure = None, None
+            try:
+                if isinstance(step, Together):
+                    replies: list[object] = []
+                    for part in step.steps:
+                        replies.append((yield part))  # noqa: PERF401  a list comprehension cannot yield
+                    reply, replies, part = replies, [], None
+                else:
+                    reply = yield step
+            except StorageUnavailableError as error:
+                failure = error
+    finally:
+        steps.close()
