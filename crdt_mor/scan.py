@@ -228,6 +228,13 @@ class Scan(ArrowRows):
         return frame.with_columns(self._restored(frame.select(changed))) if changed else frame
 
 
+def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None) -> None:
+    """Ask a bucket for the ends of the files that a scan of a snapshot begins with; they are kept in memory."""
+    condition = None if filter is None else checked(filter, snapshot.schema)
+    slices = prune(snapshot.slices, condition, snapshot.session.config, snapshot.schema).kept
+    replace(snapshot, slices=slices if limit is None else slices[:1]).prefetch()
+
+
 def _row_count(limit: object) -> int | None:
     if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
         return limit

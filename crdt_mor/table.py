@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal, Self
@@ -31,7 +32,7 @@ from crdt_mor.creation import (
 )
 from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
-from crdt_mor.errors import InvalidInputError, InvalidUseError
+from crdt_mor.errors import CrdtMorError, InvalidInputError, InvalidUseError
 from crdt_mor.history import history
 from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
@@ -46,11 +47,12 @@ from crdt_mor.model.layout import Layout
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.table_properties import checked_changes
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cuts import cut_at, kept_cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
 from crdt_mor.reading import AsOf, Consistency, Readable, point_of
-from crdt_mor.scan import Scan
+from crdt_mor.scan import Scan, prefetch
 from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
 from crdt_mor.sources import LoadSource, open_source
 from crdt_mor.store.base import Bucket, Store
@@ -477,15 +479,22 @@ class Table(Readable, WrittenByMany):
         stable = _consistency(consistency) == "stable"
         if stable and point is not None:
             raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
-        value = self._session.sealed() if point is None else sealed_at(self._session, as_of=point)
-        if stable:
-            cut: Cut | None = Cut.latest(value, "requested")
-        else:
-            cut = None if point is None else cut_at(self._session, value, point)
-        snapshot = Snapshot.seal(self._session, value, cut)
-        if consistency == "read_optimized":
-            snapshot = snapshot.read_optimized()
-        return Scan(snapshot, columns, filter, meta, limit)
+        session = self._session
+
+        def view(value: Timeline) -> Snapshot:
+            if stable:
+                cut: Cut | None = Cut.latest(value, "requested")
+            else:
+                cut = None if point is None else cut_at(session, value, point)
+            snapshot = Snapshot.seal(session, value, cut)
+            return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
+
+        def meanwhile(known: Timeline) -> None:
+            with suppress(CrdtMorError):  # what is wrong is said of the newest value
+                prefetch(view(known), filter, limit)
+
+        value = session.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
+        return Scan(view(value), columns, filter, meta, limit)
 
     def changes(
         self,

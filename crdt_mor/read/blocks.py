@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -30,6 +31,7 @@ from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.damage import check_length, is_ours, naming_damage
 from crdt_mor.read.hudi_rows import split_deletes, with_key
 from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 from crdt_mor.threads import in_threads
 
 REQUESTS_OF_SLICE = 8
@@ -120,6 +122,14 @@ def base_source(store: Store, base: DataFile) -> ParquetSource:
     if source is None:
         raise SnapshotExpiredError.of_file(base.path)
     return source
+
+
+def fetch_end(store: Bucket, file: DataFile) -> None:
+    """Ask for the end of a file of ours that will be kept in memory, if it is there and not known yet."""
+    kept = file.is_base or file.size <= WHOLE_BYTES_MAX
+    if kept and file.size and not file.staged and is_own_token(file.name.token):
+        with suppress(FileNotFoundError):
+            store.ranges_of(file.path, file.size).read(file.size - 1, 1)
 
 
 def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:

@@ -21,7 +21,7 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.blocks import base_source, open_slice
+from crdt_mor.read.blocks import base_source, fetch_end, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.lookup import ranges_of
@@ -139,6 +139,14 @@ class Snapshot:
             parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if bucket else map(fetch, opened)
             for frames in in_threads(finished, parts):
                 yield from frames
+
+    def prefetch(self) -> None:
+        """Ask a bucket for the ends of the first files, which are kept in memory: no more than it gives at once."""
+        store = self.session.store
+        if isinstance(store, Bucket):
+            files = [file for slice_ in self.slices for file in slice_.files]
+            for _ in in_threads(lambda file: fetch_end(store, file), files[:REQUESTS], REQUESTS):
+                pass
 
     def _parts(
         self, slice_: FileSlice, select: Sequence[str], predicate: pl.Expr | None, keys: Sequence[str] | None

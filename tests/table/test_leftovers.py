@@ -20,6 +20,7 @@ from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
 from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
 from crdt_mor.timeline.steps import Put, Steps, perform
+from tests.driving import one_by_one
 from tests.model.scene import PUBLISHER, Scene
 from tests.stores import WatchedStore
 
@@ -138,7 +139,7 @@ def writer(put_first: bool = True) -> Steps[None]:
 
 
 def sweeper(store: MemoryStore) -> Steps[None]:
-    return sweep_partitions(store.walk(""), INSTANT)
+    return one_by_one(sweep_partitions(store.walk(""), INSTANT))
 
 
 def outcomes(write: Callable[[], Steps[None]]) -> set[bool]:

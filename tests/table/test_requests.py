@@ -173,6 +173,18 @@ def test_every_row_of_the_page_is_counted() -> None:
     assert said().keys() == OPERATIONS.keys()
 
 
+def test_what_is_asked_for_beside_a_look_may_be_gone_by_then_or_lack_what_the_scan_names() -> None:
+    made = filled(1, 1000)
+    with made.counting():
+        table, other = opened(made), opened(made)
+        old = {file.path for file in made.store().walk("") if file.path.endswith(".parquet")}
+        other.upsert(frame(2).with_columns(new=pl.lit("x")), schema_mode="merge")
+        other.maintenance.compact()
+        for path in old:
+            made.store().delete(path)
+        assert table.scan(columns="new", filter="new = 'x'").to_polars().height == 2
+
+
 UNLISTED = "scan", "the same", "`count", "a commit that is alone", "a transaction"
 NO_LISTING = [name for name in OPERATIONS if name.startswith(UNLISTED)]
 
