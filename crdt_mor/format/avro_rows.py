@@ -14,16 +14,21 @@ import io
 import json
 import struct
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
-import fastavro
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
+from crdt_mor.late import Late
 from crdt_mor.model.avro import parse_record
+
+if TYPE_CHECKING:
+    import fastavro
+else:
+    fastavro = Late("fastavro")
 
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")

@@ -92,8 +92,8 @@ class CleanMetadata:
         return sum(len(partition.removed) for partition in self.partitions.values())
 
 
-_PLAN: Final = records.kind("cleaner_plan")
-_METADATA: Final = records.kind("clean_metadata")
+_PLAN: Final = records.Kind("cleaner_plan")
+_METADATA: Final = records.Kind("clean_metadata")
 _SAVEPOINT_RECORD: Final = "HoodieSavepointMetadata"
 
 

@@ -102,8 +102,8 @@ class CompactionPlanRecord:
     missing_partitions: Sequence[str] | None = None
 
 
-_COMMIT: Final = records.kind("commit_metadata")
-_COMPACTION_PLAN: Final = records.kind("compaction_plan")
+_COMMIT: Final = records.Kind("commit_metadata")
+_COMPACTION_PLAN: Final = records.Kind("compaction_plan")
 _REPLACE_COMMIT_RECORD: Final = "HoodieReplaceCommitMetadata"
 
 

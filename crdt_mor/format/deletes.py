@@ -22,17 +22,24 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, cast
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
-import fastavro
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import fastavro
+    import pyarrow.compute as pc
+else:
+    fastavro = Late("fastavro")
+    pc = Late("pyarrow.compute")
 
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
@@ -358,6 +365,7 @@ def _decimals(values: Sequence[bytes | None]) -> pa.Array:
     return pa.Array.from_buffers(_DECIMAL, len(raw), [validity, fixed.buffers()[1]])
 
 
+@cache
 def _union_schema() -> object:
     branches: list[_Json] = [
         "null" if wrapper.avro == "null" else {
@@ -381,13 +389,10 @@ def _union_schema() -> object:
     return fastavro.parse_schema({"type": "array", "items": record})
 
 
-_UNION_SCHEMA: Final = _union_schema()
-
-
 def _decode_any(body: memoryview) -> pa.Table:
     """The deletes of a block, one by one, whatever their branches. No writer that we know mixes branches."""
     buffer = io.BytesIO(body)
-    rows = fastavro.schemaless_reader(buffer, _UNION_SCHEMA, None, return_record_name=True)  # type: ignore[arg-type]
+    rows = fastavro.schemaless_reader(buffer, _union_schema(), None, return_record_name=True)  # type: ignore[arg-type]
     records = cast("list[dict[str, object]]", rows)
     values: list[object] = []
     names: set[str] = set()

@@ -11,16 +11,20 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from types import MappingProxyType
-from typing import Final, TypeAlias, cast
-
-import fastavro
-from fastavro.types import Schema
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import fastavro
+    from fastavro.types import Schema
+else:
+    fastavro = Late("fastavro")
 
 Datum: TypeAlias = dict[str, object]
 """A record as fastavro takes and gives it: values by the names of Hudi's fields."""
@@ -28,23 +32,37 @@ Datum: TypeAlias = dict[str, object]
 _CODECS: Final = ("null", "deflate")
 
 
-@dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of file: its record's name, and what is needed to write it, made once."""
+    """One kind of file, whose schema is `schemas/<file>.avsc`; what is needed to write it is made once, when it is.
 
-    name: str
-    parsed: Schema
-    header: bytes
-
-
-def kind(file: str, notes: Mapping[str, str] = MappingProxyType({})) -> Kind:
-    """The kind of file whose schema is `schemas/<file>.avsc`. What we write carries it without its white space.
-
+    What we write carries the schema without its white space.
     notes: what the header of such a file says beside the schema, where the record itself has no place for it.
     """
-    schema = json.loads(resources.files("crdt_mor.format").joinpath("schemas", f"{file}.avsc").read_text("utf-8"))
-    header = avro.container_header(json.dumps(schema, separators=(",", ":")), notes)
-    return Kind(str(schema["name"]), fastavro.parse_schema(schema), header)
+
+    def __init__(self, file: str, notes: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._file = file
+        self._notes = notes
+
+    @cached_property
+    def name(self) -> str:
+        """The name of its record."""
+        return str(self._schema["name"])
+
+    @cached_property
+    def parsed(self) -> Schema:
+        """The schema as fastavro takes it."""
+        return fastavro.parse_schema(self._schema)
+
+    @cached_property
+    def header(self) -> bytes:
+        """How a file of this kind begins."""
+        return avro.container_header(json.dumps(self._schema, separators=(",", ":")), self._notes)
+
+    @cached_property
+    def _schema(self) -> dict[str, object]:
+        text = resources.files("crdt_mor.format").joinpath("schemas", f"{self._file}.avsc").read_text("utf-8")
+        schema: dict[str, object] = json.loads(text)
+        return schema
 
 
 def encode(kind: Kind, datum: Datum) -> bytes:

@@ -19,8 +19,8 @@ from crdt_mor.format.records import Datum
 from crdt_mor.model.names import OWN_KEY
 
 _NOTES: Final = MappingProxyType({OWN_KEY: "1"})
-_PLAN: Final = records.kind("rollback_plan", _NOTES)
-_METADATA: Final = records.kind("rollback_metadata", _NOTES)
+_PLAN: Final = records.Kind("rollback_plan", _NOTES)
+_METADATA: Final = records.Kind("rollback_metadata", _NOTES)
 _VERSION: Final = 1
 
 

@@ -22,9 +22,9 @@ from crdt_mor.format.records import Datum
 from crdt_mor.model.names import OWN_KEY
 
 _NOTES: Final = MappingProxyType({OWN_KEY: "1"})
-_SAVEPOINT: Final = records.kind("savepoint_metadata", _NOTES)
-_PLAN: Final = records.kind("restore_plan", _NOTES)
-_METADATA: Final = records.kind("restore_metadata", _NOTES)
+_SAVEPOINT: Final = records.Kind("savepoint_metadata", _NOTES)
+_PLAN: Final = records.Kind("restore_plan", _NOTES)
+_METADATA: Final = records.Kind("restore_metadata", _NOTES)
 _PLAN_VERSION: Final = 2
 _VERSION: Final = 1
 

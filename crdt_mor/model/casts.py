@@ -7,14 +7,20 @@ name it. Knows columns, not tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.late import Late
 from crdt_mor.model.types import is_list, stored_type
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 _DIGITS_OF_INT64 = 19
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}

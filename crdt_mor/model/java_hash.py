@@ -11,12 +11,18 @@ characters its search has surprises; `hudi_values` repeats them, since a key tha
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 Hashes = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]

@@ -14,18 +14,23 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.late import Late
 from crdt_mor.model import java_hash
 from crdt_mor.model.schema import TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The path of rows whose partition value is null or empty."""

@@ -1,0 +1,253 @@
+"""What the code costs now beside an earlier revision: processor time of both, in turns, on the same work.
+
+The revision is checked out beside the tree. Each of the two trees has a process of its own, which makes its own tables
+through the public API, as the files that it writes are part of what is measured. Then the processes take turns: in each
+round both do the same work once, in random order. A ratio is that of the least times of all rounds, which other work on
+the machine disturbs least; beside it is the median of the rounds' own ratios.
+
+    python -m benches.before_after a55512f          # the release before 0.1's second half; about 15 minutes
+    python -m benches.before_after HEAD~1 --only scan --rounds 5
+    python -m benches.before_after HEAD --small
+
+Both processes run with the packages of this environment. What they read is compared first, row by row in any order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+HERE: Final = Path(__file__).resolve().parent
+ROUNDS: Final = 9
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is timed. goal: the ratio that it is to reach. world: the shape of its table, as `benches.suite` has it.
+
+    calls: how often one round does it, of which a call's time is reported. rounds_max: of dear work fewer rounds.
+    """
+
+    name: str
+    goal: float
+    does: str
+    world: Mapping[str, Any]
+    calls: int = 1
+    rounds_max: int = 99
+
+
+WORKS: Final = (
+    Work("scan, 10 logs of 1 %", 0.75, "scan", {}),
+    Work("scan, 10 logs of 5 %", 0.70, "scan", {"percent": 5}),
+    Work("scan, 50 logs of 1 %", 0.65, "scan", {"logs": 50}),
+    Work("scan, 8 groups, 10 logs of 1 %", 0.70, "scan", {"groups": 8}),
+    Work("scan, 2 of 10 columns, 10 logs of 1 %", 0.70, "narrow", {}),
+    Work("scan, ordering column", 1.0, "scan", {"merge": "ordering"}),
+    Work("scan, partial updates", 1.0, "scan", {"merge": "partial"}),
+    Work("scan, never compacted", 1.0, "scan", {"compacted": False}),
+    Work("upsert of 10,000 rows into 4 groups", 0.65, "upsert", {"groups": 4, "logs": 0}, calls=5),
+    Work("commit of one row", 0.40, "commit", {"rows": 1000, "logs": 0}, calls=40),
+    Work("commit of 4,800 rows into 800 groups", 0.30, "wide", {"rows": 1000, "groups": 800, "logs": 0}, rounds_max=3),
+    Work("open, 5,000 commits", 0.10, "open", {"rows": 1000, "logs": 0}),
+    Work("import", 0.35, "import", {}, rounds_max=20),
+)
+
+SMALL: Final = {"rows": 20_000, "logs": 3}
+
+
+# --- the process of one tree ------------------------------------------------------------------------------------------
+
+
+def serve(folder: Path, small: bool) -> None:
+    """Make tables and do work, as the lines of standard input say; answer each with a line of JSON."""
+    works = {work.name: work for work in WORKS}
+    calls: dict[str, Callable[[], object]] = {}
+    for line in sys.stdin:
+        order, name = json.loads(line)
+        if order == "make":
+            calls[name], answer = _made(works[name], folder, small)
+        elif name in calls:
+            answer = _timed(calls[name], works[name].calls)
+        else:
+            answer = _import_time()
+        print(json.dumps(answer), flush=True)
+
+
+def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], object]:
+    """The call that does a piece of work, and what it reads, as a number of rows and a sum of their hashes."""
+    import polars as pl
+
+    import crdt_mor as mor
+
+    worlds = _worlds()
+    shape = dict(work.world) | ({k: min(v, work.world.get(k, v)) for k, v in SMALL.items()} if small else {})
+    world, path = worlds.World(**shape), folder / "".join(c if c.isalnum() else "-" for c in work.name)
+    worlds.build(world, path)
+    table = mor.Table.open(path)
+    count = {"upsert": 10_000, "commit": 1, "wide": 4_800}.get(work.does, 0)
+    numbers = iter(range(1_000_000))
+
+    def batch() -> Any:
+        return worlds.TEN, world.data(np.random.default_rng(next(numbers)).choice(1_000_000, count, replace=False), 7)
+
+    if work.does in ("scan", "narrow"):
+        columns = ["n0", "city"] if work.does == "narrow" else None
+        return lambda: mor.Table.open(path).scan(columns=columns).to_polars(), _content(pl, table.scan().to_polars())
+    if work.does == "open":
+        for number in range(50 if small else 5_000):
+            table.upsert(world.data(np.array([number % 1000]), 7))
+            if number % 100 == 99 and hasattr(table.maintenance, "maintain"):
+                table.maintenance.maintain()
+                table.maintenance.archive()
+        return lambda: mor.Table.open(path).version, 0
+    made = [batch()[1] for _ in range(10)]
+    turn = iter(range(1_000_000))
+    return lambda: table.upsert(made[next(turn) % len(made)]), 0
+
+
+def _content(pl: Any, frame: Any) -> list[int]:
+    """Rows in any order."""
+    return [frame.height, int(frame.select(sorted(frame.columns)).hash_rows().sum())]
+
+
+def _worlds() -> Any:
+    """The module of tables that is beside this file, whichever tree this process is of."""
+    spec = importlib.util.spec_from_file_location("worlds", HERE / "suite" / "worlds.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["worlds"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _timed(call: Callable[[], object], calls: int) -> float:
+    """Milliseconds of processor time, of all threads, that one call took."""
+    gc.collect()
+    start = time.process_time()
+    for _ in range(calls):
+        result = call()
+        del result
+    return (time.process_time() - start) * 1e3 / calls
+
+
+def _import_time() -> float:
+    """Milliseconds of processor time that the import takes in a new process, beyond what it stands on."""
+    code = (
+        "import time, polars, pyarrow.parquet; start = time.process_time(); import crdt_mor; "
+        "print((time.process_time() - start) * 1e3)"
+    )
+    return float(subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603
+
+
+# --- both, in turns ---------------------------------------------------------------------------------------------------
+
+
+class Tree:
+    """A process of one tree."""
+
+    def __init__(self, source: Path, folder: Path, small: bool) -> None:
+        folder.mkdir()
+        command = [sys.executable, "-P", str(HERE / "before_after.py"), "--serve", str(folder)]
+        self._process = subprocess.Popen(  # noqa: S603  our own program
+            [*command, *(["--small"] if small else [])],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=source,
+            env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": ""},
+        )  # fmt: skip
+
+    def ask(self, order: str, name: str) -> Any:
+        """What the process answers to a line."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([order, name]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"a process has died. work={name} code={self._process.wait()}")
+        return json.loads(answer)
+
+    def end(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def check_out(revision: str, folder: Path) -> Path:
+    """The files of a revision of this repository."""
+    archive = subprocess.run(
+        ["git", "archive", revision, "crdt_mor", "payloads", "readers"], cwd=HERE.parent, check=True, stdout=subprocess.PIPE
+    )
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
+def measure(work: Work, before: Tree, after: Tree, rounds: int) -> dict[str, float]:
+    """The times of a piece of work, and their ratios."""
+    if work.does != "import":
+        found = [tree.ask("make", work.name) for tree in (before, after)]
+        if found[0] != found[1]:
+            raise SystemExit(f"the two read other rows. work={work.name} before={found[0]} after={found[1]}")
+    pairs: list[dict[str, float]] = []
+    chance = np.random.default_rng(0)
+    for number in range(min(rounds, work.rounds_max) + 1):
+        trees = {"before": before, "after": after}
+        pair = {name: trees[name].ask("do", work.name) for name in chance.permutation(list(trees))}
+        pairs += [pair] if number else []
+    least = {name: min(pair[name] for pair in pairs) for name in ("before", "after")}
+    paired = statistics.median(pair["after"] / pair["before"] for pair in pairs)
+    return {**least, "ratio": least["after"] / least["before"], "paired": paired, "goal": work.goal}
+
+
+def main() -> None:
+    """Compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision", nargs="?", help="what git calls the earlier one")
+    parser.add_argument("--only", default="", help="a part of the names of the works to do")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.serve, args.small)
+        return
+    if args.revision is None:
+        parser.error("name a revision to compare with")
+    figures: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="before-after-") as name:
+        folder = Path(name)
+        before = Tree(check_out(args.revision, folder / "tree"), folder / "before", args.small)
+        after = Tree(HERE.parent, folder / "after", args.small)
+        print("| work | before, CPU ms | after | x before | paired | goal |\n|---|---|---|---|---|---|")
+        for work in WORKS:
+            if args.only in work.name:
+                found = figures[work.name] = measure(work, before, after, 1 if args.small else args.rounds)
+                print(
+                    f"| {work.name} | {found['before']:.1f} | {found['after']:.1f} | {found['ratio']:.2f} "
+                    f"| {found['paired']:.2f} | {found['goal']:.2f} |",
+                    flush=True,
+                )
+        before.end()
+        after.end()
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
