@@ -91,8 +91,6 @@ def serve(folder: Path, small: bool) -> None:
 
 def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], object]:
     """The call that does a piece of work, and what it reads, as a number of rows and a sum of their hashes."""
-    import polars as pl
-
     import crdt_mor as mor
 
     worlds = _worlds()
@@ -104,11 +102,11 @@ def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], 
     numbers = iter(range(1_000_000))
 
     def batch() -> Any:
-        return worlds.TEN, world.data(np.random.default_rng(next(numbers)).choice(1_000_000, count, replace=False), 7)
+        return world.data(np.random.default_rng(next(numbers)).choice(1_000_000, count, replace=False), 7)
 
     if work.does in ("scan", "narrow"):
         columns = ["n0", "city"] if work.does == "narrow" else None
-        return lambda: mor.Table.open(path).scan(columns=columns).to_polars(), _content(pl, table.scan().to_polars())
+        return lambda: mor.Table.open(path).scan(columns=columns).to_polars(), _content(table.scan().to_polars())
     if work.does == "open":
         for number in range(50 if small else 5_000):
             table.upsert(world.data(np.array([number % 1000]), 7))
@@ -116,12 +114,12 @@ def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], 
                 table.maintenance.maintain()
                 table.maintenance.archive()
         return lambda: mor.Table.open(path).version, 0
-    made = [batch()[1] for _ in range(10)]
+    made = [batch() for _ in range(10)]
     turn = iter(range(1_000_000))
     return lambda: table.upsert(made[next(turn) % len(made)]), 0
 
 
-def _content(pl: Any, frame: Any) -> list[int]:
+def _content(frame: Any) -> list[int]:
     """Rows in any order."""
     return [frame.height, int(frame.select(sorted(frame.columns)).hash_rows().sum())]
 
@@ -129,7 +127,8 @@ def _content(pl: Any, frame: Any) -> list[int]:
 def _worlds() -> Any:
     """The module of tables that is beside this file, whichever tree this process is of."""
     spec = importlib.util.spec_from_file_location("worlds", HERE / "suite" / "worlds.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["worlds"] = module
     spec.loader.exec_module(module)
@@ -152,7 +151,7 @@ def _import_time() -> float:
         "import time, polars, pyarrow.parquet; start = time.process_time(); import crdt_mor; "
         "print((time.process_time() - start) * 1e3)"
     )
-    return float(subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603
+    return float(subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE).stdout)
 
 
 # --- both, in turns ---------------------------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ class Tree:
     def __init__(self, source: Path, folder: Path, small: bool) -> None:
         folder.mkdir()
         command = [sys.executable, "-P", str(HERE / "before_after.py"), "--serve", str(folder)]
-        self._process = subprocess.Popen(  # noqa: S603  our own program
+        self._process = subprocess.Popen(
             [*command, *(["--small"] if small else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=source,
             env=os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": ""},
@@ -172,7 +171,8 @@ class Tree:
 
     def ask(self, order: str, name: str) -> Any:
         """What the process answers to a line."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([order, name]) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -189,9 +189,8 @@ class Tree:
 
 def check_out(revision: str, folder: Path) -> Path:
     """The files of a revision of this repository."""
-    archive = subprocess.run(
-        ["git", "archive", revision, "crdt_mor", "payloads", "readers"], cwd=HERE.parent, check=True, stdout=subprocess.PIPE
-    )
+    command = ["git", "archive", revision, "crdt_mor", "payloads", "readers"]
+    archive = subprocess.run(command, cwd=HERE.parent, check=True, stdout=subprocess.PIPE)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
         files.extractall(folder, filter="data")
     return folder

@@ -13,8 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,9 +56,11 @@ _NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_p
 """Columns by which no reader skips rows, so that their statistics are not worth the time."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 """Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
-_SAMPLE_ROWS: Final = 512
-_REPEATS_MIN: Final = 4
-"""A sampled value must occur this often on average for a dictionary to pay."""
+_SAMPLE_ROWS: Final = 2_048
+_REPEATS_MIN: Final = 8
+"""A value must occur this often on average among the rows that share a dictionary. In a row group of 131,072 rows 5,000
+texts decode three times as fast from a dictionary as without, and 10,000 prices twice as fast, in two thirds of the
+bytes; 20,000 numbers twice as fast, but in more bytes, and they take longer to encode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +207,41 @@ _FLAT: Final = frozenset(
 )
 
 
-def repeating_columns(rows: pl.DataFrame) -> tuple[str, ...]:
-    """The columns worth a dictionary, judged by a sample taken evenly over the rows; meta columns are left out."""
+def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tuple[str, ...]:
+    """The columns worth a dictionary, judged by a sample of the rows; meta columns are left out.
+
+    together: how many of the rows share a dictionary, at most.
+    """
     meta = _ALWAYS_REPEAT | _NEVER_REPEAT
     candidates = [n for n, kind in rows.schema.items() if n not in meta and not kind.is_nested() and kind != pl.Boolean]
-    sample = rows.select(candidates).gather_every(max(1, rows.height // _SAMPLE_ROWS))
-    return tuple(name for name in candidates if sample[name].n_unique() * _REPEATS_MIN <= sample.height)
+    sample = rows.select(candidates)
+    if rows.height > 2 * _SAMPLE_ROWS:
+        sample = sample[np.minimum(_chances() * rows.height, rows.height - 1).astype(np.int64)]
+    most = min(rows.height, together) // _REPEATS_MIN
+    return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most)
+
+
+@cache
+def _chances() -> npt.NDArray[np.float64]:
+    """Where a sample takes its rows, each place in 0..1: as if at random, since values may come in runs or periods.
+
+    They are always the same, so that equal rows give equal files (SplitMix64, Steele et al. 2014).
+    """
+    state = np.arange(1, _SAMPLE_ROWS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (state ^ (state >> np.uint64(31))).astype(np.float64) / 2.0**64
+
+
+def _distinct_values(sample: pl.Series, rows: int) -> int:
+    """About how many distinct values a column has, of which this is a sample, of so many rows.
+
+    Chao's lower bound for the classes that a sample has missed (Chao 1984, "Nonparametric estimation of the number of
+    classes in a population").
+    """
+    counts = sample.unique_counts()
+    if len(sample) == rows:
+        return len(counts)
+    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
+    missed = once * once // (2 * twice) if twice else once * (once - 1) // 2
+    return len(counts) + missed

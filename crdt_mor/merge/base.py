@@ -19,12 +19,16 @@ import polars as pl
 
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
+from crdt_mor.merge.order import places_of, words_of
 from crdt_mor.parquet import ParquetSource
 
 IN_SCAN_KEYS_MAX = 200_000
 """The most keys that a scan drops itself. Of more keys it is faster to find the places in the decoded rows, because the
 scan makes a hash table of the keys for every row group: of a million rows in eight row groups, 280 ms against 250 for
 400,000 keys, 455 against 290 for 800,000."""
+
+IN_SCAN_WORDS_MAX = 150_000
+"""As `IN_SCAN_KEYS_MAX`, where the keys are words, by which the places are found faster."""
 
 Places = npt.NDArray[np.int64]
 
@@ -79,7 +83,8 @@ class Scanned:
             matching = self._matching(select) if self.ahead is None else self.ahead.result()
             return Decoded.of(matching, self.key, drop).others(select)
         whole = self.part is None and self.ranges is None
-        if len(drop) > IN_SCAN_KEYS_MAX or not whole:  # polars cannot drop keys while it scans a part
+        most = IN_SCAN_KEYS_MAX if words_of(drop) is None else IN_SCAN_WORDS_MAX
+        if len(drop) > most or not whole:  # polars cannot drop keys while it scans a part
             return self.decode(drop, select).others(select)
         base = self._rows
         rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
@@ -109,7 +114,12 @@ class Decoded:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, key: str, keys: pl.Series) -> Decoded:
-        """Find distinct `keys` in `frame`: first by hash, which is twice as fast as by text, then exactly."""
+        """Find distinct `keys` in `frame`: as words where both have them, else by hash and then exactly."""
+        found = places_of(keys, frame[key])
+        if found is not None:
+            numbers = pl.Series(found[1])
+            columns = {PLACE: found[0], NUMBER: numbers, LINE_KEY: keys.gather(numbers)}
+            return cls(frame, pl.DataFrame(columns))
         hashes = frame[key].hash().alias(_HASH).to_frame().lazy().with_row_index(PLACE)
         wanted = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(NUMBER)
         placed = hashes.join(wanted, on=_HASH, how="inner").select(PLACE, NUMBER).collect().sort(PLACE)

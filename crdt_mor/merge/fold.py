@@ -19,6 +19,7 @@ import polars as pl
 
 from crdt_mor.merge.blocks import META_COLUMNS
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, PLAIN, ROW, TOMBSTONE, Contributions
+from crdt_mor.merge.order import last_distinct
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -46,7 +47,7 @@ def winners(lines: pl.DataFrame, rule: MergeRule) -> pl.DataFrame:
     if rule.kind == "ordering":
         # A stable sort keeps the fold order among equal values; null is the least value.
         lines = alive(lines).sort(ORDER, nulls_last=False, maintain_order=True)
-    return lines.filter(lines[LINE_KEY].is_last_distinct())
+    return lines.filter(last_distinct(lines[LINE_KEY]))
 
 
 class GivenRows(NamedTuple):

@@ -1,7 +1,10 @@
-"""Text keys in order, several times as fast as polars sorts text: as machine words, eight bytes at a time.
+"""Text keys as machine words, several times as fast to sort and to find as text is.
 
-What all keys begin with is skipped; the next eight bytes of a key make one number, greater where the text is. Only keys
-that are equal so far are looked at again, eight bytes further on (radix sort, most significant digit first).
+What all keys begin with is skipped; the next eight bytes of a key make one number, greater where the text is.
+
+    text_order    any keys: those that are equal so far are looked at again, eight bytes further on (radix sort, most
+                  significant digit first)
+    words_of      keys that are no longer than that: the numbers stand for them, in order and one by one
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 Numbers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 _FEW = 1024
 """Up to so many keys polars' own sort is as fast as the passes over words, and much faster for a handful."""
@@ -18,6 +22,9 @@ _FEW = 1024
 _WORD = 8
 _VIEW = 16
 """Bytes of a view: four of length, then up to twelve of text, padded with zeros (Arrow's columnar format)."""
+
+_INLINE = 12
+"""The most bytes of a text that are in its view."""
 
 
 def text_order(keys: pl.Series) -> pl.Series:
@@ -43,7 +50,59 @@ def text_order(keys: pl.Series) -> pl.Series:
     return pl.Series(order)
 
 
-def _ties(places: Numbers, words: npt.NDArray[np.uint64], run: Numbers | None = None) -> tuple[Numbers, Numbers]:
+def words_of(*keys: pl.Series) -> list[Words] | None:
+    """Some columns of keys (no nulls) as numbers that are equal and less just where the texts are.
+
+    None where there are none: no keys, or keys that are no texts, or longer than eight bytes behind what all of them
+    begin with, or some end with a zero byte, with which a word is filled up.
+    """
+    if any(some.dtype != pl.String or not len(some) for some in keys):
+        return None
+    ends = pl.Series([end for some in keys for end in (some.min(), some.max())])
+    lengths = [some.str.len_bytes().to_numpy() for some in keys]
+    at, shortest, longest = _common(ends), min(some.min() for some in lengths), max(some.max() for some in lengths)
+    if longest - at > _WORD or (shortest != longest and any(some.str.ends_with("\0").any() for some in keys)):
+        return None
+    return [_words_in_views(some, at) if longest <= _INLINE else _words(some.cast(pl.Binary), at) for some in keys]
+
+
+def last_distinct(keys: pl.Series) -> pl.Series:
+    """Whether each key is the last one of its kind."""
+    words = words_of(keys) if len(keys) > _FEW else None
+    if words is None:
+        return keys.is_last_distinct()
+    order = np.argsort(words[0], kind="stable")  # fast where keys come in sorted runs, as those of log blocks do
+    within = words[0][order]
+    result = np.zeros(len(order), dtype=bool)
+    result[order[np.append(within[1:] != within[:-1], True)]] = True
+    return pl.Series(result)
+
+
+def places_of(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers] | None:
+    """Where `wanted` keys are among `keys` that ascend: their places, which ascend, and which wanted key each is.
+
+    None where `keys` do not ascend, or words do not stand for them.
+    """
+    words = words_of(keys, wanted)
+    if words is None or not (words[0][1:] > words[0][:-1]).all():
+        return None
+    order = np.argsort(words[1], kind="stable")
+    within = words[1][order]
+    places = np.searchsorted(words[0], within)
+    places[places == len(keys)] = 0
+    hit = words[0][places] == within
+    return places[hit], order[hit]
+
+
+def _words_in_views(keys: pl.Series, at: int) -> Words:
+    """As `_words`, of texts that are in their views: what is before `at` may be in the numbers, as all have it."""
+    first = 4 + min(at, _INLINE - _WORD)
+    chunks = keys.to_frame().to_arrow(compat_level=pl.CompatLevel.newest()).column(0).chunks
+    views = [np.frombuffer(c.buffers()[1], np.uint8).reshape(-1, _VIEW)[c.offset :][: len(c)] for c in chunks]
+    return np.concatenate([_numbers(some[:, first : first + _WORD]) for some in views])
+
+
+def _ties(places: Numbers, words: Words, run: Numbers | None = None) -> tuple[Numbers, Numbers]:
     """Of sorted keys at some places those that are equal to a neighbour, and the number of the run that each is in."""
     new = words[1:] != words[:-1]
     if run is not None:
@@ -59,8 +118,13 @@ def _common(keys: pl.Series) -> int:
     return next((i for i, (a, b) in enumerate(zip(least, greatest, strict=False)) if a != b), len(least))
 
 
-def _words(data: pl.Series, at: int) -> npt.NDArray[np.uint64]:
+def _words(data: pl.Series, at: int) -> Words:
     """Of each value its eight bytes from `at` on as a number, zeros where it has none."""
     short = data.bin.slice(at, _WORD).to_arrow(compat_level=pl.CompatLevel.newest())
     views = np.frombuffer(short.buffers()[1], dtype=np.uint8).reshape(-1, _VIEW)[short.offset :][: len(short)]
-    return np.ascontiguousarray(views[:, 4 : 4 + _WORD]).view(">u8").ravel().astype(np.uint64)
+    return _numbers(views[:, 4 : 4 + _WORD])
+
+
+def _numbers(texts: npt.NDArray[np.uint8]) -> Words:
+    """Eight bytes each as a number, the first byte counting most."""
+    return np.ascontiguousarray(texts).view(">u8").ravel().astype(np.uint64)

@@ -63,10 +63,11 @@ class Staging:
         for columns, states in combined.rows:
             rows = rule.show(states)
             is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
-            repeating = repeating_columns(rows)
+            positions_of = list(by_group(rows))
+            repeating = repeating_columns(rows, rows.height // max(1, len(positions_of)))
             none = pl.Series(dtype=pl.Int64)
             names = group_rows(rows, none, ("", 0), self.requested, 0, schema).column_names  # the same in every group
-            for group, positions in by_group(rows):
+            for group, positions in positions_of:
                 part = partial(self._rows, rows, positions, group, first, is_partial, names, repeating)
                 parts.setdefault(group, []).append(part)
                 first += len(positions)

@@ -6,13 +6,14 @@ import decimal
 import io
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format.base import base_metadata, read_footer, repeating_columns, write_parquet
+from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.parquet import ParquetSource
@@ -120,6 +121,23 @@ def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
     columns = [group.column(index) for index in range(group.num_columns)]
     found = {column.path_in_schema for column in columns if column.has_dictionary_page}
     assert found == {"_hoodie_commit_time", "city", "country", "empty"}
+
+
+@pytest.mark.parametrize(("values", "worth"), [(500, True), (5_000, True), (40_000, False), (1 << 40, False)])
+@pytest.mark.parametrize("order", ["random", "sorted"])
+def test_a_dictionary_of_thousands_of_values_pays_in_a_large_row_group_and_not_in_a_small_one(
+    values: int, worth: bool, order: str
+) -> None:
+    numbers = pl.Series("n", np.random.default_rng(1).integers(0, values, ROW_GROUP_ROWS))
+    frame = (numbers.sort() if order == "sorted" else numbers).to_frame()
+    assert bool(repeating_columns(frame)) == worth
+    assert not repeating_columns(frame.head(values).with_row_index("n2").select(n="n2"))
+    assert bool(repeating_columns(frame, together=4_096)) == (values <= 500)
+
+
+def test_a_column_of_which_half_is_one_value_and_half_are_many_needs_no_dictionary() -> None:
+    mixed = pl.Series("n", [0, 1] * (ROW_GROUP_ROWS // 2)) * pl.int_range(ROW_GROUP_ROWS, eager=True)
+    assert repeating_columns(mixed.to_frame()) == ()
 
 
 def test_rows_can_be_skipped_by_key_and_time() -> None:
