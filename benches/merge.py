@@ -130,7 +130,7 @@ def rows(case: Case, how: Merging, keys: np.ndarray, number: int) -> pa.Table:
     if number == 0:
         shown = how.rule.settle(shown, seen=True)  # as a compaction does beside which nothing is pending
     meta = pl.DataFrame({c: pl.repeat(instant(number), len(keys), eager=True) for c in META})
-    return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema, {})
+    return stored_table(meta.with_columns(key.alias("_hoodie_record_key")).hstack(shown), how.schema)
 
 
 def merging_of_case(case: Case) -> Merging:

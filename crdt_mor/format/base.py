@@ -218,7 +218,7 @@ def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tup
     if rows.height > 2 * _SAMPLE_ROWS:
         sample = sample[np.minimum(_chances() * rows.height, rows.height - 1).astype(np.int64)]
     most = min(rows.height, together) // _REPEATS_MIN
-    return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most)
+    return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most) if most else ()
 
 
 @cache
@@ -239,9 +239,8 @@ def _distinct_values(sample: pl.Series, rows: int) -> int:
     Chao's lower bound for the classes that a sample has missed (Chao 1984, "Nonparametric estimation of the number of
     classes in a population").
     """
-    counts = sample.unique_counts()
+    classes = np.bincount(sample.unique_counts().to_numpy(), minlength=3)  # how many values occur so often
+    seen, once, twice = int(classes.sum()), int(classes[1]), int(classes[2])
     if len(sample) == rows:
-        return len(counts)
-    once, twice = int((counts == 1).sum()), int((counts == 2).sum())
-    missed = once * once // (2 * twice) if twice else once * (once - 1) // 2
-    return len(counts) + missed
+        return seen
+    return seen + (once * once // (2 * twice) if twice else once * (once - 1) // 2)

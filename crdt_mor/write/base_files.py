@@ -23,7 +23,7 @@ from crdt_mor.model.layout import Layout
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
-from crdt_mor.write.log_files import avro_with_meta, stored_table
+from crdt_mor.write.log_files import avro_with_meta, stored_table, with_constants
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def base_file(
     lookup = None if Layout.parse(order).by_key else RECORD_KEY  # the statistics of keys in order tell more
 
     def encode(frame: pl.DataFrame) -> memoryview:
-        table = stored_table(frame.select(columns), schema, constants)
+        table = with_constants(stored_table(frame.select(columns), schema), constants)
         repeating = repeating_columns(frame)
         return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating, lookup=lookup)
 

@@ -62,7 +62,7 @@ class StoredRows:
         """All rows of a frame, in its order."""
 
         def cut(start: int, count: int) -> pa.Table:
-            return stored_table(frame.slice(start, count), schema, {})
+            return stored_table(frame.slice(start, count), schema)
 
         return cls(frame.height, frame.columns, repeating_columns(frame), cut)
 
@@ -179,41 +179,41 @@ def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
     return rows.gather(text_order(frame[RECORD_KEY].gather(rows)))
 
 
-def group_rows(
-    frame: pl.DataFrame,
-    rows: pl.Series,
-    group: Group,
-    instant: InstantTime,
-    first: int,
-    schema: TableSchema,
-    writer: int = 0,
+def numbered_rows(
+    frame: pl.DataFrame, rows: pl.Series, instant: InstantTime, first: int, schema: TableSchema, writer: int = 0
 ) -> pa.Table:
-    """Rows of one file group as its log file has them, all five meta columns in front.
+    """Rows as log files have them, but for the meta columns that are the same in all rows of a file.
 
-    rows: their positions in `frame`, sorted by key.
+    rows: their positions in `frame`.
     first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
     """
     numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
-    return stored_table(
-        frame.select(pl.col(RECORD_KEY), pl.exclude(*META_COLUMNS, BUCKET))[rows].select(
-            (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno"), pl.all()
-        ),
-        schema,
-        {"_hoodie_commit_time": instant, PARTITION_PATH: group[0], "_hoodie_file_name": bucket_file_id(group[1])},
+    picked = frame.select(pl.col(RECORD_KEY), pl.exclude(*META_COLUMNS, BUCKET))[rows]
+    sequence = (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno")
+    return stored_table(picked.select(sequence, pl.all()), schema)
+
+
+def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Table:
+    """Rows, as `numbered_rows` gives them, as those of one file group: with all five meta columns in front."""
+    file_id = bucket_file_id(group[1])
+    return with_constants(
+        rows, {"_hoodie_commit_time": instant, PARTITION_PATH: group[0], "_hoodie_file_name": file_id}
     )
 
 
-def stored_table(frame: pl.DataFrame, schema: TableSchema, constants: Mapping[str, str]) -> pa.Table:
-    """A frame as an Arrow table in the types that files hold, the meta columns in front.
-
-    Text is in views, for which nothing is copied.
-    constants: meta columns that are not in `frame` and have one value in all rows, in the order of `META_COLUMNS`. They
-        become dictionaries, so that a writer need not look at every row.
-    """
+def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
+    """A frame as an Arrow table in the types that files hold. Text is in views, for which nothing is copied."""
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
     stored = {name: types.get(name, pa.string()) for name in frame.columns}
-    table = in_views(frame).cast(pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()]))
-    zeros = np.zeros(frame.height, dtype=np.int32)
+    return in_views(frame).cast(pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()]))
+
+
+def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
+    """A table with meta columns of one value in all rows, which are given in the order of `META_COLUMNS`.
+
+    They become dictionaries, so that a writer need not look at every row.
+    """
+    zeros = np.zeros(table.num_rows, dtype=np.int32)
     for name, value in constants.items():
         column = pa.DictionaryArray.from_arrays(zeros, pa.array([value], pa.string()))
         table = table.add_column(META_COLUMNS.index(name), name, column)

@@ -8,18 +8,20 @@ write's driver places it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TypeVar
+from typing import Final, TypeVar
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.format.base import repeating_columns
 from crdt_mor.laws.merging import Merging
-from crdt_mor.merge.blocks import RECORD_KEY
+from crdt_mor.merge.blocks import META_COLUMNS, RECORD_KEY
+from crdt_mor.merge.kernel import text_order
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.config import TableConfig
@@ -28,10 +30,26 @@ from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
-from crdt_mor.write.log_files import Deletes, Group, Rows, StoredRows, by_group, group_rows, log_file, sorted_keys
+from crdt_mor.write.log_files import (
+    BUCKET,
+    Deletes,
+    Group,
+    Rows,
+    StoredRows,
+    by_group,
+    log_file,
+    numbered_rows,
+    rows_of_group,
+    sorted_keys,
+)
 from crdt_mor.write.statements import Statement
 
 Placed = TypeVar("Placed")
+Groups = Sequence[tuple[Group, pl.Series]]
+"""File groups, each with the positions of its rows."""
+
+AT_ONCE_ROWS_MAX: Final = 200_000
+"""Up to so many rows are put in order for all file groups at once; of more there would be a whole copy in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +81,14 @@ class Staging:
         for columns, states in combined.rows:
             rows = rule.show(states)
             is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
-            positions_of = list(by_group(rows))
-            repeating = repeating_columns(rows, rows.height // max(1, len(positions_of)))
-            none = pl.Series(dtype=pl.Int64)
-            names = group_rows(rows, none, ("", 0), self.requested, 0, schema).column_names  # the same in every group
-            for group, positions in positions_of:
-                part = partial(self._rows, rows, positions, group, first, is_partial, names, repeating)
-                parts.setdefault(group, []).append(part)
-                first += len(positions)
-        groups = sorted(parts.items(), key=itemgetter(0))
-        return list(in_threads(partial(self._put_log_file, put), groups, self.at_once))
+            groups = list(by_group(rows))
+            repeating = repeating_columns(rows, rows.height // max(1, len(groups)))
+            cut = self._cut_at_once if rows.height <= AT_ONCE_ROWS_MAX else self._cut_by_group
+            for group, stored in cut(rows, groups, first, repeating):
+                parts.setdefault(group, []).append(partial(self._rows, stored, is_partial))
+            first += rows.height
+        by_name = sorted(parts.items(), key=itemgetter(0))
+        return list(in_threads(partial(self._put_log_file, put), by_name, self.at_once))
 
     def _deletes(self, keys: pl.DataFrame, positions: pl.Series, ordering: str | None) -> Deletes:
         """The deletes of one file group, at these positions of `keys`."""
@@ -85,25 +101,53 @@ class Staging:
         latest = self.config.merge.kind == "latest"
         return Deletes(self.requested, texts, pa.repeat(pa.scalar(self.requested), len(texts)) if latest else None)
 
-    def _rows(
-        self,
-        rows: pl.DataFrame,
-        positions: pl.Series,
-        group: Group,
-        first: int,
-        is_partial: bool,
-        names: Sequence[str],
-        repeating: tuple[str, ...],
-    ) -> Rows:
+    def _rows(self, stored: Callable[[], StoredRows], is_partial: bool) -> Rows:
+        return Rows(self.requested, stored(), is_partial)
+
+    def _cut_at_once(
+        self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
+    ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
+        """Few rows: sorted by file group and key, numbered from `first` and made Arrow once, and then cut."""
+        number = np.empty(rows.height, dtype=np.int64)
+        for i, (_, positions) in enumerate(groups):
+            number[positions.to_numpy()] = i
+        by_key = text_order(rows[RECORD_KEY]).to_numpy()
+        order = pl.Series(by_key[np.argsort(number[by_key], kind="stable")])
+        table = numbered_rows(rows, order, self.requested, first, self.merging.schema, self._writer)
+        columns, start = _columns(rows), 0
+        for group, positions in groups:
+
+            def cut(start: int, count: int, group: Group = group, first: int = start) -> pa.Table:
+                return rows_of_group(table.slice(first + start, count), group, self.requested)
+
+            yield group, partial(StoredRows, len(positions), columns, repeating, cut)
+            start += len(positions)
+
+    def _cut_by_group(
+        self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
+    ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
+        """Many rows: each file group sorts its own when its turn comes, and makes them Arrow as they are encoded."""
+        for group, positions in groups:
+            yield group, partial(self._sorted, rows, positions, group, first, repeating)
+            first += len(positions)
+
+    def _sorted(
+        self, rows: pl.DataFrame, positions: pl.Series, group: Group, first: int, repeating: Sequence[str]
+    ) -> StoredRows:
         """The rows of one file group, at these positions of `rows`, numbered from `first`."""
-        requested, schema = self.requested, self.merging.schema
         order = sorted_keys(rows, positions)
-        writer = 0 if self.task is None else self.task + 1
 
         def cut(start: int, count: int) -> pa.Table:
-            return group_rows(rows, order.slice(start, count), group, requested, first + start, schema, writer)
+            some, number = order.slice(start, count), first + start
+            table = numbered_rows(rows, some, self.requested, number, self.merging.schema, self._writer)
+            return rows_of_group(table, group, self.requested)
 
-        return Rows(requested, StoredRows(len(order), names, repeating, cut), is_partial)
+        return StoredRows(len(order), _columns(rows), repeating, cut)
+
+    @property
+    def _writer(self) -> int:
+        """The number of this writer in sequence numbers."""
+        return 0 if self.task is None else self.task + 1
 
     def _put_log_file(
         self, put: Callable[[DataFile, Chunks], Placed], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
@@ -112,3 +156,8 @@ class Staging:
         name = LogFileName(bucket_file_id(bucket), self.requested, token=self.write_token)
         data, file = log_file(self.config, self.merging.schema, partition, name, [part() for part in parts])
         return put(file, data)
+
+
+def _columns(rows: pl.DataFrame) -> list[str]:
+    """The columns of a log block of these rows."""
+    return [*META_COLUMNS, *(name for name in rows.columns if name not in (*META_COLUMNS, BUCKET))]

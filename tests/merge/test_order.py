@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from unittest.mock import patch
 
 import polars as pl
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crdt_mor.merge import order
-from crdt_mor.merge.order import text_order
+from crdt_mor.merge.order import last_distinct, places_of, text_order, words_of
 
 FEW = st.text(alphabet=st.sampled_from("ab\0é€😀"), max_size=30)
 """Many of them begin alike, or differ in zero bytes alone."""
@@ -32,3 +33,53 @@ def test_many_keys_of_one_shape_in_many_chunks(shape: str) -> None:
     keys = pl.concat([pl.Series([shape.format(i * 7919 % 30_011) for i in part]) for part in (range(20_000), range(9))])
     assert keys.n_chunks() == 2
     assert keys.gather(text_order(keys)).equals(keys.sort())
+
+
+TAILS = st.text(alphabet=st.sampled_from("ab\0é9"), max_size=9)
+WORDS = st.sampled_from(["", "k", "user-", "a-long-beginning/"]).flatmap(
+    lambda head: st.lists(TAILS.map(lambda tail: head + tail), min_size=1)
+)
+"""Keys that are words or nearly so."""
+
+
+@given(WORDS, WORDS)
+@example(["k1", "k10", "k2"], ["k10", "k3"])
+@example(["a\0", "a"], ["a"])
+@example(["0123456789ab", "0123456789aa"], ["0123456789ab"])
+def test_words_are_equal_and_less_just_where_keys_are(some: list[str], more: list[str]) -> None:
+    words = words_of(pl.Series(some), pl.Series(more))
+    if words is None:
+        return
+    pairs = [(key.encode(), int(word)) for key, word in zip([*some, *more], [*words[0], *words[1]], strict=True)]
+    for (key, word), (other_key, other_word) in product(pairs, pairs):
+        assert (key < other_key) == (word < other_word)
+        assert (key == other_key) == (word == other_word)
+
+
+@pytest.mark.parametrize("shape", ["{}", "{:07}", "user-{:08}", "a-long-beginning/{:x}", "é{:06}"])
+def test_common_keys_are_words(shape: str) -> None:
+    assert words_of(pl.Series([shape.format(i) for i in range(0, 1_000_000, 997)])) is not None
+
+
+@pytest.mark.parametrize("keys", [["123456789", "0"], ["a", "a\0"], [1, 2], []])
+def test_other_keys_are_not(keys: list[object]) -> None:
+    assert words_of(pl.Series(keys)) is None
+
+
+@given(WORDS)
+def test_the_last_of_each_key_is_found(keys: list[str]) -> None:
+    series = pl.Series(keys)
+    with patch.object(order, "_FEW", 0):
+        assert last_distinct(series).to_list() == series.is_last_distinct().to_list()
+
+
+@given(WORDS, WORDS)
+def test_places_are_those_of_the_wanted_keys_or_not_known(keys: list[str], wanted: list[str]) -> None:
+    wanted = list(dict.fromkeys(wanted))
+    assert keys == sorted(set(keys), key=str.encode) or places_of(pl.Series(wanted), pl.Series(keys)) is None
+    keys = sorted(set(keys), key=str.encode)
+    found = places_of(pl.Series(wanted), pl.Series(keys))
+    if found is not None:
+        assert [(at, wanted[i]) for at, i in zip(*found, strict=True)] == [
+            (at, key) for at, key in enumerate(keys) if key in wanted
+        ]
