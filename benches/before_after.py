@@ -5,9 +5,9 @@ through the public API, as the files that it writes are part of what is measured
 round both do the same work once, in random order. A ratio is that of the least times of all rounds, which other work on
 the machine disturbs least; beside it is the median of the rounds' own ratios.
 
-    python -m benches.before_after a55512f          # the release before 0.1's second half; about 15 minutes
+    python -m benches.before_after a55512f          # the first release that was measured; about 15 minutes
     python -m benches.before_after HEAD~1 --only scan --rounds 5
-    python -m benches.before_after HEAD --small
+    python -m benches.before_after                  # the tree beside itself: what of a ratio is chance
 
 Both processes run with the packages of this environment. What they read is compared first, row by row in any order.
 """
@@ -68,7 +68,7 @@ WORKS: Final = (
     Work("import", 0.35, "import", {}, rounds_max=20),
 )
 
-SMALL: Final = {"rows": 20_000, "logs": 3}
+SMALL: Final = {"rows": 20_000, "logs": 3, "groups": 16}
 
 
 # --- the process of one tree ------------------------------------------------------------------------------------------
@@ -94,7 +94,9 @@ def _made(work: Work, folder: Path, small: bool) -> tuple[Callable[[], object], 
     import crdt_mor as mor
 
     worlds = _worlds()
-    shape = dict(work.world) | ({k: min(v, work.world.get(k, v)) for k, v in SMALL.items()} if small else {})
+    shape = dict(work.world)
+    if small:
+        shape |= {name: min(most, shape.get(name, getattr(worlds.World, name))) for name, most in SMALL.items()}
     world, path = worlds.World(**shape), folder / "".join(c if c.isalnum() else "-" for c in work.name)
     worlds.build(world, path)
     table = mor.Table.open(path)
@@ -187,8 +189,10 @@ class Tree:
         self._process.wait()
 
 
-def check_out(revision: str, folder: Path) -> Path:
-    """The files of a revision of this repository."""
+def check_out(revision: str | None, folder: Path) -> Path:
+    """The files of a revision of this repository; None: the tree as it is."""
+    if revision is None:
+        return HERE.parent
     command = ["git", "archive", revision, "crdt_mor", "payloads", "readers"]
     archive = subprocess.run(command, cwd=HERE.parent, check=True, stdout=subprocess.PIPE)
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
@@ -216,7 +220,7 @@ def measure(work: Work, before: Tree, after: Tree, rounds: int) -> dict[str, flo
 def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("revision", nargs="?", help="what git calls the earlier one")
+    parser.add_argument("revision", nargs="?", help="what git calls the earlier one; by default this very tree")
     parser.add_argument("--only", default="", help="a part of the names of the works to do")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
@@ -226,8 +230,6 @@ def main() -> None:
     if args.serve:
         serve(args.serve, args.small)
         return
-    if args.revision is None:
-        parser.error("name a revision to compare with")
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="before-after-") as name:
         folder = Path(name)

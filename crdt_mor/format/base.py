@@ -56,7 +56,7 @@ _NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_p
 """Columns by which no reader skips rows, so that their statistics are not worth the time."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 """Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
-_SAMPLE_ROWS: Final = 2_048
+_SAMPLE_ROWS: Final = 1_024
 _REPEATS_MIN: Final = 8
 """A value must occur this often on average among the rows that share a dictionary. In a row group of 131,072 rows 5,000
 texts decode three times as fast from a dictionary as without, and 10,000 prices twice as fast, in two thirds of the

@@ -83,8 +83,8 @@ class Scanned:
             matching = self._matching(select) if self.ahead is None else self.ahead.result()
             return Decoded.of(matching, self.key, drop).others(select)
         whole = self.part is None and self.ranges is None
-        most = IN_SCAN_KEYS_MAX if words_of(drop) is None else IN_SCAN_WORDS_MAX
-        if len(drop) > most or not whole:  # polars cannot drop keys while it scans a part
+        many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and words_of(drop) is not None)
+        if many or not whole:  # polars cannot drop keys while it scans a part
             return self.decode(drop, select).others(select)
         base = self._rows
         rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base

@@ -19,6 +19,9 @@ Words = npt.NDArray[np.uint64]
 _FEW = 1024
 """Up to so many keys polars' own sort is as fast as the passes over words, and much faster for a handful."""
 
+_MANY = 150_000
+"""From so many keys on it is faster to sort words than to make a hash table of texts, which no longer fits a cache."""
+
 _WORD = 8
 _VIEW = 16
 """Bytes of a view: four of length, then up to twelve of text, padded with zeros (Arrow's columnar format)."""
@@ -68,7 +71,7 @@ def words_of(*keys: pl.Series) -> list[Words] | None:
 
 def last_distinct(keys: pl.Series) -> pl.Series:
     """Whether each key is the last one of its kind."""
-    words = words_of(keys) if len(keys) > _FEW else None
+    words = words_of(keys) if len(keys) > _MANY else None
     if words is None:
         return keys.is_last_distinct()
     order = np.argsort(words[0], kind="stable")  # fast where keys come in sorted runs, as those of log blocks do

@@ -72,12 +72,12 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
 def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[ParquetSource | None, list[memoryview]]:
     """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
     if not isinstance(store, Bucket):
-        logs = [_log(store, log, config) for log in slice_.logs]
+        logs = [_view(store, log.path) for log in slice_.logs]
         return (None if slice_.base is None else base_source(store, slice_.base)), logs
 
     def ask(file: DataFile) -> ParquetSource | memoryview:
         if file is not slice_.base:
-            return _log(store, file, config)
+            return _log_in_bucket(store, file, config)
         with naming_damage(store, slice_):
             source = base_source(store, file)
             read_footer(source)
@@ -93,16 +93,21 @@ def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[Parqu
     return base, contents
 
 
-def _log(store: Store, log: DataFile, config: TableConfig) -> memoryview:
-    """All that a log holds. Of a bucket's small ones that were read of late, the bytes are still at hand."""
-    if isinstance(store, Bucket) and is_ours(log, config):
-        try:
-            return memoryview(store.ranges_of(log.path, log.size).read(0, log.size))
-        except FileNotFoundError as error:
-            raise SnapshotExpiredError.of_file(log.path) from error
-    data = store.view(log.path)
+def _log_in_bucket(store: Bucket, log: DataFile, config: TableConfig) -> memoryview:
+    """All that a log holds. Of small ones that were read of late, the bytes are still at hand."""
+    if not is_ours(log, config):
+        return _view(store, log.path)
+    try:
+        return memoryview(store.ranges_of(log.path, log.size).read(0, log.size))
+    except FileNotFoundError as error:
+        raise SnapshotExpiredError.of_file(log.path) from error
+
+
+def _view(store: Store, path: str) -> memoryview:
+    """All that a log holds."""
+    data = store.view(path)
     if data is None:
-        raise SnapshotExpiredError.of_file(log.path)
+        raise SnapshotExpiredError.of_file(path)
     return data
 
 
