@@ -4,7 +4,7 @@ blocks.py         what a merge reads        contributions.py   from blocks to na
 fold.py           folding a key's lines     snapshot.py        the rows that a reader sees
 compaction.py     what becomes base rows, and what is carried
 precombine.py     what one transaction writes
-order.py          sorting keys               parts.py           a large slice as small ones
+order.py          keys as machine words      parts.py           a large slice as small ones
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class StoredRows:
         def cut(start: int, count: int) -> pa.Table:
             return stored_table(frame.slice(start, count), schema)
 
-        return cls(frame.height, frame.columns, repeating_columns(frame), cut)
+        return cls(frame.height, frame.columns, repeating_columns(frame, BLOCK_ROWS_MAX), cut)
 
     def encoded(self) -> Iterator[memoryview]:
         """The rows in their order, as one or more Parquet files that are encoded side by side."""

@@ -31,6 +31,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
 from crdt_mor.write.log_files import (
+    BLOCK_ROWS_MAX,
     BUCKET,
     Deletes,
     Group,
@@ -82,7 +83,7 @@ class Staging:
             rows = rule.show(states)
             is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
             groups = list(by_group(rows))
-            repeating = repeating_columns(rows, rows.height // max(1, len(groups)))
+            repeating = repeating_columns(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, len(groups))))
             cut = self._cut_at_once if rows.height <= AT_ONCE_ROWS_MAX else self._cut_by_group
             for group, stored in cut(rows, groups, first, repeating):
                 parts.setdefault(group, []).append(partial(self._rows, stored, is_partial))
