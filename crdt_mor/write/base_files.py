@@ -11,6 +11,7 @@ from crdt_mor.format.base import (
     CLUSTERED_ROW_GROUP_ROWS,
     ROW_GROUP_ROWS,
     base_metadata,
+    incompressible_columns,
     repeating_columns,
     write_parquet,
 )
@@ -74,7 +75,10 @@ def base_file(
     def encode(frame: pl.DataFrame) -> memoryview:
         table = with_constants(stored_table(frame.select(columns), schema), constants)
         repeating = repeating_columns(frame)
-        return write_parquet(table, row_group_rows=max(1, frame.height), repeating=repeating, lookup=lookup)
+        return write_parquet(
+            table, row_group_rows=max(1, frame.height), repeating=repeating,
+            uncompressed=incompressible_columns(frame, repeating), lookup=lookup,
+        )  # fmt: skip
 
     def metadata() -> dict[str, str]:
         return base_metadata(

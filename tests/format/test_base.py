@@ -13,7 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format.base import ROW_GROUP_ROWS, base_metadata, read_footer, repeating_columns, write_parquet
+from crdt_mor.format.base import (
+    ROW_GROUP_ROWS,
+    base_metadata,
+    incompressible_columns,
+    read_footer,
+    repeating_columns,
+    write_parquet,
+)
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.parquet import ParquetSource
@@ -138,6 +145,46 @@ def test_a_dictionary_of_thousands_of_values_pays_in_a_large_row_group_and_not_i
 def test_a_column_of_which_half_is_one_value_and_half_are_many_needs_no_dictionary() -> None:
     mixed = pl.Series("n", [0, 1] * (ROW_GROUP_ROWS // 2)) * pl.int_range(ROW_GROUP_ROWS, eager=True)
     assert repeating_columns(mixed.to_frame()) == ()
+
+
+def codecs(data: bytes | memoryview) -> dict[str, str]:
+    """The codec of each column of the first row group, by its path."""
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    return {column.path_in_schema: column.compression for column in columns}
+
+
+def test_every_column_is_compressed_at_every_depth_but_those_that_do_not_get_smaller() -> None:
+    assert set(codecs(write_parquet(TABLE)).values()) == {"ZSTD"}
+    assert set(codecs(write_parquet(TABLE, log_block=True)).values()) == {"SNAPPY"}
+    chosen = [name for name in TABLE.column_names if not pa.types.is_nested(TABLE.schema.field(name).type)][::2]
+    found = codecs(write_parquet(TABLE, uncompressed=chosen))
+    assert {name for name, codec in found.items() if codec == "UNCOMPRESSED"} == set(chosen)
+
+
+def test_numbers_that_do_not_get_smaller_are_found() -> None:
+    chance, rows = np.random.default_rng(1), 20_000
+    days = pl.Series(chance.integers(0, 5_000, rows)).cast(pl.Int32).cast(pl.Date)
+    frame = pl.DataFrame(
+        {
+            "noise": chance.random(rows),
+            "hash": pl.Series(chance.integers(0, 1 << 63, rows)),
+            "half null": pl.Series(chance.random(rows)).set(pl.Series([True, False] * (rows // 2)), None),
+            "moment": pl.Series(chance.integers(0, 1 << 62, rows)).cast(pl.Datetime("us", "UTC")),
+            "price": np.round(chance.random(rows), 2),
+            "small": pl.Series(chance.integers(0, 1 << 20, rows)),
+            "ascending": range(rows),
+            "day": days,
+            "text": pl.Series(chance.integers(0, 1 << 63, rows)).cast(pl.String),
+            "flag": pl.Series(chance.integers(0, 2, rows)).cast(pl.Boolean),
+            "amount": pl.Series(chance.integers(0, 1 << 50, rows)).cast(pl.Decimal(30, 2)),
+            "list": [[1.5]] * rows,
+        }
+    )
+    noise = ("noise", "hash", "half null", "moment")
+    assert incompressible_columns(frame, ()) == noise
+    assert incompressible_columns(frame, ["noise"]) == noise[1:]
+    assert incompressible_columns(frame.clear(), frame.columns) == ()
 
 
 def test_rows_can_be_skipped_by_key_and_time() -> None:

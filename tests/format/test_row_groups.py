@@ -47,7 +47,7 @@ def one_writer(
 ) -> bytes:
     """A file whose metadata pyarrow encodes as well."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **base._options(rows.schema, repeating, log_block)) as writer:
+    with pq.ParquetWriter(sink, rows.schema, **base._options(rows.schema, repeating, (), log_block)) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
         if metadata:
             writer.add_key_value_metadata(metadata)
