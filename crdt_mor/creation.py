@@ -52,8 +52,8 @@ def put_properties(
 
     Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
 
-    layout: the order of rows that the table begins with. Its properties may be changed later, those of Hudi's file of
-        settings, in which they stand beside it, never are.
+    layout: the one that the table begins with. Its properties may be changed later, those of Hudi's file of settings,
+        in which they stand beside it, never are.
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     """
     content, config = new_properties(environment, uri, requested, columns, layout)
@@ -79,16 +79,16 @@ def put_properties(
 
 
 def require_layout(session: Session, asked: Layout) -> None:
-    """Raise `TableExistsError` where a table that exists has another order of rows than the one that is asked for.
+    """Raise `TableExistsError` where a table that exists has another layout than the one that is asked for.
 
-    A program that creates its table wherever it is missing may ask for the order that the table was made with, however
+    A program that creates its table wherever it is missing may ask for the layout that the table was made with, however
     often that was changed since, or for the one that it has now.
     """
-    now = session.known().properties
-    if not asked.by_key and asked not in (Layout.of(said(session.config.properties)), Layout.of(now)):
+    now = Layout.of(session.known().properties)
+    if asked not in (BY_KEY, Layout.of(said(session.config.properties)), now):
         raise TableExistsError(
-            "there is a table already, with another order of rows; open it, and change the order with set_properties. "
-            f"path={session.uri} asked={asked} found={Layout.of(now)}"
+            "there is a table already, whose base files are laid out in another way; open it, and change that with "
+            f"set_properties. path={session.uri} asked={asked.properties} found={now.properties}"
         )
 
 

@@ -103,11 +103,11 @@ class Wanted:
         return TableConfig(self.name or old.name, key, merge, old.buckets if self.buckets is None else self.buckets)
 
     def layout(self, old: Layout) -> Layout:
-        """The order of rows in the new table, which begins with that of the old one unless another is asked for."""
+        """The layout of the new table, which begins with that of the old one unless another order is asked for."""
         if self.cluster_by is None and self.cluster_order is None:
             return old
         columns = old.columns if self.cluster_by is None else names_of(self.cluster_by)
-        return Layout.asked(columns, self.cluster_order or LINEAR)
+        return Layout.asked(columns, self.cluster_order or LINEAR, old.compression)
 
 
 def migrate(

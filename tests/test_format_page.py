@@ -145,15 +145,16 @@ def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:
 def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     table = mor.Table.create(
-        fast_path / "table", schema, key="id", buckets=1, cluster_by=["id", "day"], cluster_order="z-order"
-    )
+        fast_path / "table", schema, key="id", buckets=1, cluster_by=["id", "day"], cluster_order="z-order",
+        compression="lz4",
+    )  # fmt: skip
     table.upsert(pa.table({"id": [1], "day": ["mon"]}))
     assert table.maintenance.plan_compaction() is not None
     (path,) = (fast_path / "table" / ".hoodie" / ".crdt_mor" / "plans").iterdir()
     plan = json.loads(path.read_bytes())
     assert named(section("A compaction's plan")) == list(plan)
     assert [len(group) for group in plan["groups"]] == [4]
-    assert plan["order"] == "z-order(id,day)"
+    assert (plan["order"], plan["compression"]) == ("z-order(id,day)", "lz4")
     assert f"`{ORDER}`: `linear(country,day)`" in section("Base files")
     found = properties.decode((fast_path / "table" / PROPERTIES).read_bytes(), PROPERTIES)
     ours = {key for key in found if key.startswith("crdt_mor.")}

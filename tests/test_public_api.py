@@ -39,10 +39,10 @@ PUBLIC = [
 ]  # fmt: skip
 
 SIGNATURES = {
-    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order name "
-    "exist_ok writer_expiry maintain storage_options store environment",
-    "Table.create_from": "uri source * key schema ordering partition_by hive_style buckets merge name commit_info "
-    "on_progress writer_expiry maintain storage_options store environment",
+    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order "
+    "compression name exist_ok writer_expiry maintain storage_options store environment",
+    "Table.create_from": "uri source * key schema ordering partition_by hive_style buckets merge compression name "
+    "commit_info on_progress writer_expiry maintain storage_options store environment",
     "Table.open": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",

@@ -16,7 +16,20 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
 from crdt_mor.cli.history import for_programs, writers, writers_text
 from crdt_mor.cli.interop import other_readers
-from crdt_mor.cli.options import AsOf, Buckets, Columns, Form, How, Key, Merges, Ordering, PartitionBy, Uri
+from crdt_mor.cli.options import (
+    AsOf,
+    Buckets,
+    Codec,
+    Columns,
+    Compression,
+    Form,
+    How,
+    Key,
+    Merges,
+    Ordering,
+    PartitionBy,
+    Uri,
+)
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.files import is_address
@@ -66,6 +79,7 @@ def create(
     cluster_order: Annotated[ClusterOrder, typer.Option(help="z-order gives up to four columns the same weight.")] = (
         ClusterOrder.linear
     ),
+    compression: Compression = Codec.zstd,
     exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
     output: Form = Output.text,
 ) -> None:
@@ -77,8 +91,8 @@ def create(
     table = mor.Table.create(
         uri, columns, key=inputs.names(key) or [], ordering=ordering,
         partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-        cluster_by=inputs.names(cluster_by) or (), cluster_order=cluster_order.value, exist_ok=exist_ok,
-        storage_options=inputs.storage(),
+        cluster_by=inputs.names(cluster_by) or (), cluster_order=cluster_order.value,
+        compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
     )  # fmt: skip
     if output is Output.json:
         render.document({"uri": table.uri, "version": table.version, "merge": table.config.merge.summary})

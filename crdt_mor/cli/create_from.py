@@ -14,7 +14,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Buckets, Form, Key, Merges, Ordering, PartitionBy, Uri
+from crdt_mor.cli.options import Buckets, Codec, Compression, Form, Key, Merges, Ordering, PartitionBy, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
 
@@ -41,6 +41,7 @@ def create_from(
     partition_by: PartitionBy = None,
     buckets: Buckets = 4,
     merge: Merges = None,
+    compression: Compression = Codec.zstd,
     message: Message = None,
     info: Info = None,
     output: Form = Output.text,
@@ -54,7 +55,8 @@ def create_from(
             uri, sources if len(sources) > 1 else sources[0], key=inputs.names(key) or [],
             schema=None if schema is None else read_schema(schema), ordering=ordering,
             partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
-            commit_info=commit_info(message, info), on_progress=show, storage_options=inputs.storage(),
+            compression=compression.value, commit_info=commit_info(message, info), on_progress=show,
+            storage_options=inputs.storage(),
         )  # fmt: skip
     files = table.inspect.files()
     rows, size = sum(files["rows"].to_pylist()), sum(files["bytes"].to_pylist())

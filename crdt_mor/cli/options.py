@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -20,6 +21,18 @@ Key = Annotated[str, typer.Option(metavar="A,B", help="Columns that name a row."
 Ordering = Annotated[str | None, typer.Option(help="The greatest value of this column wins.")]
 PartitionBy = Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")]
 Buckets = Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")]
+
+
+class Codec(StrEnum):
+    """How base files are compressed."""
+
+    zstd = "zstd"
+    lz4 = "lz4"
+
+
+Compression = Annotated[
+    Codec, typer.Option(help="Of base files: lz4 is read in about half the time, and takes half as much space again.")
+]
 Merges = Annotated[
     list[str] | None,
     typer.Option(

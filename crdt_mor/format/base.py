@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import bloom
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.layout import BY_KEY
+from crdt_mor.model.layout import BY_KEY, ZSTD
 from crdt_mor.parquet import ParquetSource
 
 ROW_GROUP_ROWS: Final = 131_072
@@ -64,6 +64,7 @@ _REPEATS_MIN: Final = 8
 texts decode three times as fast from a dictionary as without, and 10,000 prices twice as fast, in two thirds of the
 bytes; 20,000 numbers twice as fast, but in more bytes, and they take longer to encode."""
 
+_ZSTD_LEVEL: Final = 1
 _RUN_ROWS: Final = 8_192
 """How many neighbouring values are compressed to see whether a column gets smaller."""
 _RATIO_MAX: Final = 0.9
@@ -114,6 +115,7 @@ def write_parquet(
     rows: pa.Table,
     *,
     row_group_rows: int = ROW_GROUP_ROWS,
+    codec: str = ZSTD,
     repeating: Sequence[str] = (),
     uncompressed: Sequence[str] = (),
     log_block: bool = False,
@@ -123,6 +125,7 @@ def write_parquet(
 
     Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
     `repeating`: the columns worth a dictionary (`repeating_columns`), beside the meta columns that always are.
+    `codec`: of a base file, as `Layout` names it.
     `uncompressed`: columns of a base file that do not get smaller (`incompressible_columns`).
     `lookup`: a column of distinct values, which has a Bloom filter by which readers find single ones.
     `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
@@ -134,20 +137,21 @@ def write_parquet(
     sink = pa.BufferOutputStream()
     rows = rows.replace_schema_metadata(None)
     bloom_filter = {} if lookup is None else bloom.options(lookup, min(rows.num_rows, row_group_rows))
-    options = _options(rows.schema, repeating, uncompressed, log_block)
+    options = _options(rows.schema, repeating, uncompressed, None if log_block else codec)
     with pq.ParquetWriter(sink, rows.schema, **options, **bloom_filter) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
     return memoryview(sink.getvalue())
 
 
 def _options(
-    schema: pa.Schema, repeating: Sequence[str], uncompressed: Sequence[str], log_block: bool
+    schema: pa.Schema, repeating: Sequence[str], uncompressed: Sequence[str], codec: str | None
 ) -> dict[str, Any]:
-    """The options of pyarrow's writer; the head of this module says why they are these."""
+    """The options of pyarrow's writer; the head of this module says why they are these. codec: None: of a log block."""
+    log_block = codec is None
     compressed = [leaf for item in schema if item.name not in uncompressed for leaf in _leaves(item.type, item.name)]
     return {
-        "compression": "snappy" if log_block else dict.fromkeys(compressed, "zstd"),
-        "compression_level": None if log_block else dict.fromkeys(compressed, 1),
+        "compression": "snappy" if log_block else dict.fromkeys(compressed, codec),
+        "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL) if codec == ZSTD else None,
         "use_dictionary": [name for name in schema.names if name in _ALWAYS_REPEAT or name in repeating],
         "write_statistics": [name for name in schema.names if not log_block and name not in _NEVER_FILTERED],
         "write_page_index": not log_block,
@@ -249,11 +253,11 @@ def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tup
     return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most) if most else ()
 
 
-def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str]) -> tuple[str, ...]:
+def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: str = ZSTD) -> tuple[str, ...]:
     """The columns of numbers, dates and times beside `repeating` that do not get smaller, judged by a run of values."""
     run = rows.slice(max(0, rows.height - _RUN_ROWS) // 2, _RUN_ROWS)
     columns = (run[name] for name in rows.columns if name not in repeating and _has_numbers(rows.schema[name]))
-    return tuple(values.name for values in columns if not _gets_smaller(values))
+    return tuple(values.name for values in columns if not _gets_smaller(values, codec))
 
 
 def _has_numbers(kind: pl.DataType) -> bool:
@@ -261,9 +265,10 @@ def _has_numbers(kind: pl.DataType) -> bool:
     return kind.is_temporal() or kind.is_float() or kind.is_integer()
 
 
-def _gets_smaller(values: pl.Series) -> bool:
+def _gets_smaller(values: pl.Series, codec: str) -> bool:
     data = values.drop_nulls().to_physical().to_numpy().tobytes()
-    return len(pa.Codec("zstd", compression_level=1).compress(data)) <= _RATIO_MAX * len(data)
+    compressor = pa.Codec("zstd", compression_level=_ZSTD_LEVEL) if codec == ZSTD else pa.Codec("lz4_raw")
+    return len(compressor.compress(data)) <= _RATIO_MAX * len(data)
 
 
 @cache

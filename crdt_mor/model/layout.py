@@ -1,11 +1,13 @@
-"""The order of the rows in a table's base files, which its properties ask for and compaction makes.
+"""How a table's base files are laid out, which its properties ask for: the order of rows, and how they are compressed.
 
     crdt_mor.cluster_by    = country,day     the columns, most important first
     crdt_mor.cluster_order = z-order         linear, unless it is said: by the first column, then by the next, …
+    crdt_mor.compression   = lz4             zstd, unless it is said
 
 Rows that are near each other in these columns lie in few row groups then, so that a filter on them skips the others by
-their statistics. No row changes, nor does any answer: the order is a property like any other, which may be changed at
-any time. A plan of a compaction freezes the order that it was made with, and a base file says which one it has.
+their statistics. No row changes, nor does any answer: both are properties like any other, which may be changed at any
+time. A plan of a compaction freezes the order that it was made with, and a base file says which one it has. Base files
+that are compressed in different ways lie side by side.
 """
 
 from __future__ import annotations
@@ -21,8 +23,14 @@ from crdt_mor.model.schema import TableSchema
 
 CLUSTER_BY: Final = "crdt_mor.cluster_by"
 CLUSTER_ORDER: Final = "crdt_mor.cluster_order"
-NAMES: Final = (CLUSTER_BY, CLUSTER_ORDER)
+COMPRESSION: Final = "crdt_mor.compression"
+NAMES: Final = (CLUSTER_BY, CLUSTER_ORDER, COMPRESSION)
 """The properties that say it."""
+
+ZSTD: Final = "zstd"
+LZ4: Final = "lz4"
+CODECS: Final = (ZSTD, LZ4)
+"""Parquet's ZSTD and LZ4_RAW."""
 
 LINEAR: Final = "linear"
 Z_ORDER: Final = "z-order"
@@ -35,10 +43,14 @@ Z_ORDER_COLUMNS_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An order of rows: by these columns, and where they are equal by key; without any column by key alone."""
+    """An order of rows: by these columns, and where they are equal by key; without any column by key alone.
+
+    compression: of the columns in base files, of all that get smaller by it.
+    """
 
     columns: tuple[str, ...] = ()
     order: str = LINEAR
+    compression: str = ZSTD
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Layout:
@@ -51,16 +63,19 @@ class Layout:
                 f"a z-order is of {Z_ORDER_COLUMNS_MAX} columns at most, as each makes the others count for less: name "
                 f"fewer, or use {LINEAR}. {CLUSTER_BY}={texts[CLUSTER_BY]!r}"
             )
-        return cls(columns, order) if columns else BY_KEY
+        return cls(columns, order if columns else LINEAR, parsed_compression(texts.get(COMPRESSION, ZSTD)))
 
     @classmethod
-    def asked(cls, columns: tuple[str, ...], order: str) -> Layout:
+    def asked(cls, columns: tuple[str, ...], order: str, compression: str = ZSTD) -> Layout:
         """What a user asks for who creates a table."""
+        if compression not in CODECS:
+            raise InvalidInputError(f"compression is {ZSTD} or {LZ4}. compression={compression!r:.200}")
         if order not in ORDERS:
             raise InvalidInputError(f"cluster_order is {LINEAR} or {Z_ORDER}. cluster_order={order!r:.200}")
         if not columns and order != LINEAR:
             raise InvalidInputError(f"say which columns are in {order}, cluster_by=[...]. cluster_order={order!r}")
-        return cls.of({CLUSTER_BY: ",".join(columns), CLUSTER_ORDER: order}.items()) if columns else BY_KEY
+        clustered = {CLUSTER_BY: ",".join(columns), CLUSTER_ORDER: order} if columns else {}
+        return cls.of({**clustered, COMPRESSION: compression}.items())
 
     @property
     def by_key(self) -> bool:
@@ -71,15 +86,16 @@ class Layout:
     def properties(self) -> dict[str, str]:
         """The properties that ask for it."""
         order = {} if self.order == LINEAR else {CLUSTER_ORDER: self.order}
-        return {CLUSTER_BY: ",".join(self.columns), **order} if self.columns else {}
+        clustered = {CLUSTER_BY: ",".join(self.columns), **order} if self.columns else {}
+        return clustered if self.compression == ZSTD else {**clustered, COMPRESSION: self.compression}
 
     def __str__(self) -> str:
-        """As base files and plans say it: `linear(country,day)`, or `key`."""
+        """The order, as base files and plans say it: `linear(country,day)`, or `key`."""
         return f"{self.order}({','.join(self.columns)})" if self.columns else "key"
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """What `str` made of it; raises ValueError for anything else."""
+        """The order that `str` made of it; raises ValueError for anything else."""
         if text == "key":
             return BY_KEY
         order, found, rest = text.partition("(")
@@ -107,7 +123,7 @@ BY_KEY: Final = Layout()
 
 
 def with_layout(properties: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Properties, by name, with the order of rows that others ask for."""
+    """Properties, by name, with the layout that others ask for."""
     rest = [(name, value) for name, value in properties if name not in NAMES]
     return tuple(sorted([*rest, *((name, value) for name, value in other if name in NAMES)]))
 
@@ -136,7 +152,19 @@ def parsed_order(text: str) -> str:
     return order
 
 
-PARSED: Final[Mapping[str, Callable[[str], object]]] = {CLUSTER_BY: parsed_columns, CLUSTER_ORDER: parsed_order}
+def parsed_compression(text: str) -> str:
+    """The compression that a property names; raises `InvalidInputError` for what is none."""
+    codec = text.strip()
+    if codec not in CODECS:
+        raise InvalidInputError(
+            f"{COMPRESSION} is {ZSTD} or {LZ4}, and by default {ZSTD}. name={COMPRESSION!r} value={text!r:.200}"
+        )
+    return codec
+
+
+PARSED: Final[Mapping[str, Callable[[str], object]]] = {
+    CLUSTER_BY: parsed_columns, CLUSTER_ORDER: parsed_order, COMPRESSION: parsed_compression
+}  # fmt: skip
 """What each of the properties may be by itself, by its name."""
 
 

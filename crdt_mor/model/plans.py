@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
-from crdt_mor.model.layout import BY_KEY, Layout
+from crdt_mor.model.layout import BY_KEY, Layout, parsed_compression
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.overwrites import overwritten_at
 from crdt_mor.model.slices import FileSlice
@@ -95,6 +95,7 @@ class CompactionPlan:
     groups: the file groups that it compacts, with the files that it consumes.
     payloads: a pickled plan brings the table's payloads along, for the process where it arrives; not stored.
     order: that of the rows in the new base files, `linear(country,day)` or `z-order(country,day)`; `key`: by key alone.
+    compression: of the new base files, `zstd` or `lz4`.
     """
 
     barrier: InstantTime
@@ -105,6 +106,7 @@ class CompactionPlan:
     table_id: str | None = None
     payloads: object = field(default=None, compare=False, repr=False)
     order: str = str(BY_KEY)
+    compression: str = BY_KEY.compression
 
     def pending_of(self, group: GroupInput) -> tuple[InstantTime, ...]:
         """The pending writes that may add something to a file group: its P, whose first one is its S."""
@@ -167,6 +169,7 @@ class CompactionPlan:
                 "table_id": self.table_id,
                 "groups": groups,
                 **({} if self.order == str(BY_KEY) else {"order": self.order}),
+                **({} if self.compression == BY_KEY.compression else {"compression": self.compression}),
             },
             separators=(",", ":"),
         ).encode()
@@ -187,6 +190,7 @@ class CompactionPlan:
                 groups,
                 stored.get("table_id"),  # plans of the first release have none
                 order=str(Layout.parse(stored.get("order", str(BY_KEY)))),
+                compression=parsed_compression(stored.get("compression", BY_KEY.compression)),
             )
             require_types(file for group in groups for file in (*group.logs, *filter(None, [group.base])))
             return plan
@@ -275,9 +279,10 @@ def _plan(value: Timeline, merge: MergeSpec, chosen: Sequence[GroupInput]) -> Co
     if not chosen:
         return None
     pending = tuple(sorted(p.requested for p in value.pending))
+    layout = Layout.of(value.properties)
     return CompactionPlan(
         value.next_barrier, pending, value.schema, str(merge), tuple(chosen), value.table_id,
-        order=str(Layout.of(value.properties)),
+        order=str(layout), compression=layout.compression,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ Properties = tuple[tuple[str, str], ...]
 
 RESERVED: Final = "crdt_mor."
 KNOWN: Final[tuple[str, ...]] = tuple(sorted([*BY_NAME, *layout.NAMES]))
-"""The names of the engine's own properties: the policies of its upkeep, and the order of rows in base files."""
+"""The names of the engine's own properties: the policies of its upkeep, and how base files are laid out."""
 
 HUDIS: Final = "hoodie."
 

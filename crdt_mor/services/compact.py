@@ -189,7 +189,8 @@ def _put_base(
 ) -> DataFile:
     path = _base_path(plan, group)
     file_name = path.rpartition("/")[2]
-    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads, plan.order)
+    layout = replace(Layout.parse(plan.order), compression=plan.compression)
+    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads, layout)
     size, created = put_chunks(session.store, path, content)
     if created:
         return DataFile(path, size, statistics.rows)

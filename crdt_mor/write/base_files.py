@@ -53,31 +53,31 @@ def base_file(
     rows: Iterable[pl.DataFrame],
     schema: TableSchema,
     threads: int,
-    order: str,
+    layout: Layout,
 ) -> tuple[Chunks, RowStatistics]:
     """The chunks of a base file, encoded as they are taken, and what is known of its rows once they are.
 
     file_name: what Hudi's column says of each row. rows: with the columns of `schema` and those of Hudi's that differ
     from row to row, sorted by key; one frame at least. schema: the columns that the file holds. threads: how many row
-    groups are encoded at a time. order: that of the rows in the file, as a `Layout` says it.
+    groups are encoded at a time.
     """
     statistics = RowStatistics()
     constants = {"_hoodie_partition_path": partition, "_hoodie_file_name": file_name}
     columns = [*(column for column in META_COLUMNS if column not in constants), *schema.stored.names]
 
     def row_groups() -> Iterator[pl.DataFrame]:
-        for frame in _arranged(rows, Layout.parse(order)):
+        for frame in _arranged(rows, layout):
             statistics.add(frame)
             yield frame
 
-    lookup = None if Layout.parse(order).by_key else RECORD_KEY  # the statistics of keys in order tell more
+    lookup = None if layout.by_key else RECORD_KEY  # the statistics of keys in order tell more
 
     def encode(frame: pl.DataFrame) -> memoryview:
         table = with_constants(stored_table(frame.select(columns), schema), constants)
         repeating = repeating_columns(frame)
         return write_parquet(
-            table, row_group_rows=max(1, frame.height), repeating=repeating,
-            uncompressed=incompressible_columns(frame, repeating), lookup=lookup,
+            table, row_group_rows=max(1, frame.height), codec=layout.compression, repeating=repeating,
+            uncompressed=incompressible_columns(frame, repeating, layout.compression), lookup=lookup,
         )  # fmt: skip
 
     def metadata() -> dict[str, str]:
@@ -86,7 +86,7 @@ def base_file(
             max_record_key=statistics.greatest_key,
             avro_schema=avro_with_meta(schema, config.name),
             latest_requested=InstantTime(statistics.latest_requested) if statistics.rows else EPOCH,
-            order=order,
+            order=str(layout),
         )
 
     return join_row_groups(in_threads(encode, row_groups(), threads), metadata), statistics

@@ -26,7 +26,7 @@ from crdt_mor.format.base import ROW_GROUP_ROWS
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
-from crdt_mor.model.layout import BY_KEY
+from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.names import BaseFileName, bucket_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.threads import THREADS
@@ -136,9 +136,8 @@ class Load:
                 number += frame.height
                 self.heard("written", number)
 
-        content, statistics = base_file(
-            write.session.config, partition, name, numbered(), schema, THREADS, str(BY_KEY)
-        )
+        layout = replace(BY_KEY, compression=Layout.of(write.value.properties).compression)
+        content, statistics = base_file(write.session.config, partition, name, numbered(), schema, THREADS, layout)
         file = DataFile(join_path(partition, name), 0, 0)
         write.expect_file(file)
         size, _ = put_chunks(write.session.store, file.path, content)

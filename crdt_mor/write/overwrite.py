@@ -200,8 +200,8 @@ class BaseStaging:
         hidden = {member.hidden for member in self.merging.rule.members if member.hidden}
         bare = {name for name in hidden if rows[name].null_count() == rows.height}
         schema = self.merging.schema.select(n for n in self.merging.schema.declared.names if n not in bare)
-        order = str(Layout.of(write.value.properties))
-        content, statistics = base_file(write.session.config, partition, file_name, [rows], schema, threads, order)
+        layout = Layout.of(write.value.properties)
+        content, statistics = base_file(write.session.config, partition, file_name, [rows], schema, threads, layout)
         write.expect_staged(path)
         size, _ = put_chunks(write.session.store, path, content)
         return path, size, statistics.rows

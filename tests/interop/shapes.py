@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -1399,6 +1400,28 @@ def clustered_later(make: Maker) -> Table:
     table.set_properties({"crdt_mor.cluster_by": "v,n", "crdt_mor.cluster_order": "z-order"})
     table.maintenance.compact(rewrite="order")
     table.upsert(rows([3, 40], 5))
+    table.delete(keys=keys(5, 6))
+    return table
+
+
+@shape()
+def compressed_in_two_ways(make: Maker) -> Table:
+    """base files of lz4 and of zstd, a column of noise that is not compressed, logs on both."""
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])
+
+    def noise(first: int, count: int) -> pa.Table:
+        numbers = range(first, first + count)
+        x = [math.sin(number) for number in numbers]
+        columns = {"id": keys(*numbers), "n": list(numbers), "x": x, "tags": [[f"t{number}"] for number in numbers]}
+        return pa.table(columns, schema)
+
+    table = make.create(schema, compression="lz4")
+    table.upsert(noise(0, 3000))
+    table.maintenance.compact()
+    table.set_properties({"crdt_mor.compression": "zstd"})
+    table.upsert(noise(1, 1))
+    table.maintenance.compact()
+    table.upsert(noise(2999, 4))
     table.delete(keys=keys(5, 6))
     return table
 

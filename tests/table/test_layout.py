@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import crdt_mor as mor
@@ -18,6 +19,7 @@ from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.store.memory import MemoryStore
 from crdt_mor.write import base_files
 from tests.table.compacting import close, every_answer, open_write, remove
 from tests.table.helpers import SCHEMA, Make, Place, files, frame
@@ -31,10 +33,51 @@ MERGES: dict[str, dict[str, Any]] = {
 MANY = [(f"k{i:02d}", "abc"[i % 3], i * 7 % 20) for i in range(20)]
 
 
+def codecs(place: Place) -> list[set[str]]:
+    """How the columns of each base file are compressed that are, oldest file first."""
+    found = sorted((path.rpartition("_")[2], data) for path, data in files(place).items() if path.endswith(".parquet"))
+    groups = [pq.read_metadata(pa.BufferReader(data)).row_group(0) for _, data in found]
+    return [{group.column(i).compression for i in range(group.num_columns)} - {"UNCOMPRESSED"} for group in groups]
+
+
 def bases(place: Place) -> list[tuple[str, pl.DataFrame]]:
     """The base files, oldest first: the order that each says it has, and its rows."""
     found = sorted((path.rpartition("_")[2], data) for path, data in files(place).items() if path.endswith(".parquet"))
     return [(read_footer(ParquetSource.in_memory(data)).order, pl.read_parquet(data)) for _, data in found]
+
+
+def test_the_compression_changes_at_any_time_and_no_answer_does(make: Make, place: Place) -> None:
+    table = make(buckets=1, compression="lz4")
+    commits = [table.upsert(frame(*MANY))]
+    for codec in ("lz4", None, "lz4", "zstd"):
+        table.set_properties({"crdt_mor.compression": codec})
+        commits.append(table.upsert(frame(("k05", "d", len(commits)))))
+        before = every_answer(table, commits)
+        table.maintenance.compact()
+        assert every_answer(table, commits) == before
+    assert codecs(place) == [{"LZ4"}, {"ZSTD"}, {"LZ4"}, {"ZSTD"}]
+
+
+def test_a_plan_keeps_the_compression_that_it_was_made_with(make: Make, place: Place) -> None:
+    table = make(buckets=1, compression="lz4", cluster_by="region")
+    table.upsert(frame(*MANY))
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    assert CompactionPlan.decode(plan.encode(), "plan") == plan
+    table.set_properties({"crdt_mor.compression": "zstd"})
+    table.maintenance.execute(plan)
+    assert codecs(place) == [{"LZ4"}]
+
+
+def test_overwrites_and_first_loads_are_compressed_as_the_table_asks_for(make: Make, place: Place) -> None:
+    table = make(buckets=1)
+    table.set_properties({"crdt_mor.compression": "lz4"})
+    table.overwrite(frame(*MANY))
+    assert codecs(place) == [{"LZ4"}]
+    loaded = MemoryStore()
+    copy = mor.Table.create_from("copy", frame(*MANY), key="id", buckets=1, compression="lz4", store=loaded)
+    assert codecs(Place("copy", loaded, by_uri=False)) == [{"LZ4"}]
+    assert copy.properties == {"crdt_mor.compression": "lz4"}
 
 
 @pytest.mark.parametrize("merge", MERGES)
@@ -282,6 +325,7 @@ def test_a_log_compaction_leaves_the_order_as_it_is(make: Make, place: Place) ->
         ({"crdt_mor.cluster_by": ""}, "take the property away for the order of keys"),
         ({"crdt_mor.cluster_order": "hilbert"}, "linear or z-order, and by default linear"),
         ({"crdt_mor.cluster_by": "id,region,n,price,day", "crdt_mor.cluster_order": "z-order"}, "4 columns at most"),
+        ({"crdt_mor.compression": "gzip"}, "zstd or lz4, and by default zstd"),
         ({"crdt_mor.cluster": "n"}, "did you mean crdt_mor.cluster_by"),
     ],
 )
@@ -306,6 +350,7 @@ def test_create_refuses_what_it_cannot_follow_and_makes_no_table(place: Place) -
         ({"cluster_by": ["n", "n"]}, "each column once"),
         ({"cluster_by": ["n"], "cluster_order": "hilbert"}, "cluster_order is linear or z-order"),
         ({"cluster_order": "z-order"}, "say which columns"),
+        ({"compression": "gzip"}, "compression is zstd or lz4"),
         ({"cluster_by": [1]}, "named by texts"),
     ]
     for settings, message in wrong:
@@ -322,7 +367,7 @@ def test_a_table_that_is_there_keeps_its_order(place: Place) -> None:
     table.set_properties({"crdt_mor.cluster_by": "region"})
     for settings in ({}, {"cluster_by": "n"}, {"cluster_by": ["region"]}):
         assert dict(create(**settings).properties) == {"crdt_mor.cluster_by": "region"}
-    with pytest.raises(TableExistsError, match=r"another order of rows.*set_properties.*asked=linear\(price\)"):
+    with pytest.raises(TableExistsError, match=r"in another way.*set_properties.*asked=.*price.*found=.*region"):
         create(cluster_by="price")
 
 

@@ -221,22 +221,23 @@ def test_another_merge_begins_with_what_readers_see(
     assert ids(moved)[:2] == [later, ("b", "eu", 7)]
 
 
-def test_the_order_of_rows_comes_along_or_is_another(make: Make, there: Place, move: Move, places: Places) -> None:
-    table = make(cluster_by="region")
+def test_the_layout_comes_along_or_is_another(make: Make, there: Place, move: Move, places: Places) -> None:
+    table = make(cluster_by="region", compression="lz4")
     table.upsert(frame(*ROWS))
     table.set_properties({"owner": "me"})
+    kept = {"crdt_mor.compression": "lz4", "owner": "me"}
     move(table)
     moved, third = there.open(), places("third")
-    assert moved.properties == {"crdt_mor.cluster_by": "region", "owner": "me"}
+    assert moved.properties == {"crdt_mor.cluster_by": "region", **kept}
     store = {} if third.by_uri else {"store": third.store}
     moved.maintenance.migrate(third.uri, cluster_by=["n", "region"], cluster_order="z-order", **store)
     assert third.open().properties == {
-        "crdt_mor.cluster_by": "n,region", "crdt_mor.cluster_order": "z-order", "owner": "me",
+        "crdt_mor.cluster_by": "n,region", "crdt_mor.cluster_order": "z-order", **kept,
     }  # fmt: skip
     with pytest.raises(InvalidInputError, match="columns of the table"):
         third.open().maintenance.migrate("fourth", store=MemoryStore(), cluster_by="nothing")
     third.open().maintenance.migrate("fourth", store=(last := MemoryStore()), cluster_by=())
-    assert Table.open("fourth", store=last).properties == {"owner": "me"}
+    assert Table.open("fourth", store=last).properties == kept
     assert ids(Table.open("fourth", store=last)) == ROWS
 
 
