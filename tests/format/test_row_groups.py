@@ -43,11 +43,11 @@ def rows_of_every_type(count: int) -> pa.Table:
 
 
 def one_writer(
-    rows: pa.Table, metadata: dict[str, str], repeating: tuple[str, ...], log_block: bool, row_group_rows: int
+    rows: pa.Table, metadata: dict[str, str], repeating: tuple[str, ...], codec: str | None, row_group_rows: int
 ) -> bytes:
     """A file whose metadata pyarrow encodes as well."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **base._options(rows.schema, repeating, (), log_block)) as writer:
+    with pq.ParquetWriter(sink, rows.schema, **base._options(rows.schema, repeating, repeating[:1], codec)) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
         if metadata:
             writer.add_key_value_metadata(metadata)
@@ -58,18 +58,18 @@ def one_writer(
     st.integers(1, 5),
     st.integers(1, 40),
     st.sampled_from([(), ("s", "i", "_hoodie_commit_time")]),
-    st.booleans(),
+    st.sampled_from([None, "zstd", "lz4"]),
     st.sampled_from([{}, METADATA]),
 )
 def test_what_is_joined_is_what_one_writer_writes(
-    groups: int, height: int, repeating: tuple[str, ...], log_block: bool, metadata: dict[str, str]
+    groups: int, height: int, repeating: tuple[str, ...], codec: str | None, metadata: dict[str, str]
 ) -> None:
     rows = rows_of_every_type(groups * height)
     pieces = [
-        memoryview(one_writer(rows.slice(i * height, height), {"a": "b"}, repeating, log_block, height))
+        memoryview(one_writer(rows.slice(i * height, height), {"a": "b"}, repeating, codec, height))
         for i in range(groups)
     ]
-    whole = one_writer(rows, metadata, repeating, log_block, height)
+    whole = one_writer(rows, metadata, repeating, codec, height)
     assert b"".join(join_row_groups(pieces, lambda: metadata)) == whole
 
 
