@@ -153,11 +153,8 @@ def world(
         slow({"buckets": 2, "again": True}),
         slow({"alone": 1, "begun": 1, "others": ("cleaner",), "turned": True}),
         long({"buckets": 2, "begun": 1, "others": ("cleaner", "reader")}),
-        long({"buckets": 3, "ahead": True, "begun": 1}),
         long({"buckets": 1, "writers": 1, "others": ("sweeper",)}),
         long({"alone": 1, "writers": 1, "others": ("sweeper",), "turned": True}),
-        long({"buckets": 2, "ahead": True, "begun": 1, "others": ("sweeper",)}),
-        long({"buckets": 2, "again": True, "writers": 1}),
     ],
 )
 def test_every_interleaving(options: dict[str, Any]) -> None:
@@ -171,10 +168,7 @@ def test_every_interleaving(options: dict[str, Any]) -> None:
         slow({"buckets": 1, "begun": 1, "faults": 1}),
         slow({"buckets": 2, "ahead": True, "begun": 1, "faults": 1, "deletions": False}),
         slow({"alone": 1, "begun": 1, "faults": 2, "faulty": is_version}),
-        long({"buckets": 2, "again": True, "faults": 1, "faulty": is_version}),
         long({"buckets": 1, "begun": 1, "faults": 1, "others": ("cleaner",)}),
-        long({"buckets": 2, "ahead": True, "begun": 1, "faults": 2}),
-        long({"buckets": 2, "again": True, "faults": 1}),
     ],
 )
 def test_any_put_may_lose_its_reply_land_late_or_be_repeated(options: dict[str, Any]) -> None:
