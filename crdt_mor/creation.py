@@ -17,7 +17,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 from crdt_mor.model.schema import TableSchema
-from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.base import Store, is_bucket
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.timeline import loads
 from crdt_mor.timeline.paths import PROPERTIES
@@ -64,7 +64,7 @@ def put_properties(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
             f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
         )
-    if absent and isinstance(store, Bucket):
+    if absent and is_bucket(store):
         store.probe()
     if store.put(PROPERTIES, content):
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left

@@ -37,7 +37,7 @@ from crdt_mor.services.arrivals import Loader, keeps_partitions_apart, refuse_tw
 from crdt_mor.services.erase import open_erasures
 from crdt_mor.services.migrate import Migration, MigrationProgress, PendingPolicy, cancel
 from crdt_mor.store.addresses import place_of
-from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.base import Store, is_bucket
 from crdt_mor.store.open import absolute, store_at
 from crdt_mor.timeline import moving
 from crdt_mor.timeline.paths import PROPERTIES
@@ -197,7 +197,7 @@ def _objects(
     session: Session, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, store: Store | None
 ) -> Store:
     """The store of the new table; where nothing is said of how to reach it, as the old table's is reached."""
-    if storage_options is None and store is None and isinstance(session.store, Bucket) and _same_kind(session, uri):
+    if storage_options is None and store is None and is_bucket(session.store) and _same_kind(session, uri):
         storage_options = session.store.options
     return store_at(uri, session.environment, storage_options, store)
 

@@ -55,7 +55,7 @@ from crdt_mor.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.scan import Scan, prefetch
 from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
 from crdt_mor.sources import LoadSource, open_source
-from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.base import Store, is_bucket
 from crdt_mor.store.open import store_at
 from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import (
@@ -105,7 +105,7 @@ class Table(Readable, WrittenByMany):
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
-        self._store = session.store if store is None and isinstance(session.store, Bucket) else store
+        self._store = session.store if store is None and is_bucket(session.store) else store
         self.uri = uri
         session.sealed(look=True)
 
@@ -235,7 +235,7 @@ class Table(Readable, WrittenByMany):
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         loading.require_free(objects, str(uri))
-        if isinstance(objects, Bucket):
+        if is_bucket(objects):
             objects.probe()
         refuse_another_format(objects, str(uri))
         types = None if schema is None else read_schema(schema)
@@ -292,7 +292,7 @@ class Table(Readable, WrittenByMany):
         """With which another process opens the same table. Pickled without the keys, which it takes from its own
         environment; empty where the table is not in an object store."""
         store = self._session.store
-        return store.options if isinstance(store, Bucket) else {}
+        return store.options if is_bucket(store) else {}
 
     @property
     def schema(self) -> pa.Schema:

@@ -30,7 +30,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.damage import check_length, is_ours, naming_damage
 from crdt_mor.read.hudi_rows import split_deletes, with_key
-from crdt_mor.store.base import Bucket, Store
+from crdt_mor.store.base import Bucket, Store, is_bucket
 from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 from crdt_mor.threads import in_threads
 
@@ -71,7 +71,7 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
 
 def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[ParquetSource | None, list[memoryview]]:
     """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
-    if not isinstance(store, Bucket):
+    if not is_bucket(store):
         logs = [_view(store, log.path) for log in slice_.logs]
         return (None if slice_.base is None else base_source(store, slice_.base)), logs
 
@@ -117,7 +117,7 @@ def base_source(store: Store, base: DataFile) -> ParquetSource:
     That of an overwrite may not have its name yet (`timeline.base_names`). Until then it is where it was staged, and is
     taken into memory from there, as it may get its name and leave that place at any moment.
     """
-    if isinstance(store, Bucket) and base.size and not base.staged and is_own_token(base.name.token):
+    if is_bucket(store) and base.size and not base.staged and is_own_token(base.name.token):
         # Whoever reads it finds out whether it is there.
         return ParquetSource(base.path, ranges=store.ranges_of(base.path, base.size))
     source = store.parquet(base.path)

@@ -25,7 +25,7 @@ from crdt_mor.read.blocks import base_source, fetch_end, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.lookup import ranges_of
-from crdt_mor.store.base import Bucket
+from crdt_mor.store.base import is_bucket
 from crdt_mor.threads import REQUESTS, in_threads
 from crdt_mor.timeline.session import Session
 
@@ -131,7 +131,7 @@ class Snapshot:
         def finished(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
             return [finish(frame) for frame in merge(*item)]
 
-        bucket = isinstance(store, Bucket)
+        bucket = is_bucket(store)
         at_once = REQUESTS if bucket else None
         first = 0 if limit is None else 1
         for slices in (self.slices[:first], self.slices[first:]):
@@ -143,7 +143,7 @@ class Snapshot:
     def prefetch(self) -> None:
         """Ask a bucket for the ends of the first files, which are kept in memory: no more than it gives at once."""
         store = self.session.store
-        if isinstance(store, Bucket):
+        if is_bucket(store):
             files = [file for slice_ in self.slices for file in slice_.files]
             for _ in in_threads(lambda file: fetch_end(store, file), files[:REQUESTS], REQUESTS):
                 pass
@@ -182,7 +182,7 @@ class Snapshot:
                 blocks = plan(blocks, merging, [merging.columns.merge_key], None).fetched()
                 return kernel.count(blocks, merging.rule, merging.columns)
 
-        threads = REQUESTS if isinstance(store, Bucket) else None
+        threads = REQUESTS if is_bucket(store) else None
         return sum(in_threads(count_slice, self.slices, threads, _weight))
 
 

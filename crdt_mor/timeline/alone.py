@@ -44,7 +44,7 @@ from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.publish import Projected, confirmed, expire_in_turn, unknown_outcome, wall_clock
-from crdt_mor.timeline.records import PENDING_WRITE, claim_record
+from crdt_mor.timeline.records import claim_record, pending_record
 from crdt_mor.timeline.segments import SegmentGoneError, seal
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Together, put_all_surely, put_surely
 from crdt_mor.timeline.stopping import blocking_token, require_open
@@ -242,7 +242,7 @@ class _Attempt:
         """
         logs = {file.path: data for file, data in self.write.logs}
         puts = [Put(path, data) for path, data in logs.items()]
-        puts.append(Put(self.publisher.projector.requested_path(self.write.requested), PENDING_WRITE, durable=False))
+        puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
         puts += [put for put in self.write.partitions if put.path not in self.write.seen]
         answered, there = yield from put_all_surely(puts)
         for put in there:

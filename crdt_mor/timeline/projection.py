@@ -52,7 +52,7 @@ from crdt_mor.timeline.cutting import carry_out, withdraw_dropped
 from crdt_mor.timeline.hudi_history import HudiHistory, when_removed
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import EventFile, Publisher
-from crdt_mor.timeline.records import OVERWRITE_RECORD, PENDING_WRITE
+from crdt_mor.timeline.records import overwrite_record, pending_record
 from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions, read_segment
 from crdt_mor.timeline.steps import Delete, Read, Steps, Walk
 from crdt_mor.timeline.tail import still_stands
@@ -114,7 +114,7 @@ class Projector:
         files: list[EventFile] = []
         for pending in value.pending:
             if pending.version == value.version:
-                files += self._begun(pending.requested, WRITE, _pending_write)
+                files += self._begun(pending.requested, WRITE, pending_record)
         for plan in (plan for plan in value.plans if plan.version == value.version):
             action = planned_action(plan.action)
             data = (yield Read(plan.path)) if action.told_open else None
@@ -219,11 +219,11 @@ class Projector:
         action = action_ending_as(completion.action)
         files: list[EventFile] = []
         if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
-            files += self._begun(completion.requested, WRITE, _pending_write)
+            files += self._begun(completion.requested, WRITE, pending_record)
         if isinstance(action, MomentaryAction):
             files += self._begun(completion.requested, action, partial(action.encode_record, completion))
         if completion.overwriting is not None:  # it begins and ends in one event as well
-            files += self._begun(completion.requested, action, _planned_overwrite)
+            files += self._begun(completion.requested, action, overwrite_record)
         files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
         path = self.path(completed_name(completion))
         if isinstance(action, SettledAction):
@@ -254,16 +254,6 @@ class Projector:
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
         return encode(completion, avro_schema(schema, self.config.name))
-
-
-def _pending_write() -> bytes:
-    """What Hudi is told of a write that has begun."""
-    return PENDING_WRITE
-
-
-def _planned_overwrite() -> bytes:
-    """What Hudi is told of the plan of an overwrite."""
-    return OVERWRITE_RECORD
 
 
 def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from crdt_mor.format.clean import (
     KEEP_BY_COMMITS,
@@ -35,8 +36,11 @@ from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.retention import CleanPlan
 from crdt_mor.model.timeline_parts import Completion, DataFile
 
-PENDING_WRITE = encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
-"""What both files of a pending write hold."""
+
+@cache
+def pending_record() -> bytes:
+    """What both files of a pending write hold."""
+    return encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
 
 
 def claim_record(nonce: str) -> bytes:
@@ -44,12 +48,14 @@ def claim_record(nonce: str) -> bytes:
     return encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1", CLAIM_KEY: nonce}))
 
 
-OVERWRITE_RECORD = encode_compaction_plan(CompactionPlanRecord((), extra={OWN_KEY: "1"}))
-"""The plan of an overwrite, as Hudi's compaction plan: when it is put, the base files are there, and it is complete.
+@cache
+def overwrite_record() -> bytes:
+    """The plan of an overwrite, as Hudi's compaction plan: when it is put, the base files are there: it is complete.
 
-It names no file groups: Hudi's readers refuse two plans of one group, and a plan that the overwrite cancels may stand
-for a while, where a process may not remove it.
-"""
+    It names no file groups: Hudi's readers refuse two plans of one group, and a plan that the overwrite cancels may
+    stand for a while, where a process may not remove it.
+    """
+    return encode_compaction_plan(CompactionPlanRecord((), extra={OWN_KEY: "1"}))
 
 
 def encode_plan_record(plan: CompactionPlan) -> bytes:

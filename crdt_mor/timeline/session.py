@@ -37,7 +37,7 @@ from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending, Segment
 from crdt_mor.observing import CommitEvent, Teller
-from crdt_mor.store.base import Bucket, Stat, Store
+from crdt_mor.store.base import Stat, Store, is_bucket
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import adoption, alone, events, jobs, moments, opening
@@ -103,7 +103,7 @@ class Session:
         self._first: opening.First | None = None
         self._projected = -1
         self._turns = Turns()
-        self.crowd = Crowd() if isinstance(store, Bucket) else None
+        self.crowd = Crowd() if is_bucket(store) else None
         self._partitions: dict[str, None] = {}
         self._looked_at_ms = 0
         self._foreign = False
@@ -115,7 +115,7 @@ class Session:
     def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
         """The session of a table that is there, in `store` or else at its address; raises `TableNotFoundError`."""
         store = open_store(uri, environment) if store is None else store
-        if not isinstance(store, Bucket):
+        if not is_bucket(store):
             return cls(store, environment, read_config(store, uri), expiry_ms, uri)
         first = opening.look(store)
         session = cls(store, environment, _config_in(store, first.properties, uri), expiry_ms, uri)
@@ -152,7 +152,7 @@ class Session:
 
         There a check that the store does not answer is passed over: what it would have put, a sweep puts.
         """
-        if not isinstance(self.store, Bucket):
+        if not is_bucket(self.store):
             for check in checks:
                 check()
             return self.run(steps)
@@ -239,7 +239,7 @@ class Session:
         """The newest value of a table in a bucket that is being opened, and what came with it; None: it is looked for.
         """
         first, self._first = self._first, None
-        if first is None or self._known is not None or not isinstance(self.store, Bucket):
+        if first is None or self._known is not None or not is_bucket(self.store):
             return None
         found = opening.find(self.store, first, self.publisher.projector.folder)
         if found is not None:
@@ -280,7 +280,7 @@ class Session:
 
         call: asks for what is wanted of the value, as it is seldom another one; it raises nothing.
         """
-        if self._known is None or not isinstance(self.store, Bucket):
+        if self._known is None or not is_bucket(self.store):
             return self.sealed()
         calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._known)]
         sealed, _ = self.store.side_by_side(calls)
@@ -410,7 +410,7 @@ class Session:
 
     def late(self) -> list[Projected] | None:
         """A list for what is looked at in the background; None where a look is no round trip, and is made at once."""
-        return [] if isinstance(self.store, Bucket) else None
+        return [] if is_bucket(self.store) else None
 
     def published(self, value: Timeline, late: Sequence[Projected] | None = None) -> Timeline:
         """Note a value that this process has published, or found published, and that is projected.
@@ -420,7 +420,7 @@ class Session:
         self.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)
-        if late and isinstance(self.store, Bucket):
+        if late and is_bucket(self.store):
             self.store.afterwards(partial(self._look_again, tuple(late)))
         return value
 
@@ -487,7 +487,7 @@ class Session:
         Then the next ones go the long way, in which they publish what others have posted.
         """
         crowd = self.crowd
-        if crowd is None or not isinstance(self.store, Bucket) or not self._turns.is_look_due:
+        if crowd is None or not is_bucket(self.store) or not self._turns.is_look_due:
             return
 
         def look() -> None:

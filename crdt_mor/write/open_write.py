@@ -30,7 +30,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
-from crdt_mor.store.base import Bucket, Chunks
+from crdt_mor.store.base import Chunks, is_bucket
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion, find_overwrite, may_be_dropped
@@ -117,7 +117,7 @@ class OpenWrite:
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """`put` one log file for each file group that the statements touch."""
         merging, requested = self.statements.merging, self.begun.requested
-        at_once = REQUESTS_AT_ONCE if isinstance(self.session.store, Bucket) else None
+        at_once = REQUESTS_AT_ONCE if is_bucket(self.session.store) else None
         staging = Staging(self.session.config, merging, requested, self.write_token, self.task, at_once)
         return staging.stage(statements, put)
 
@@ -147,7 +147,7 @@ class OpenWrite:
             return
         self._ensured.add(file.partition)
         seen = self.session.seen([metadata_put(file.partition, self.begun.requested)])
-        if seen and isinstance(self.session.store, Bucket):
+        if seen and is_bucket(self.session.store):
             self._unchecked.append(file.partition)
         else:
             self._ensure(file.partition)
@@ -271,7 +271,7 @@ def _begin_writable(session: Session, author: Author) -> tuple[Timeline, Pending
 
     A write that has begun and is refused is rolled back.
     """
-    if not isinstance(session.store, Bucket):
+    if not is_bucket(session.store):
         require_writable(session)
         return begin(session, author)
     begun: list[tuple[Timeline, Pending]] = []

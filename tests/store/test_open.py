@@ -9,7 +9,7 @@ import pytest
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.files import is_address
-from crdt_mor.store.base import Bucket
+from crdt_mor.store.base import is_bucket
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.open import open_store
@@ -85,8 +85,8 @@ def test_no_address_at_all_is_refused(uri: str) -> None:
 )
 def test_what_only_stores_in_buckets_have_tells_them_from_the_others(uri: str, options: dict[str, str] | None) -> None:
     store = open_store(uri, SystemEnvironment(), options)
-    assert isinstance(store, Bucket) == (options is not None)
-    assert not isinstance(DelegatingStore(store), Bucket), "it has no options by which another process gets there"
+    assert is_bucket(store) == (options is not None)
+    assert not is_bucket(DelegatingStore(store)), "it has no options by which another process gets there"
 
 
 @pytest.mark.parametrize(
