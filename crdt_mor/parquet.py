@@ -71,6 +71,13 @@ class ParquetSource:
             return self
         return ParquetSource.in_memory(*self.ranges.read_all([(0, self.ranges.size())]), name=self.name)
 
+    def in_full(self) -> ParquetSource:
+        """This file, taken into memory wherever it is. Raises `FileNotFoundError` where it is gone."""
+        if self.address is None:
+            return self.at_hand()
+        with open(self.address, "rb") as file:
+            return ParquetSource.in_memory(file.read(), name=self.name)
+
     def scan(
         self, schema: Mapping[str, pl.DataType] | None = None, cast_options: pl.ScanCastOptions | None = None
     ) -> pl.LazyFrame:

@@ -142,7 +142,7 @@ class Scan(ArrowRows):
         return sum(frame.height for frame in self._frames(named[:1]))
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """The rows as polars DataFrames, one file slice at a time."""
+        """The rows as polars DataFrames, a file slice or a few small ones at a time."""
         return (self._restore_polars(frame) for frame in self._frames(self._columns))
 
     def to_polars(self) -> pl.DataFrame:

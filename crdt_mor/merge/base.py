@@ -14,12 +14,11 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
-from crdt_mor.merge.order import places_of, words_of
+from crdt_mor.merge.order import Numbers, places_of, words_of
 from crdt_mor.parquet import ParquetSource
 
 IN_SCAN_KEYS_MAX = 200_000
@@ -27,13 +26,11 @@ IN_SCAN_KEYS_MAX = 200_000
 scan makes a hash table of the keys for every row group: of a million rows in eight row groups, 280 ms against 250 for
 400,000 keys, 455 against 290 for 800,000."""
 
-IN_SCAN_WORDS_MAX = 150_000
+IN_SCAN_WORDS_MAX = 80_000
 """As `IN_SCAN_KEYS_MAX`, where the keys are words, by which the places are found faster."""
 
-Places = npt.NDArray[np.int64]
-
-PLACE, NUMBER, BASE_TIME = "place", "number", "base_time"
-_HASH = "hash"
+BASE_TIME = "base_time"
+_PLACE, _NUMBER, _HASH = "place", "number", "hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,53 +100,57 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A base in memory.
+    """A base in memory, and which of its rows have a touched key.
 
-    placed: a line for each touched key that the base has, in the order of the rows: the key, its number among the
-        touched keys, and the place of its row.
+    keys: the touched keys, each once.
+    places: the places of the rows that have one, which ascend.
+    numbers: for each of these rows, which of the touched keys it has.
     """
 
     frame: pl.DataFrame
-    placed: pl.DataFrame
+    keys: pl.Series
+    places: Numbers
+    numbers: Numbers
 
     @classmethod
     def of(cls, frame: pl.DataFrame, key: str, keys: pl.Series) -> Decoded:
         """Find distinct `keys` in `frame`: as words where both have them, else by hash and then exactly."""
         found = places_of(keys, frame[key])
         if found is not None:
-            numbers = pl.Series(found[1])
-            columns = {PLACE: found[0], NUMBER: numbers, LINE_KEY: keys.gather(numbers)}
-            return cls(frame, pl.DataFrame(columns))
-        hashes = frame[key].hash().alias(_HASH).to_frame().lazy().with_row_index(PLACE)
-        wanted = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(NUMBER)
-        placed = hashes.join(wanted, on=_HASH, how="inner").select(PLACE, NUMBER).collect().sort(PLACE)
-        hit = frame[key].gather(placed[PLACE]).alias(LINE_KEY)
-        return cls(frame, placed.with_columns(hit).filter(hit == keys.gather(placed[NUMBER])))
+            return cls(frame, keys, *found)
+        hashes = frame[key].hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
+        wanted = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
+        joined = hashes.join(wanted, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
+        same = frame[key].gather(joined[_PLACE]) == keys.gather(joined[_NUMBER])
+        exact = joined.filter(same).cast(pl.Int64)
+        return cls(frame, keys, exact[_PLACE].to_numpy(), exact[_NUMBER].to_numpy())
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`, which must be among the touched keys."""
-        hit = self.placed.join(keys.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")
-        narrow = self.frame.select(need)[hit[PLACE]] if need else pl.DataFrame()
+        hit = self._hit(keys)
+        narrow = self.frame.select(need)[hit[_PLACE]] if need else pl.DataFrame()
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
 
     def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of the keys in `drop`, which must be among the touched keys."""
-        return self._except(self._hit(drop), select)
+        return self._except(self._hit(drop)[_PLACE].to_numpy(), select)
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of touched keys."""
-        return self._except(self.placed[PLACE], select)
+        return self._except(self.places, select)
 
-    def places_without(self, drop: pl.Series) -> Places:
+    def places_without(self, drop: pl.Series) -> Numbers:
         """The places of the rows that `without` gives."""
-        return np.delete(np.arange(self.frame.height), self._hit(drop).to_numpy())
+        return np.delete(np.arange(self.frame.height), self._hit(drop)[_PLACE].to_numpy())
 
-    def _hit(self, drop: pl.Series) -> pl.Series:
-        return self.placed.join(drop.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")[PLACE]
+    def _hit(self, keys: pl.Series) -> pl.DataFrame:
+        """Key and place of the rows of `keys`."""
+        placed = pl.DataFrame({LINE_KEY: self.keys.gather(pl.Series(self.numbers)), _PLACE: self.places})
+        return placed.join(keys.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")
 
-    def _except(self, places: pl.Series, select: Sequence[str]) -> pl.DataFrame:
+    def _except(self, places: Numbers, select: Sequence[str]) -> pl.DataFrame:
         keep = np.ones(self.frame.height, dtype=bool)
-        keep[places.to_numpy()] = False
+        keep[places] = False
         return self.frame.select(select).filter(pl.Series(keep))
 
 

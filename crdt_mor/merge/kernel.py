@@ -4,7 +4,7 @@ blocks.py         what a merge reads        contributions.py   from blocks to na
 fold.py           folding a key's lines     snapshot.py        the rows that a reader sees
 compaction.py     what becomes base rows, and what is carried
 precombine.py     what one transaction writes
-order.py          keys as machine words      parts.py           a large slice as small ones
+order.py          keys as machine words      parts.py           large slices as small ones, and back
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.order import text_order
-from crdt_mor.merge.parts import parts
+from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.merge.snapshot import count, is_late, merge, passed_through, touched, written
+from crdt_mor.merge.snapshot import is_late, merge, passed_through, touched, written
 
 __all__ = [
     "Carry",
@@ -35,9 +35,9 @@ __all__ = [
     "compact_all",
     "compact_logs",
     "compact_stable",
-    "count",
     "in_views",
     "is_late",
+    "joined",
     "merge",
     "parts",
     "passed_through",

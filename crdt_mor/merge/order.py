@@ -40,7 +40,7 @@ def text_order(keys: pl.Series) -> pl.Series:
     data, lengths = keys.cast(pl.Binary), keys.str.len_bytes().to_numpy()
     at, end = _common(keys), int(lengths.max())
     words = _words(data, at)
-    order: Numbers = pl.Series(words).arg_sort().to_numpy().astype(np.int64)  # on all cores
+    order = _order(words)
     places, run = _ties(np.arange(len(order)), words[order])
     while len(places) and at < end:
         at += _WORD
@@ -72,13 +72,7 @@ def words_of(*keys: pl.Series) -> list[Words] | None:
 def last_distinct(keys: pl.Series) -> pl.Series:
     """Whether each key is the last one of its kind."""
     words = words_of(keys) if len(keys) > _MANY else None
-    if words is None:
-        return keys.is_last_distinct()
-    order = np.argsort(words[0], kind="stable")  # fast where keys come in sorted runs, as those of log blocks do
-    within = words[0][order]
-    result = np.zeros(len(order), dtype=bool)
-    result[order[np.append(within[1:] != within[:-1], True)]] = True
-    return pl.Series(result)
+    return keys.is_last_distinct() if words is None else pl.Series(words[0]).is_last_distinct()
 
 
 def places_of(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers] | None:
@@ -89,7 +83,7 @@ def places_of(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers] | N
     words = words_of(keys, wanted)
     if words is None or not (words[0][1:] > words[0][:-1]).all():
         return None
-    order = np.argsort(words[1], kind="stable")
+    order = _order(words[1])
     within = words[1][order]
     places = np.searchsorted(words[0], within)
     places[places == len(keys)] = 0
@@ -97,12 +91,14 @@ def places_of(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers] | N
     return places[hit], order[hit]
 
 
+def _order(words: Words) -> Numbers:
+    """The positions of `words` in ascending order, equal ones in any; by all cores."""
+    return pl.Series(words).arg_sort().to_numpy().astype(np.int64)
+
+
 def _words_in_views(keys: pl.Series, at: int) -> Words:
     """As `_words`, of texts that are in their views: what is before `at` may be in the numbers, as all have it."""
-    first = 4 + min(at, _INLINE - _WORD)
-    chunks = keys.to_frame().to_arrow(compat_level=pl.CompatLevel.newest()).column(0).chunks
-    views = [np.frombuffer(c.buffers()[1], np.uint8).reshape(-1, _VIEW)[c.offset :][: len(c)] for c in chunks]
-    return np.concatenate([_numbers(some[:, first : first + _WORD]) for some in views])
+    return _words_from(keys, 4 + min(at, _INLINE - _WORD))
 
 
 def _ties(places: Numbers, words: Words, run: Numbers | None = None) -> tuple[Numbers, Numbers]:
@@ -123,11 +119,17 @@ def _common(keys: pl.Series) -> int:
 
 def _words(data: pl.Series, at: int) -> Words:
     """Of each value its eight bytes from `at` on as a number, zeros where it has none."""
-    short = data.bin.slice(at, _WORD).to_arrow(compat_level=pl.CompatLevel.newest())
-    views = np.frombuffer(short.buffers()[1], dtype=np.uint8).reshape(-1, _VIEW)[short.offset :][: len(short)]
-    return _numbers(views[:, 4 : 4 + _WORD])
+    return _words_from(data.bin.slice(at, _WORD), 4)
 
 
-def _numbers(texts: npt.NDArray[np.uint8]) -> Words:
-    """Eight bytes each as a number, the first byte counting most."""
-    return np.ascontiguousarray(texts).view(">u8").ravel().astype(np.uint64)
+def _words_from(texts: pl.Series, at: int) -> Words:
+    """Of each view of a text the eight bytes from `at` on as a number, the first byte counting most."""
+    result: Words = np.empty(len(texts), np.uint64)
+    row = 0
+    for chunk in texts.to_frame().to_arrow(compat_level=pl.CompatLevel.newest()).column(0).chunks:
+        if not len(chunk):
+            continue
+        views = np.ndarray(len(chunk), ">u8", chunk.buffers()[1], chunk.offset * _VIEW + at, _VIEW)
+        result[row : row + len(chunk)] = views
+        row += len(chunk)
+    return result

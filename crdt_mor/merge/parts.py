@@ -5,7 +5,8 @@
     log 2    | keys <= k1     | k1 < keys <= k2 | ...
 
 No key is in two parts, so that every rule merges part by part what it would merge at once. What that saves: tables of
-keys stay in the processor's cache, and a stream of rows never holds more than a few parts of a slice.
+keys stay in the processor's cache, and a stream of rows never holds more than a few parts of a slice. For the same
+reason small slices that have no key in common can be joined, which saves the fixed cost of a merge.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, S
 from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed, row_groups
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.snapshot import is_late
 from crdt_mor.parquet import ParquetSource
 
 SCAN_PART_ROWS_MIN: Final = 4 * 131_072
@@ -56,6 +58,23 @@ def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, sel
         replace(files, base_rows=(part.first, part.rows), blocks=tuple(of_block[i] for of_block in pieces))
         for i, part in enumerate(ranges)
     ]
+
+
+def joined(slices: Sequence[Slice]) -> Slice | None:
+    """Whole slices as one, their bases in memory. No key may be in two of them, and all or none have a base.
+
+    None where a log of one may be older than what the base of another has folded in: such merges read more of the base.
+    """
+    blocks = tuple(sorted((block for files in slices for block in files.blocks), key=lambda block: block.instant))
+    bases = [files.base for files in slices if files.base is not None]
+    if not bases:
+        return Slice(blocks=blocks)
+    times = [files.base_latest for files in slices if files.base_latest is not None]
+    latest = max(times) if len(times) == len(bases) else None
+    if blocks and (latest is None or is_late(Slice(bases[0], latest, blocks))):
+        return None
+    contents = [content for base in bases for content in base.in_full().contents]
+    return Slice(replace(bases[0], address=None, ranges=None, contents=tuple(contents)), latest, blocks)
 
 
 class _Range(NamedTuple):

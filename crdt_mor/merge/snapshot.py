@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from crdt_mor.merge.base import BASE_TIME, NUMBER, PLACE, Base, Scanned
+from crdt_mor.merge.base import BASE_TIME, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
 from crdt_mor.merge.contributions import (
     AT,
@@ -77,14 +77,6 @@ def passed_through(
     rows = scan_parquet(base, columns) if ranges is None else scan_ranges(base, columns, ranges)
     rows = (rows if predicate is None else rows.filter(predicate)).select(select)
     return (rows if limit is None else rows.head(limit)).collect()
-
-
-def count(files: Slice, rule: MergeRule, columns: Columns) -> int:
-    """How many rows `merge` would give; reads key columns alone (and the ordering column where it must)."""
-    if not files.blocks:
-        base = files.base
-        return int(scan_parquet(base, columns).select(pl.len()).collect().item()) if base is not None else 0
-    return sum(frame.height for frame in merge(files, rule, columns, select=[columns.merge_key]))
 
 
 def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
@@ -299,11 +291,11 @@ def _merge_columns(
     # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
     few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
     base = scanned.decode(folded.keys, distinct(need, below) if few else below)
-    every = base.placed.height == base.frame.height
+    every = len(base.places) == base.frame.height
     rest = None if every else base.others(need) if few else scanned.without(folded.keys, need)
-    folded = folded.renumbered(base.placed[NUMBER].to_numpy())
+    folded = folded.renumbered(base.numbers)
     under = np.full(len(folded.keys), -1, dtype=np.int64)
-    under[: base.placed.height] = base.placed[PLACE].to_numpy()
+    under[: len(base.places)] = base.places
     return _overlay(folded, need, base.frame, np.where(folded.reset, -1, under)), rest
 
 

@@ -15,13 +15,14 @@ from crdt_mor.errors import FormatError, SnapshotExpiredError, UnsupportedFeatur
 from crdt_mor.format.base import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.names import LogFileName, is_own_token
+from crdt_mor.model.names import is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.parquet import ParquetSource
 from crdt_mor.store.base import Store
 
-_POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises of bytes that it cannot read."""
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, *_POLARS) as error:
+    except (OSError, *POLARS_ERRORS) as error:
         gone = next((file for file in slice_.files if store.stat(file.path) is None), None)
         if gone is not None:
             raise SnapshotExpiredError.of_file(gone.path) from error
@@ -69,14 +70,14 @@ def _can_read(source: ParquetSource | None) -> bool:
         return False
     try:
         source.scan().collect()
-    except (OSError, *_POLARS):
+    except (OSError, *POLARS_ERRORS):
         return False
     return True
 
 
-def is_ours(log: DataFile, config: TableConfig) -> bool:
-    """Whether we wrote this log file."""
-    return config.ours and isinstance(log.name, LogFileName) and is_own_token(log.name.token)
+def is_ours(file: DataFile, config: TableConfig) -> bool:
+    """Whether we wrote this file."""
+    return config.ours and is_own_token(file.name.token)
 
 
 def check_length(data: memoryview, log: DataFile, config: TableConfig) -> None:

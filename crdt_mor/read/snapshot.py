@@ -1,13 +1,15 @@
 """From a sealed value to merged rows: the one read path of snapshots, time travel and compaction.
 
-    value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames, slice by slice
+    value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames
 
-Files are opened in read/blocks.py, rows are merged by `merge`; neither of the two knows the other.
+Files are opened in read/blocks.py, rows are merged by `merge`; neither of the two knows the other. Each slice is merged
+alone, but for small ones (read/together.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -22,9 +24,10 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.blocks import base_source, fetch_end, open_slice
-from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.damage import POLARS_ERRORS, naming_damage
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.lookup import ranges_of
+from crdt_mor.read.together import Item, small_ones_together
 from crdt_mor.store.base import is_bucket
 from crdt_mor.threads import REQUESTS, in_threads
 from crdt_mor.timeline.session import Session
@@ -98,7 +101,7 @@ class Snapshot:
         finish: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
         keys: Sequence[str] | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """Merged rows, stored types, slice by slice in no particular order; slices are merged side by side.
+        """Merged rows, stored types, in no particular order; slices are merged side by side, small ones together.
 
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
         finish: a function of each merged frame that runs in the thread that merged it.
@@ -113,23 +116,33 @@ class Snapshot:
                 parts = self._parts(slice_, select, predicate, keys)
                 return [(slice_, plan(part, merging, select, predicate, keys, limit)) for part in parts]
 
-        def fetch(item: tuple[FileSlice, Fetch]) -> tuple[FileSlice, Slice]:
+        def fetch(item: tuple[FileSlice, Fetch]) -> Item:
             slice_, fetch = item
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        def merge(slice_: FileSlice, part: Slice) -> list[pl.DataFrame]:
-            with naming_damage(store, slice_):
-                if part.base is not None and not slice_.logs:
-                    rows = kernel.passed_through(
-                        part.base, merging.columns, select=select, predicate=predicate, limit=limit,
-                        ranges=part.base_ranges,
-                    )  # fmt: skip
-                    return [rows]
-                return kernel.merge(part, merging.rule, merging.columns, select=select, predicate=predicate)
+        def merge(part: Slice) -> list[pl.DataFrame]:
+            if part.base is not None and not part.blocks:
+                ranges = part.base_ranges
+                rows = kernel.passed_through(
+                    part.base, merging.columns, select=select, predicate=predicate, limit=limit, ranges=ranges
+                )
+                return [finish(rows)]
+            frames = kernel.merge(part, merging.rule, merging.columns, select=select, predicate=predicate)
+            return [finish(frame) for frame in frames]
 
-        def finished(item: tuple[FileSlice, Slice]) -> list[pl.DataFrame]:
-            return [finish(frame) for frame in merge(*item)]
+        def merge_all(items: list[Item]) -> list[pl.DataFrame]:
+            if len(items) > 1:
+                # Of several slices an error would not name the file that is gone or damaged; of each alone it does.
+                with suppress(OSError, *POLARS_ERRORS):
+                    part = kernel.joined([part for _, part in items])
+                    if part is not None:
+                        return merge(part)
+            return list(chain.from_iterable(map(merge_alone, items)))
+
+        def merge_alone(item: Item) -> list[pl.DataFrame]:
+            with naming_damage(store, item[0]):
+                return merge(item[1])
 
         bucket = is_bucket(store)
         at_once = REQUESTS if bucket else None
@@ -137,7 +150,7 @@ class Snapshot:
         for slices in (self.slices[:first], self.slices[first:]):
             opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
             parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if bucket else map(fetch, opened)
-            for frames in in_threads(finished, parts):
+            for frames in in_threads(merge_all, small_ones_together(parts, self.session.config)):
                 yield from frames
 
     def prefetch(self) -> None:
@@ -169,25 +182,16 @@ class Snapshot:
 
     def count(self) -> int:
         """Rows, as the commits say it where a slice needs no merging, else from its key columns alone."""
-        store, config = self.session.store, self.session.config
-        merging = merging_of(config, self.value.schema)
-
-        def count_slice(slice_: FileSlice) -> int:
+        rows, logged = 0, list[FileSlice]()
+        for slice_ in self.slices:
+            if slice_.logs:
+                logged.append(slice_)
+                continue
             self._require_kept(slice_)
-            if not slice_.logs:
-                assert slice_.base is not None
-                return slice_.base.rows
-            blocks = open_slice(store, slice_, config)
-            with naming_damage(store, slice_):
-                blocks = plan(blocks, merging, [merging.columns.merge_key], None).fetched()
-                return kernel.count(blocks, merging.rule, merging.columns)
-
-        threads = REQUESTS if is_bucket(store) else None
-        return sum(in_threads(count_slice, self.slices, threads, _weight))
-
-
-def _weight(slice_: FileSlice) -> int:
-    return sum(file.size for file in slice_.files)
+            assert slice_.base is not None
+            rows += slice_.base.rows
+        key = merging_of(self.session.config, self.value.schema).columns.merge_key
+        return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([key], None))
 
 
 def _weight_of_logs(slice_: FileSlice) -> int:

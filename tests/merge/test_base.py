@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor.merge.base import NUMBER, PLACE, Decoded
+from crdt_mor.merge.base import Decoded
 
 KEYS = st.lists(st.text("ab", max_size=3), unique=True, max_size=12)
 
@@ -20,7 +20,7 @@ def test_every_key_is_found_where_it_is(here: list[str], wanted: list[str], coll
         frame = pl.DataFrame({"id": here, "n": range(len(here))}, schema={"id": pl.String, "n": pl.Int64})
         found = Decoded.of(frame, "id", pl.Series(wanted, dtype=pl.String))
     expected = [(place, wanted.index(key)) for place, key in enumerate(here) if key in wanted]
-    assert found.placed.select(PLACE, NUMBER).rows() == expected
+    assert list(zip(found.places.tolist(), found.numbers.tolist(), strict=True)) == expected
     kept = pl.Series([key for key in wanted if key in here][:2], dtype=pl.String)
     assert set(found.rows(kept, [pl.col("n")]).rows()) == {(key, here.index(key)) for key in kept}
     assert found.others(["id"])["id"].to_list() == [key for key in here if key not in wanted]

@@ -20,7 +20,6 @@ from crdt_mor.merge.kernel import (
     RowsWrite,
     Slice,
     compact_all,
-    count,
     merge,
     precombine,
     to_arrow,
@@ -57,7 +56,8 @@ def deletes(tick: int, *keys: str) -> DeleteBlock:
 
 def rows_of(files: Slice, rule: MergeRule) -> dict[str, int | None]:
     found = [row for f in merge(files, rule, COLUMNS, select=["k", "v"]) for row in f.rows()]
-    assert len(found) == len(dict(found)) == count(files, rule, COLUMNS)
+    keys = merge(files, rule, COLUMNS, select=[COLUMNS.merge_key])
+    assert len(found) == len(dict(found)) == sum(frame.height for frame in keys)
     return dict(found)
 
 

@@ -19,6 +19,9 @@ from multiprocessing import get_context
 import pyarrow as pa
 
 import crdt_mor as mor
+from crdt_mor.read import together
+
+together.BYTES_MAX = 0  # so that a stream of these few rows comes slice by slice, as it does of large slices
 
 HANGS_AFTER_S = 60
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])

@@ -11,9 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from crdt_mor import LocalStore, Store, Table, UnsupportedFeatureError
+from crdt_mor.payloads import Counter, PartialUpdate
 from tests.stores import SERVED, STORES, WatchedStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])
+MERGES: dict[str, dict[str, Any]] = {
+    "latest": {},
+    "ordering": {"ordering": "n"},
+    "partial": {"merge": PartialUpdate()},
+    "counter": {"merge": {"n": Counter()}},
+}
+"""What `Table.create` is told for a table of each kind of merge."""
+
 Make = Callable[..., Table]
 Row = tuple[object, ...]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,13 @@ def test_the_version_is_that_of_the_project() -> None:
     said = re.search(r'^version = "(.*)"', project, re.MULTILINE)
     assert said is not None
     assert crdt_mor.__version__ == said[1]
+
+
+def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
+    program = "import sys, crdt_mor; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "crdt_mor.table" in shown
+    assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & set(shown)
 
 
 def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:

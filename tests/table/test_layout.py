@@ -18,18 +18,12 @@ from crdt_mor.format.base import MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, read_foo
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.payloads import Counter
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.write import base_files
 from tests.table.compacting import close, every_answer, open_write, remove
-from tests.table.helpers import SCHEMA, Make, Place, files, frame
+from tests.table.helpers import MERGES, SCHEMA, Make, Place, files, frame
 
-MERGES: dict[str, dict[str, Any]] = {
-    "latest": {},
-    "ordering": {"ordering": "n"},
-    "partial": {"merge": PartialUpdate()},
-    "counter": {"merge": {"n": Counter()}},
-}
 MANY = [(f"k{i:02d}", "abc"[i % 3], i * 7 % 20) for i in range(20)]
 
 

@@ -1,0 +1,116 @@
+"""Small file slices are merged together, and no answer tells: neither rows, nor counts, nor errors."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from crdt_mor import Commit, FormatError, SnapshotExpiredError, Table, Transaction
+from crdt_mor.merge import kernel
+from crdt_mor.read import together
+from tests.table.compacting import close, open_write
+from tests.table.helpers import MERGES, Make, Place, frame
+from tests.tiers import seeds
+
+Answers = list[object]
+FILTERS = (None, "n > 8", "region = 'a'", "id = 'k11' or price is null", pl.col("price").is_null() & (pl.col("n") < 12))
+
+
+def written(table: Table, chance: random.Random) -> list[Commit]:
+    """A random history: upserts, deletes of both kinds, compactions, and writes that stay open across them."""
+    commits: list[Commit] = []
+    standing: list[Transaction] = []
+
+    def some() -> list[tuple[object, ...]]:
+        keys = chance.sample(range(40), chance.randint(1, 12))
+        return [(f"k{key:02d}", "abc"[key % 3], chance.randrange(20), chance.choice([None, 1.5])) for key in keys]
+
+    for _ in range(14):
+        what = chance.choice("uuuudpocsl")
+        if what == "u":
+            commits.append(table.upsert(frame(*some())))
+        elif what in "dp":
+            commits.append(table.delete(frame(*some()), plain=what == "p"))
+        elif what == "o":
+            standing.append(open_write(table, *some()))
+        elif what == "c" and standing:
+            commits.append(close(standing.pop(chance.randrange(len(standing)))))
+        elif what == "s":
+            table.maintenance.compact(table.maintenance.plan_compaction())
+        else:
+            table.maintenance.compact(logs_only=True)
+    return [*commits, *(close(tx) for tx in standing)]
+
+
+def answers(table: Table, commits: list[Commit]) -> Answers:
+    """What scans of the newest snapshot and as of a commit say, with and without conditions and a limit."""
+    found: Answers = []
+    for as_of in (None, commits[len(commits) // 2]):
+        for condition in FILTERS:
+            scan = table.scan(filter=condition, as_of=as_of)
+            narrow = table.scan(columns="price", filter=condition, as_of=as_of)
+            rows = sorted(scan.to_polars().rows(), key=repr)
+            found += [rows, scan.count(), narrow.to_polars().height == len(rows)]
+            found.append(table.scan(filter=condition, as_of=as_of, limit=3).to_polars().height == min(3, len(rows)))
+    return found
+
+
+@pytest.mark.parametrize("partitions", [(), "region"], ids=["flat", "partitions"])
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("seed", seeds([0], [1], range(2, 20)))
+def test_every_answer_is_as_of_slices_that_are_merged_alone(
+    make: Make, merge: str, partitions: tuple[()] | str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(buckets=5, partition_by=partitions, **MERGES[merge])
+    commits = written(table, random.Random(seed))
+    at_once: list[int] = []
+
+    def counted(slices: Any, joined: Any = kernel.joined) -> Any:
+        at_once.append(len(slices))
+        return joined(slices)
+
+    monkeypatch.setattr(kernel, "joined", counted)
+    joint = answers(table, commits)
+    assert max(at_once) > 1
+    monkeypatch.setattr(together, "SLICES_MAX", 1)
+    at_once.clear()
+    assert joint == answers(table, commits)
+    assert not at_once
+
+
+def test_slices_are_joined_as_far_as_they_are_small(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(buckets=9)
+    table.upsert(frame(*((f"k{i:02d}", "x", i) for i in range(60))))
+    table.maintenance.compact()
+    assert len(list(table.scan().frames())) == 1
+    monkeypatch.setattr(together, "SLICES_MAX", 4)
+    assert len(list(table.scan().frames())) == 3
+    monkeypatch.setattr(together, "BYTES_MAX", 2 * max(table.inspect.files()["bytes"].to_pylist()))
+    assert 5 <= len(list(table.scan().frames())) <= 9
+    monkeypatch.setattr(together, "BYTES_MAX", 0)
+    assert len(list(table.scan().frames())) == 9
+
+
+@pytest.mark.parametrize("kind", ["base", "log"])
+def test_the_file_that_is_to_blame_is_named(fast_path: Path, kind: str) -> None:
+    place = Place.of("local", fast_path / "t")
+    table = place.create(schema=frame().schema, key="id", buckets=6)
+    table.upsert(frame(*((f"k{i:02d}", "x", i) for i in range(60))))
+    table.maintenance.compact()
+    table.upsert(frame(*((f"k{i:02d}", "y", i) for i in range(60))))
+    every = table.inspect.files().to_pylist()
+    victim = fast_path / "t" / [file["path"] for file in every if file["kind"] == kind][3]
+    good = victim.read_bytes()
+    middle = good.index(b"PAR1") + 8
+    victim.write_bytes(good[:middle] + bytes(len(good) - middle - 200) + good[-200:])
+    with pytest.raises(FormatError, match=victim.name.replace(".", r"\.")):
+        place.open().scan().to_polars()
+    victim.unlink()
+    with pytest.raises(SnapshotExpiredError, match=victim.name.replace(".", r"\.")):
+        table.scan().to_polars()
+    victim.write_bytes(good)
+    assert table.scan().count() == 60
