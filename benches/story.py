@@ -5,31 +5,41 @@ begin to the last acknowledgement, and the snapshot read afterwards. Ours is rea
 polars decoding the same base files and log blocks without merging anything, in interleaved rounds of one process:
 after the story, the same table never compacted (its first load still in logs), and after a last compaction.
 
-    pip install -e '.[peers]'          # deltalake and lance; without them only ours is measured
-    python benches/story.py            # about three minutes
+    pip install -e '.[peers]'          # deltalake and lance; what is not installed is left out
+    python benches/story.py --install  # DuckLake and pypaimon, which want other versions of DuckDB and polars than
+                                       # ours, so that each has an environment of its own, below .venvs
+    python benches/story.py            # about five minutes
     python benches/story.py --small
+
+DuckLake keeps its catalog in PostgreSQL, which the bench starts for itself where it is installed (Debian: postgresql).
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import multiprocessing
+import os
 import shutil
+import signal
 import statistics
+import subprocess
 import tempfile
 import time
+import venv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-import crdt_mor as mor
-from crdt_mor.format.log import BlockKind, read_log
+if TYPE_CHECKING:
+    import crdt_mor as mor
 
+ROOT = Path(__file__).resolve().parents[1]
 WRITERS, BUCKETS = 3, 4
 SCHEMA = pa.schema(
     [
@@ -73,16 +83,22 @@ class Ours:
 
     @staticmethod
     def load(path: str, data: pa.Table) -> None:
+        import crdt_mor as mor
+
         table = mor.Table.create(path, SCHEMA, key="id", buckets=BUCKETS)
         table.append(data)
         table.maintenance.compact()
 
     @staticmethod
     def writer(path: str) -> Any:
+        import crdt_mor as mor
+
         return mor.Table.open(path).upsert
 
     @staticmethod
     def read(path: str) -> int:
+        import crdt_mor as mor
+
         return mor.Table.open(path).scan().to_polars().height
 
 
@@ -138,7 +154,158 @@ class Lance:
         return int(lance.dataset(path).to_table().num_rows)
 
 
-ENGINES = {engine.name: engine for engine in (Ours, Delta, Lance)}
+class DuckLake:
+    """Data in Parquet files, the catalog in a PostgreSQL of its own beside them, which its first load starts."""
+
+    name = "DuckLake"
+    packages = ("duckdb==1.5.5", "duckdb-extensions", "duckdb-extension-ducklake", "duckdb-extension-postgres-scanner")
+
+    @staticmethod
+    def load(path: str, data: pa.Table) -> None:
+        server = Path(path).parent / "postgresql"
+        if not server.exists():
+            DuckLake._serve(server)
+        database = Path(path).name.lower()
+        subprocess.run([programs() / "createdb", "-h", server, "-U", "story", database], check=True)
+        lake = DuckLake._open(path)
+        lake.register("batch", data)
+        lake.execute("CREATE TABLE lake.t AS SELECT * FROM batch")
+
+    @staticmethod
+    def writer(path: str) -> Any:
+        lake = DuckLake._open(path)
+
+        def upsert(data: pa.Table) -> None:
+            lake.register("batch", data)
+            lake.execute(
+                "MERGE INTO lake.t USING batch ON (lake.t.id = batch.id) "
+                "WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+            )
+
+        return upsert
+
+    @staticmethod
+    def read(path: str) -> int:
+        return int(DuckLake._open(path).sql("SELECT * FROM lake.t").to_arrow_table().num_rows)
+
+    @staticmethod
+    def _open(path: str) -> Any:
+        import duckdb
+        from duckdb_extensions import import_extension
+
+        connection = duckdb.connect()
+        for extension in ("ducklake", "postgres_scanner"):
+            import_extension(extension, con=connection)
+            connection.execute(f"LOAD {extension}")
+        place = f"dbname={Path(path).name.lower()} host={Path(path).parent / 'postgresql'} user=story"
+        connection.execute(f"ATTACH 'ducklake:postgres:{place}' AS lake (DATA_PATH '{path}/')")
+        connection.execute("SET ducklake_max_retry_count = 100")
+        return connection
+
+    @staticmethod
+    def _serve(folder: Path) -> None:
+        """Start a server that listens at a socket in a folder, and ends with this process."""
+        data, user = folder / "data", {"user": "postgres", "cwd": "/"} if os.getuid() == 0 else {}
+        folder.mkdir()
+        for one in (folder, folder.parent):
+            one.chmod(0o777)  # PostgreSQL does not run as root
+        command = [programs() / "initdb", "-D", data, "-A", "trust", "-U", "story"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **user)  # type: ignore[call-overload]
+        with (folder / "log").open("w") as log:
+            command = [programs() / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
+            server = subprocess.Popen(command, stdout=log, stderr=log, **user)  # type: ignore[call-overload]
+        atexit.register(server.wait)
+        atexit.register(server.send_signal, signal.SIGINT)
+        while subprocess.run([programs() / "pg_isready", "-q", "-h", folder], check=False).returncode:
+            if server.poll() is not None:
+                raise SystemExit(f"PostgreSQL did not start: {(folder / 'log').read_text()}")
+            time.sleep(0.05)
+
+
+def programs() -> Path:
+    """Where the programs of PostgreSQL are; Debian leaves them out of the path."""
+    folders = [*map(Path, os.environ["PATH"].split(os.pathsep)), *Path("/usr/lib/postgresql").glob("*/bin")]
+    needed = ("initdb", "postgres", "pg_isready", "createdb")
+    found = next((folder for folder in folders if all((folder / name).exists() for name in needed)), None)
+    if found is None:
+        raise ImportError("there is no PostgreSQL here", name="postgresql")
+    return found
+
+
+class Paimon:
+    """A table with a primary key: upserts go to files that a read merges."""
+
+    name = "pypaimon"
+    packages = ("pypaimon==2.1.0",)
+
+    @staticmethod
+    def load(path: str, data: pa.Table) -> None:
+        from pypaimon import CatalogFactory, Schema
+
+        key = pa.field("id", pa.string(), nullable=False)
+        schema = Schema.from_pyarrow_schema(
+            SCHEMA.set(0, key), primary_keys=["id"], options={"bucket": str(BUCKETS)}
+        )
+        catalog = CatalogFactory.create({"warehouse": path})
+        catalog.create_database("d", True)
+        catalog.create_table("d.t", schema, False)
+        Paimon.writer(path)(data)
+
+    @staticmethod
+    def writer(path: str) -> Any:
+        from pypaimon import CatalogFactory
+
+        table = CatalogFactory.create({"warehouse": path}).get_table("d.t")
+        schema = SCHEMA.set(0, pa.field("id", pa.string(), nullable=False))
+
+        def upsert(data: pa.Table) -> None:
+            builder = table.new_batch_write_builder()
+            write, commit = builder.new_write(), builder.new_commit()
+            write.write_arrow(data.cast(schema))
+            commit.commit(write.prepare_commit())
+            write.close()
+            commit.close()
+
+        return upsert
+
+    @staticmethod
+    def read(path: str) -> int:
+        from pypaimon import CatalogFactory
+
+        builder = CatalogFactory.create({"warehouse": path}).get_table("d.t").new_read_builder()
+        return int(builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows)
+
+
+ENGINES: dict[str, Any] = {engine.name: engine for engine in (Ours, Delta, Lance, DuckLake, Paimon)}
+ELSEWHERE = {engine.name: engine.packages for engine in (DuckLake, Paimon)}
+"""Engines that run in an environment of their own, and what is installed there beside polars and pyarrow."""
+
+
+def environment(name: str) -> Path:
+    """The Python of the environment of an engine."""
+    return ROOT / ".venvs" / f"story-{name}" / "bin" / "python"
+
+
+def install() -> None:
+    """Make the environments that are not there yet."""
+    for name, packages in ELSEWHERE.items():
+        if not environment(name).exists():
+            venv.create(environment(name).parents[1], with_pip=True)
+            command = [environment(name), "-m", "pip", "install", "--quiet", "polars", "pyarrow", "numpy", *packages]
+            subprocess.run(command, check=True)
+
+
+def told(name: str, small: bool) -> dict[str, Any] | None:
+    """The figures of an engine, from its own environment; None where there is none."""
+    if not environment(name).exists():
+        print(f"{name:10} not installed: python benches/story.py --install")
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Path(folder, "figures.json")
+        command = [environment(name), "-P", __file__, "--engines", name, "--here", "--json", figures]
+        subprocess.run([*command, *(["--small"] if small else [])], check=True, stdout=subprocess.DEVNULL)
+        found: dict[str, Any] = json.loads(figures.read_text())
+    return found.get(name)
 
 
 def write_all(engine: str, path: str, sizes: tuple[int, int, int], writer: int, gate: Any, results: Any) -> None:
@@ -187,6 +354,8 @@ def floors_of(table: mor.Table, folder: Path) -> tuple[Any, Any]:
 
     Once as they stand, all fifteen columns, and once only the ten that the scan gives.
     """
+    from crdt_mor.format.log import BlockKind, read_log
+
     columns = SCHEMA.names
     sources: list[str] = []
     for number, file in enumerate(table.inspect.files().to_pylist()):
@@ -227,7 +396,12 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
     parser.add_argument("--engines", default=",".join(ENGINES), help="comma separated")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--install", action="store_true", help="make the environments of engines that need their own")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.install:
+        install()
+        return
     sizes = (20_000, 500, 3) if args.small else (1_000_000, 10_000, 10)
     rounds = 3 if args.small else 9
     folder = Path(tempfile.mkdtemp(prefix="story-"))
@@ -237,17 +411,10 @@ def main() -> None:
         work = f"{WRITERS} processes x {sizes[2]} upserts x {sizes[1]:,} rows"
         print(f"{sizes[0]:,} rows x {len(SCHEMA)} columns; {work}")
         for name in args.engines.split(","):
-            engine, path = ENGINES[name], str(folder / name)
-            try:
-                engine.load(path, data)
-            except ImportError as error:
-                print(f"{name:10} not installed: {error.name}")
+            away = name in ELSEWHERE and not args.here
+            result = told(name, args.small) if away else measured(name, str(folder / name), data, sizes)
+            if result is None:
                 continue
-            result = story(name, path, sizes)
-            engine.read(path)
-            start = time.perf_counter()
-            engine.read(path)
-            result["read s"] = time.perf_counter() - start
             figures[name] = result
             print(
                 f"{name:10} {result['commits']:3} of {result['tried']} commits   {result['commits/s']:7.1f} commits/s"
@@ -261,8 +428,25 @@ def main() -> None:
         args.json.write_text(json.dumps(figures, indent=1))
 
 
+def measured(name: str, path: str, data: pa.Table, sizes: tuple[int, int, int]) -> dict[str, Any] | None:
+    """The figures of an engine of this environment; None where it is not installed."""
+    engine = ENGINES[name]
+    try:
+        engine.load(path, data)
+    except ImportError as error:
+        print(f"{name:10} not installed: {error.name}")
+        return None
+    result = story(name, path, sizes)
+    engine.read(path)
+    start = time.perf_counter()
+    engine.read(path)
+    return {**result, "read s": time.perf_counter() - start}
+
+
 def reads(folder: Path, data: pa.Table, sizes: tuple[int, int, int], rounds: int) -> dict[str, Any]:
     """Our snapshot reads against their floors."""
+    import crdt_mor as mor
+
     loose = str(folder / "never compacted")
     table = mor.Table.create(loose, SCHEMA, key="id", buckets=BUCKETS)
     table.append(data)

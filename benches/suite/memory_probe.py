@@ -1,9 +1,10 @@
-"""Peak memory of one read in a process of its own, above what its imports took.
+"""Peak memory and time of one read in a process of its own, without what its imports took.
 
     python -m benches.suite.memory_probe READER < question.pickle
 
-Prints JSON: MiB at the peak above the baseline, and MiB of what was read and kept. A peak is the kernel's mark of this
-process' own memory (VmHWM); `ru_maxrss` begins, in a child, with what its parent had, and is used where there is none.
+Prints JSON: MiB at the peak above the baseline, MiB of what was read and kept, and seconds, also of the processor. A
+peak is the kernel's mark of this process' own memory (VmHWM); `ru_maxrss` begins, in a child, with what its parent had,
+and is used where there is none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pickle
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,14 +81,16 @@ def main() -> None:
     import hudi  # noqa: F401
 
     sources, query = pickle.load(sys.stdin.buffer)
-    baseline = peak()
+    baseline, wall, cpu = peak(), time.perf_counter(), time.process_time()
     pieces = READERS[sys.argv[1]](sources, query)
     if query.output == "batches":
         drain(lambda: pieces)()
         kept = []
     else:
         kept = list(pieces)
-    print(json.dumps({"peak": (peak() - baseline) / MIB, "result": sum(map(size, kept)) / MIB}))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    memory = {"peak": (peak() - baseline) / MIB, "result": sum(map(size, kept)) / MIB}
+    print(json.dumps({**memory, "wall": wall, "cpu": cpu}))
 
 
 if __name__ == "__main__":

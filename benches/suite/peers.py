@@ -7,7 +7,7 @@
     polars, obvious everything concatenated, the last row of each key
 
 Ours and the floor hand out what the query says: a polars frame, a pyarrow table with `string` columns, or a stream of
-such batches. hudi-rs and DuckDB hand out Arrow, the obvious polars a polars frame.
+such batches. hudi-rs hands out Arrow, DuckDB Arrow or a stream of it, the obvious polars a polars frame.
 """
 
 from __future__ import annotations
@@ -190,11 +190,14 @@ def duckdb_sql(sources: Sources, query: Query) -> dict[str, Read]:
         ways["anti join"] = f"""WITH won AS MATERIALIZED (SELECT * FROM ({late}) {last})
             {wanted} FROM won {where} AND NOT {GONE}
             UNION ALL {wanted} FROM ({base}) b ANTI JOIN won USING ({KEY}) {where}"""
-    return {name: partial(_duckdb, sql) for name, sql in ways.items()}
+    return {name: partial(_duckdb, sql, query.output == "batches") for name, sql in ways.items()}
 
 
-def _duckdb(sql: str) -> Pieces:
-    yield _connection().sql(sql).to_arrow_table()
+def _duckdb(sql: str, streamed: bool) -> Pieces:
+    if streamed:
+        yield from _connection().sql(sql).to_arrow_reader()
+    else:
+        yield _connection().sql(sql).to_arrow_table()
 
 
 @cache
