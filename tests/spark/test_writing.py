@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -296,13 +295,17 @@ def test_a_missing_table_is_named(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_write_is_refused_by_the_table_that_came_in_the_place_of_its_own(spark: Any, tmp_path: Path) -> None:
-    """It is made while a task of the write computes its rows."""
+    """It is made while a task of the write computes its rows.
+
+    The old table goes in one step: the write's other processes may put files into it meanwhile, and a folder that
+    somebody writes to cannot surely be removed file by file.
+    """
     path = tmp_path / "t"
     make(path, {"buckets": 1})
 
     def replacing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = list(batches)
-        shutil.rmtree(path)
+        path.rename(tmp_path / "old")
         Table.create(path, found[0].schema, key="id", buckets=7).upsert(pa.Table.from_batches(found).slice(0, 5))
         yield from found
 
