@@ -231,8 +231,12 @@ def test_a_table_prints_its_payloads(make: Make) -> None:
 
 
 def python(script: str, *arguments: str, folder: Path = REPO) -> list[str]:
-    """What a fresh process prints; `folder` is where it finds modules."""
-    command = [sys.executable, "-W", "error", "-c", script, *arguments]
+    """What a fresh process prints; `folder` is where it finds modules.
+
+    It keeps no compiled modules: those of a module that is written anew within a second, in as many bytes, would be
+    taken for those of the new one.
+    """
+    command = [sys.executable, "-B", "-W", "error", "-c", script, *arguments]
     environment = os.environ | {"PYTHONPATH": f"{REPO}{os.pathsep}{folder}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
