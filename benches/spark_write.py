@@ -4,7 +4,7 @@
     large     1,000,000 rows
     cores     the large one with one and with two
 
-`upsert` shuffles by file group first, `df.write` does not, and the driver folds what several tasks staged of one group.
+`upsert` shuffles by file group first, `df.write` does not, and the driver joins what several tasks staged of one group.
 The floor writes files that no reader could merge, so the difference is what keys, merging and a commit cost.
 
     python benches/spark_write.py          # about three minutes

@@ -23,8 +23,9 @@ commit says of a file is true of the bytes under that name. Earlier drivers cann
 removes what they placed; what an earlier driver that was asleep places still later is swept.
 
 A file group gets one log file a commit, each key in it at most once. Where several tasks staged rows of one group, the
-driver folds them in the order of the tasks, as if one process had written them all. A program that brings the rows of a
-group together first, by `file_groups`, saves the driver this work.
+driver joins their blocks, if no key is in two of them, and else folds them in the order of the tasks, as if one process
+had written them all. A program that brings the rows of a group together first, by `file_groups`, saves the driver this
+work.
 
 An overwrite is such a write whose tasks stage base files, see `write.replacing`.
 """

@@ -1,7 +1,8 @@
 """Placing: the files that tasks of a distributed write staged become one log file per file group, under its final name.
 
-A file that one task alone staged of its group is copied. Where several tasks staged rows of one group, their files are
-read back as the statements that they were made of, and folded in the order of the tasks.
+A file that one task alone staged of its group is copied. Where several tasks staged many rows of one group, and none
+has a key of another, their blocks are put one after another as they are, and only the keys of the rows are read. Other
+files are read back as the statements that they were made of, and folded in the order of the tasks.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import polars as pl
 
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.format.log import read_log
-from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock, DeleteBlock
+from crdt_mor.merge.kernel import touched
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS
@@ -26,6 +29,10 @@ from crdt_mor.write.jobs import Receipt, StagedFile
 from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statement, has_places, refuse_repeats
+
+JOINED_ROWS_MIN: Final = 8_192
+"""The least number of rows of a task, on average, whose blocks stay as they are. To a reader a block costs as much as
+some thousand rows, so that smaller ones are folded into blocks of the usual size."""
 
 
 def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
@@ -40,9 +47,9 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
 
     def place(group: FileGroup) -> DataFile:
         parts = groups[group]
-        if len(parts) > 1:
-            return _fold(write, operation, parts)
-        return _copy(write, parts[0][1])
+        if len(parts) == 1:
+            return _copy(write, parts[0][1])
+        return _join(write, [staged for _, staged in parts]) or _fold(write, operation, parts)
 
     files = list(in_threads(place, sorted(groups)))
     if drivers > 1:
@@ -63,13 +70,40 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
         raise
     write.note_placed(file)
     stat = store.stat(file.path)
-    if stat is None or stat.size != file.size:
+    _require_whole(write, staged, None if stat is None else stat.size)
+    return file
+
+
+def _require_whole(write: OpenWrite, staged: StagedFile, size: int | None) -> None:
+    """Raise unless `size`, that of what is there of a staged file, is that of what its task wrote."""
+    if size != staged.file.size:
         write.require_pending()
         raise InvalidInputError(
             "a staged file is not what its task wrote, as after a power cut: plan the write again. "
-            f"file={staged.path} size={stat and stat.size} written={file.size}"
+            f"file={staged.path} size={size} written={staged.file.size}"
         )
-    return file
+
+
+def _join(write: OpenWrite, parts: Sequence[StagedFile]) -> DataFile | None:
+    """Place the blocks of several tasks one after another; None where they are small, or a key may be in two of them.
+
+    Files with deletes are folded, since deletes stand before all rows of a file.
+    """
+    rows = sum(staged.file.rows for staged in parts)
+    if rows < JOINED_ROWS_MIN * len(parts) or any(staged.file.deletes for staged in parts):
+        return None
+    contents = [_content(write, staged) for staged in parts]
+    columns = write.statements.merging.columns
+    keys = pl.concat(
+        [
+            touched([block for some in _blocks(write, staged, data) for block in some], columns)
+            for staged, data in zip(parts, contents, strict=True)
+        ]
+    )
+    if keys.n_unique() < len(keys):
+        return None
+    name = replace(parts[0].file.name, token=write.write_token)
+    return write.put(DataFile(join_path(parts[0].file.partition, str(name)), 0, rows), contents)
 
 
 def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
@@ -100,16 +134,10 @@ def _keeps_states(write: OpenWrite) -> bool:
 
 def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
     """A staged log file as the statements that it was made of."""
-    data = write.session.store.view(staged.path)
-    if data is None:
-        write.require_pending()
-        raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
-    assert isinstance(staged.file.name, LogFileName)
     group = of_group(staged.file.group)
     rule = write.statements.merging.rule
     statements: list[Statement] = []
-    blocks = read_log(data, staged.path)
-    for parts in open_blocks(blocks, [False] * len(blocks), write.session.config):
+    for parts in _blocks(write, staged, _content(write, staged)):
         for block in parts:
             if not isinstance(block, DataBlock):
                 statements.append(DeleteWrite(block.keys.drop("time", strict=False).with_columns(**group)))
@@ -120,6 +148,22 @@ def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
             columns = tuple(states) if write.session.config.merge.custom else None
             statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
     return statements
+
+
+def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
+    data = write.session.store.view(staged.path)
+    if data is None:
+        write.require_pending()
+        raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
+    _require_whole(write, staged, len(data))
+    return data
+
+
+def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[list[DataBlock | DeleteBlock]]:
+    """The blocks of a staged log file, which holds `data`."""
+    assert isinstance(staged.file.name, LogFileName)
+    blocks = read_log(data, staged.path)
+    return open_blocks(blocks, [False] * len(blocks), write.session.config)
 
 
 def of_group(group: FileGroup) -> dict[str, pl.Expr]:

@@ -11,8 +11,9 @@
 Each of the driver's steps may run in a Python process of its own; all they share is the job, which Spark pickles.
 
 A file group gets one log file a commit. Where one task has all the rows of a group, its file becomes that file as it
-is; where several tasks have some of them, the driver folds their files into one. `by_file_group` shuffles so that one
-task has them all. So it is with the base files of an overwrite.
+is. Where several tasks have some of them, the driver makes one file of theirs: it joins their blocks where no key is in
+two tasks, else it folds them. `by_file_group` shuffles so that one task has all rows of a group. Of an overwrite, whose
+tasks stage base files, the driver merges those of several tasks.
 """
 
 from __future__ import annotations

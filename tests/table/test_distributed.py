@@ -25,15 +25,19 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
-from crdt_mor.write import distributed
+from crdt_mor.write import distributed, placing
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame, rows, sent
 from tests.table.staging import PARTS, STAGED, TABLES, leftovers, staged
 from tests.tiers import slow
 
 
+@pytest.mark.parametrize("joined_rows_min", [0, placing.JOINED_ROWS_MIN], ids=["joined", "folded"])
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
-def test_staged_in_parts_it_is_what_one_writer_writes(places: Places, settings: dict[str, object]) -> None:
+def test_staged_in_parts_it_is_what_one_writer_writes(
+    places: Places, settings: dict[str, object], joined_rows_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "JOINED_ROWS_MIN", joined_rows_min)
     one, many = (places(name).create(schema=SCHEMA, key="id", **settings) for name in ("one", "many"))
     for operation, parts in (("upsert", PARTS), ("upsert", PARTS[:2]), ("delete", [PARTS[1].slice(1), PARTS[0]])):
         getattr(one, operation)(pa.concat_tables(parts))
@@ -47,6 +51,28 @@ def test_staged_in_parts_it_is_what_one_writer_writes(places: Places, settings: 
     one.maintenance.compact()
     many.maintenance.compact()
     assert rows(many) == rows(one)
+
+
+def test_blocks_of_tasks_stay_as_they_are_where_no_key_is_in_two_of_them(make: Make, place: Place) -> None:
+    """What the driver puts is what the tasks staged, byte for byte; where one key is in two tasks, it is not."""
+
+    def part(first: int, n: int) -> pa.Table:
+        return frame(*((f"k{i:05d}", "eu", n, None) for i in range(first, first + placing.JOINED_ROWS_MIN)))
+
+    table, step = make(buckets=1), placing.JOINED_ROWS_MIN
+    for starts, kept in (((step, 0), True), ((step, 0, 2 * step - 1), False)):
+        before = data_files(place)
+        job = table.plan_write("upsert", SCHEMA)
+        receipts = sorted(
+            staged(job, [part(first, n) for n, first in enumerate(starts)]), key=lambda receipt: receipt.task
+        )
+        contents = [place.store.read(file.path) for receipt in receipts for file in receipt.files]
+        table.complete_write(job, receipts)
+        (path,) = data_files(place) - before
+        assert (place.store.read(path) == b"".join(filter(None, contents))) is kept
+    found = {row[0]: row[2] for row in rows(table)}
+    assert found == {f"k{i:05d}": 1 if i < step else 0 if i < 2 * step - 1 else 2 for i in range(3 * step - 1)}
+    assert [file["rows"] for file in table.inspect.files().to_pylist()] == [2 * step, 3 * step - 1]
 
 
 def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(places: Places) -> None:
