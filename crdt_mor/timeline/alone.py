@@ -57,6 +57,9 @@ LOOK_EVERY = 8
 """After how many commits alone, one after another, a process looks whether others have posted events meanwhile. One
 that has lost a race looks after each commit, until there were so many."""
 
+RECENT_MS = 1_000
+"""A write that has begun so shortly before will soon complete: a commit that is tried alone beside it would lose."""
+
 UPKEEP_EVERY_MS = 60_000
 """While others' writes are pending, a commit goes the long way as often as this, and looks which of them are silent."""
 
@@ -121,7 +124,7 @@ class Turns:
         """Whether the next commit tries. Silent writers are looked for once in a while, which the long way does."""
         if value.pending and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms):
             return False
-        return self.left == 0
+        return self.left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
 
     def note(self, *, committed: bool) -> None:
         """How a try has ended."""

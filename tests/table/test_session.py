@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from crdt_mor.timeline import publish
+from crdt_mor import Table
+from crdt_mor.timeline import alone, publish
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.tail import KEPT_VERSIONS
+from tests.simulated import Simulated
+from tests.table.compacting import close, open_write
 from tests.table.helpers import Make, Place, frame, rows
 
 
@@ -97,3 +100,23 @@ def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: M
     assert len(value.segments) < 60
     assert dict(rows(place.open(), "id", "n")) == {f"k{i % 50}": i for i in range(2950, 3000)}
     assert table.inspect.timeline().num_rows == 3006
+
+
+def test_a_write_is_one_event_unless_another_has_begun_just_before(simulated: Simulated) -> None:
+    """Writers that take turns follow each other; one that began a while ago and has not ended hinders nobody."""
+    one = simulated.create(frame().schema, key="id", buckets=1)
+    one.upsert(frame(("a", "x", 0)))
+    other = Table("simulated", store=simulated.store, environment=simulated.environment)
+
+    def events(table: Table) -> int:
+        before = one.version
+        table.upsert(frame(("a", "x", 1)))
+        return one.version - before
+
+    assert [events(table) for table in (one, other, other, one, other)] == [1] * 5
+    standing = open_write(one, ("b", "x", 2))
+    assert [events(other), events(one)] == [2, 2]
+    simulated.environment.sleep(2 * alone.RECENT_MS / 1000)
+    assert [events(other), events(one), events(other)] == [1] * 3
+    close(standing)
+    assert rows(other, "id", "n") == [("a", 1), ("b", 2)]
