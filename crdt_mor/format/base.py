@@ -128,8 +128,8 @@ def write_parquet(
     `codec`: of a base file, as `Layout` names it.
     `uncompressed`: columns of a base file that do not get smaller (`incompressible_columns`).
     `lookup`: a column of distinct values, which has a Bloom filter by which readers find single ones.
-    `log_block`: snappy and no statistics, since readers need every row of a block, and compaction soon rewrites it;
-    a third less work for the writer.
+    `log_block`: lz4 and no statistics, since readers need every row of a block, and compaction soon rewrites it; a
+    third less work for the writer.
     """
     for item in rows.schema:
         ready = item.type in VIEWS.values() or (item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type))
@@ -150,7 +150,7 @@ def _options(
     log_block = codec is None
     compressed = [leaf for item in schema if item.name not in uncompressed for leaf in _leaves(item.type, item.name)]
     return {
-        "compression": "snappy" if log_block else dict.fromkeys(compressed, codec),
+        "compression": "lz4" if log_block else dict.fromkeys(compressed, codec),
         "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL) if codec == ZSTD else None,
         "use_dictionary": [name for name in schema.names if name in _ALWAYS_REPEAT or name in repeating],
         "write_statistics": [name for name in schema.names if not log_block and name not in _NEVER_FILTERED],
