@@ -20,7 +20,15 @@ from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.merge.snapshot import is_late, merge, passed_through, touched, written
+from crdt_mor.merge.snapshot import (
+    can_be_at_once,
+    is_late,
+    merge,
+    merge_at_once,
+    passed_through,
+    touched,
+    written,
+)
 
 __all__ = [
     "Carry",
@@ -32,6 +40,7 @@ __all__ = [
     "GivenRows",
     "RowsWrite",
     "Slice",
+    "can_be_at_once",
     "compact_all",
     "compact_logs",
     "compact_stable",
@@ -39,6 +48,7 @@ __all__ = [
     "is_late",
     "joined",
     "merge",
+    "merge_at_once",
     "parts",
     "passed_through",
     "polars_type",

@@ -11,17 +11,18 @@ largest block plays it (a first load goes to logs). Knows columns and keys; neit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
 
 from crdt_mor.merge.base import BASE_TIME, Base, Scanned
-from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.contributions import (
     AT,
     KIND,
@@ -32,6 +33,8 @@ from crdt_mor.merge.contributions import (
     Contributions,
     gather,
     given_names,
+    have_own_times,
+    height,
     raw,
     row_groups,
     scan_ranges,
@@ -39,6 +42,7 @@ from crdt_mor.merge.contributions import (
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
+from crdt_mor.merge.order import last_distinct
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -62,6 +66,24 @@ def merge(
 ) -> list[pl.DataFrame]:
     """The snapshot of one file slice: at least one frame, exactly the columns `select`, rows in any order."""
     return _merge(files, rule, columns, columns.merge_key, list(select), predicate)
+
+
+def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
+    """Whether `merge_at_once` takes a slice: one with a base and logs, in which the last line of a key wins."""
+    plain = rule.kind == "latest" and files.base is not None and bool(files.blocks) and files.base_rows is None
+    return plain and not (any(map(is_partial, files.blocks)) or have_own_times(files.blocks) or is_late(files))
+
+
+def merge_at_once(
+    slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
+) -> list[Callable[[], list[pl.DataFrame]]]:
+    """For each slice a call that gives what `merge` gives. The logs of all are merged here, the calls read the bases.
+
+    Each slice must be one that `can_be_at_once`, and no key may be in two of them.
+    """
+    need = _needed(select, predicate)
+    resolved = _resolved_at_once(slices, columns, columns.merge_key, need, predicate)
+    return [partial(_shown, one, need, list(select), predicate) for one in resolved]
 
 
 def passed_through(
@@ -98,7 +120,7 @@ def written(
 def _merge(
     files: Slice, rule: MergeRule, columns: Columns, key: str, select: list[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
-    need = distinct(select, predicate.meta.root_names() if predicate is not None else [])
+    need = _needed(select, predicate)
     files = with_whole_rows(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
     base = (
@@ -110,10 +132,25 @@ def _merge(
         if base is not None and pool is not None:
             base = base.begun(need, pool)
         if rule.kind == "columns":
-            merged, rest = _merge_columns(files, rule, columns, key, need, base)
-        else:
-            resolved = resolve(files, rule, columns, key, need, base)
-            merged, rest = resolved.live_rows(), resolved.untouched(need)
+            return _frames(*_merge_columns(files, rule, columns, key, need, base), select, predicate)
+        return _shown(resolve(files, rule, columns, key, need, base), need, select, predicate)
+
+
+def _needed(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
+    return distinct(select, predicate.meta.root_names() if predicate is not None else [])
+
+
+def _shown(
+    resolved: Resolved, need: Sequence[str], select: Sequence[str], predicate: pl.Expr | None
+) -> list[pl.DataFrame]:
+    """What a reader sees of a slice whose logs are merged."""
+    return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
+
+
+def _frames(
+    merged: pl.DataFrame, rest: pl.DataFrame | None, select: Sequence[str], predicate: pl.Expr | None
+) -> list[pl.DataFrame]:
+    """Merged rows, to which the predicate is applied here, and the rest of the base, to which it was in the scan."""
     if predicate is not None:
         merged = merged.filter(predicate)
     frames = [merged.select(select), *([rest.select(select)] if rest is not None else [])]
@@ -218,6 +255,28 @@ def resolve(
         drop = drop.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY]
     is_row = best[KIND] == ROW
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
+
+
+def _resolved_at_once(
+    slices: Sequence[Slice], columns: Columns, key: str, need: Sequence[str], predicate: pl.Expr | None
+) -> Iterator[Resolved]:
+    """`resolve` of each slice: rows and lines of all, which are in the order of the slices, are made in one go."""
+    contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
+    won = last_distinct(contributions.lines[LINE_KEY])
+    best = contributions.lines.filter(won)
+    winners_before = np.concatenate([[0], np.cumsum(won.to_numpy())])
+    line = row = 0
+    for files in slices:
+        rows = sum(height(block) for block in files.blocks if isinstance(block, DataBlock))
+        end = line + rows + sum(block.keys.height for block in files.blocks if isinstance(block, DeleteBlock))
+        first = int(winners_before[line])
+        own = best.slice(first, int(winners_before[end]) - first)
+        is_row = own[KIND] == ROW
+        live = own.filter(is_row)[AT] - row
+        assert files.base is not None
+        base = Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
+        yield Resolved(own[LINE_KEY], contributions.rows.slice(row, rows), live, own.filter(~is_row), base)
+        line, row = end, row + rows
 
 
 def is_late(files: Slice) -> bool:

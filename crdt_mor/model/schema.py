@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -113,14 +114,15 @@ class TableSchema:
         columns = [[c.name, type_to_json(c.type), *([] if c.nullable else [0])] for c in self.declared]
         return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
 
-    @classmethod
-    def from_json(cls, text: str) -> TableSchema:
-        """The schema that `to_json` wrote."""
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def from_json(text: str) -> TableSchema:
+        """The schema that `to_json` wrote. Every frame of a scan and every write asks for it."""
         try:
             columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException) as error:
             raise FormatError(f"not a table schema: {error}. schema={text[:200]!r}") from error
-        return cls(pa.schema(columns))
+        return TableSchema(pa.schema(columns))
 
     # --- growing --------------------------------------------------------------------------------------------------
 

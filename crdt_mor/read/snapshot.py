@@ -3,13 +3,12 @@
     value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames
 
 Files are opened in read/blocks.py, rows are merged by `merge`; neither of the two knows the other. Each slice is merged
-alone, but for small ones (read/together.py).
+alone, or some of them together (read/together.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -24,10 +23,10 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.blocks import base_source, fetch_end, open_slice
-from crdt_mor.read.damage import POLARS_ERRORS, naming_damage
+from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.lookup import ranges_of
-from crdt_mor.read.together import Item, small_ones_together
+from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.base import is_bucket
 from crdt_mor.threads import REQUESTS, in_threads
 from crdt_mor.timeline.session import Session
@@ -121,28 +120,10 @@ class Snapshot:
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        def merge(part: Slice) -> list[pl.DataFrame]:
-            if part.base is not None and not part.blocks:
-                ranges = part.base_ranges
-                rows = kernel.passed_through(
-                    part.base, merging.columns, select=select, predicate=predicate, limit=limit, ranges=ranges
-                )
-                return [finish(rows)]
-            frames = kernel.merge(part, merging.rule, merging.columns, select=select, predicate=predicate)
-            return [finish(frame) for frame in frames]
+        merges = Merges(store, self.session.config, merging, select, predicate, limit)
 
-        def merge_all(items: list[Item]) -> list[pl.DataFrame]:
-            if len(items) > 1:
-                # Of several slices an error would not name the file that is gone or damaged; of each alone it does.
-                with suppress(OSError, *POLARS_ERRORS):
-                    part = kernel.joined([part for _, part in items])
-                    if part is not None:
-                        return merge(part)
-            return list(chain.from_iterable(map(merge_alone, items)))
-
-        def merge_alone(item: Item) -> list[pl.DataFrame]:
-            with naming_damage(store, item[0]):
-                return merge(item[1])
+        def finished(merge: Merge) -> list[pl.DataFrame]:
+            return [finish(frame) for frame in merge()]
 
         bucket = is_bucket(store)
         at_once = REQUESTS if bucket else None
@@ -150,7 +131,7 @@ class Snapshot:
         for slices in (self.slices[:first], self.slices[first:]):
             opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
             parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if bucket else map(fetch, opened)
-            for frames in in_threads(merge_all, small_ones_together(parts, self.session.config)):
+            for frames in in_threads(finished, merges.of(parts)):
                 yield from frames
 
     def prefetch(self) -> None:

@@ -1,8 +1,15 @@
-"""Which small file slices are merged together: a merge has a fixed cost, that of some ten thousand rows.
+"""Which file slices are merged together, since a merge has a fixed cost, that of some ten thousand rows.
 
     slice 1    base ── log ── log
     slice 2    base ── log            ─►    the bases as one, all blocks by START_COMMIT_TIME    ─►    one merge
     slice 3    base ── log ── log
+
+So it is with small slices. Of larger ones with small logs the logs alone are merged together, and each base is read by
+itself, side by side:
+
+    slice 1    base                                                            ─►    rows of the base
+    slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
+    slice 3    base                                                            ─►    rows of the base
 
 Every rule merges them at once to what it merges them to one by one where no key is in two of them. So it is in one
 partition of a table of ours, whose bucket index finds the one file group of a key, for files that we wrote.
@@ -10,32 +17,119 @@ partition of a table of ours, whose bucket index finds the one file group of a k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Final, TypeVar
 
+import polars as pl
+
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Slice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.read.damage import is_ours
+from crdt_mor.read.damage import POLARS_ERRORS, is_ours, naming_damage
+from crdt_mor.store.base import Store
 
 BYTES_MAX: Final = 1 << 20
-"""The most bytes of files that are merged together. Of larger slices each is worth a merge of its own."""
+"""The most bytes of files that are merged together. Of larger slices each base is worth a merge of its own."""
+
+LOG_BYTES_MAX: Final = 16 << 20
+"""The most bytes of logs that are merged together, and of what is in memory of their bases, as it waits for that."""
 
 SLICES_MAX: Final = 64
 """The most slices that are merged together: a scan makes a table of all touched keys for each base file."""
 
+T = TypeVar("T")
+Kind = tuple[object, ...]
+
 Item = tuple[FileSlice, Slice]
 """A file slice, and its blocks or those of a part of it."""
+
+Merge = Callable[[], list[pl.DataFrame]]
+"""A merge that is yet to be done, of what a reader sees of one or more slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merges:
+    """The merges of a scan, of the columns `select` and the rows that meet `predicate`, or of `limit` of them."""
+
+    store: Store
+    config: TableConfig
+    merging: Merging
+    select: Sequence[str]
+    predicate: pl.Expr | None
+    limit: int | None
+
+    def of(self, items: Iterable[Item]) -> Iterator[Merge]:
+        """The merges of all items, each to be done in any thread. What they share is done here."""
+        for run in _runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
+            yield from self._sharing_logs(run) if len(run) > 1 else [partial(self._together, run[0])]
+
+    def _shares_logs(self, items: list[Item]) -> tuple[Kind | None, int]:
+        """What neighbours have in common that can share the merge of their logs, None for others; and bytes in memory.
+        """
+        slice_, part = items[0]
+        able = len(items) == 1 and self.limit is None and kernel.can_be_at_once(part, self.merging.rule)
+        held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))
+        return _kind(items[0], self.config) if able else None, held
+
+    def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
+        """The merges of slices whose logs are merged here."""
+        items = list(chain.from_iterable(run))
+        merges: list[Merge] = []
+        with suppress(OSError, *POLARS_ERRORS):  # which would not name the file that is gone or damaged
+            merges = kernel.merge_at_once(
+                [part for _, part in items], self.merging.columns, select=self.select, predicate=self.predicate
+            )
+        if not merges:
+            merges = [partial(self._merge, part) for _, part in items]
+        return (partial(self._naming, slice_, merge) for (slice_, _), merge in zip(items, merges, strict=True))
+
+    def _together(self, items: list[Item]) -> list[pl.DataFrame]:
+        """The merge of slices whose files are merged as those of one."""
+        if len(items) > 1:
+            with suppress(OSError, *POLARS_ERRORS):  # as above
+                part = kernel.joined([part for _, part in items])
+                if part is not None:
+                    return self._merge(part)
+        alone = (self._naming(slice_, partial(self._merge, part)) for slice_, part in items)
+        return list(chain.from_iterable(alone))
+
+    def _naming(self, slice_: FileSlice, merge: Merge) -> list[pl.DataFrame]:
+        with naming_damage(self.store, slice_):
+            return merge()
+
+    def _merge(self, part: Slice) -> list[pl.DataFrame]:
+        columns, select, predicate = self.merging.columns, self.select, self.predicate
+        if part.base is None or part.blocks:
+            return kernel.merge(part, self.merging.rule, columns, select=select, predicate=predicate)
+        rows = kernel.passed_through(
+            part.base, columns, select=select, predicate=predicate, limit=self.limit, ranges=part.base_ranges
+        )
+        return [rows]
 
 
 def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[list[Item]]:
     """The items in their order, neighbours that can be merged together in one list, each other one in its own."""
-    run: list[Item] = []
+
+    def kind(item: Item) -> tuple[Kind | None, int]:
+        return _kind(item, config), sum(file.size for file in item[0].files)
+
+    return _runs(items, kind, BYTES_MAX)
+
+
+def _runs(items: Iterable[T], kind_and_bytes: Callable[[T], tuple[Kind | None, int]], most: int) -> Iterator[list[T]]:
+    """The items in their order, in lists of neighbours of one kind, of so many bytes at most. Kind None: in its own."""
+    run: list[T] = []
     size, kind = 0, None
     for item in items:
-        weight, following = sum(file.size for file in item[0].files), _kind(item, config)
-        full = size + weight > BYTES_MAX or len(run) == SLICES_MAX
+        following, weight = kind_and_bytes(item)
+        full = size + weight > most or len(run) == SLICES_MAX
         if run and (full or following is None or following != kind):
             yield run
             run, size = [], 0
@@ -45,7 +139,7 @@ def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[
         yield run
 
 
-def _kind(item: Item, config: TableConfig) -> tuple[object, ...] | None:
+def _kind(item: Item, config: TableConfig) -> Kind | None:
     """What slices have in common that can be merged together; None: one that is merged alone."""
     slice_, part = item
     whole = part.base_rows is None and part.base_ranges is None

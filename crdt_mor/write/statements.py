@@ -51,7 +51,7 @@ class Statements:
         self._operations: set[Operation] = set()
         self.collected: list[Statement] = []
         self.schema = self._schema_at_begin
-        self.merging = merging_of(config, self.schema.to_json())
+        self.merging = merging_of(config, value.schema)
 
     @property
     def operation(self) -> Operation:

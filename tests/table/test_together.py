@@ -1,4 +1,4 @@
-"""Small file slices are merged together, and no answer tells: neither rows, nor counts, nor errors."""
+"""Small file slices, or their logs, are merged together, and no answer tells: neither rows, nor counts, nor errors."""
 
 from __future__ import annotations
 
@@ -67,18 +67,26 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
 ) -> None:
     table = make(buckets=5, partition_by=partitions, **MERGES[merge])
     commits = written(table, random.Random(seed))
-    at_once: list[int] = []
+    at_once: dict[str, int] = {}
 
-    def counted(slices: Any, joined: Any = kernel.joined) -> Any:
-        at_once.append(len(slices))
-        return joined(slices)
+    def count(name: str, work: Any) -> None:
+        def counted(slices: Any, *args: Any, **settings: Any) -> Any:
+            at_once[name] = max(at_once.get(name, 0), len(slices))
+            return work(slices, *args, **settings)
 
-    monkeypatch.setattr(kernel, "joined", counted)
-    joint = answers(table, commits)
-    assert max(at_once) > 1
-    monkeypatch.setattr(together, "SLICES_MAX", 1)
+        monkeypatch.setattr(kernel, name, counted)
+
+    for name in ("joined", "merge_at_once"):
+        count(name, getattr(kernel, name))
+    small = answers(table, commits)
+    assert at_once.pop("joined") > 1
     at_once.clear()
-    assert joint == answers(table, commits)
+    monkeypatch.setattr(together, "BYTES_MAX", 0)
+    large = answers(table, commits)
+    assert at_once.keys() == ({"merge_at_once"} if merge == "latest" else set())
+    at_once.clear()
+    monkeypatch.setattr(together, "SLICES_MAX", 1)
+    assert small == large == answers(table, commits)
     assert not at_once
 
 
@@ -95,8 +103,12 @@ def test_slices_are_joined_as_far_as_they_are_small(make: Make, monkeypatch: pyt
     assert len(list(table.scan().frames())) == 9
 
 
+@pytest.mark.parametrize("bytes_max", [0, together.BYTES_MAX], ids=["logs", "slices"])
 @pytest.mark.parametrize("kind", ["base", "log"])
-def test_the_file_that_is_to_blame_is_named(fast_path: Path, kind: str) -> None:
+def test_the_file_that_is_to_blame_is_named(
+    fast_path: Path, kind: str, bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "BYTES_MAX", bytes_max)
     place = Place.of("local", fast_path / "t")
     table = place.create(schema=frame().schema, key="id", buckets=6)
     table.upsert(frame(*((f"k{i:02d}", "x", i) for i in range(60))))
