@@ -4,93 +4,207 @@ import crdt_mor as mor
 table = mor.Table.create("events", schema, key="event_id")
 table.upsert(frame)                        # from any number of processes at once, without a lock
 table.scan(filter="views > 10").to_polars()
+
+Each name is imported from its module when it is first used: whoever reads one table does not wait for its upkeep. So a
+public name stands in three places: among the imports, which are for type checkers, in `_NAMES` and in `__all__`.
 """
 
-from importlib.metadata import version as _version
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from crdt_mor.changes import Changes
-from crdt_mor.clock import Environment, Process
-from crdt_mor.creation import Merge
-from crdt_mor.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
-from crdt_mor.distributed import Receipt, WriteJob
-from crdt_mor.erasure import Erased
-from crdt_mor.errors import (
-    CheckpointExpiredError,
-    ClockError,
-    CommitUnknownError,
-    CrdtMorError,
-    ErasureUnfinishedError,
-    ForkedProcessError,
-    FormatError,
-    FutureSnapshotError,
-    InvalidInputError,
-    InvalidUseError,
-    LawError,
-    PayloadError,
-    PayloadNotAllowedError,
-    SchemaMismatchError,
-    SnapshotExpiredError,
-    StorageRefusedError,
-    StorageUnavailableError,
-    TableArrivingError,
-    TableExistsError,
-    TableMovedError,
-    TableNotFoundError,
-    TableReplacedError,
-    TokenOrderError,
-    UnknownPayloadError,
-    UnsupportedFeatureError,
-    UnsupportedVersionError,
-    WriterExpiredError,
-)
-from crdt_mor.files import FileRows, read_files
-from crdt_mor.inspect import Inspect
-from crdt_mor.laws import check_laws
-from crdt_mor.laws.allowed import allow_payloads
-from crdt_mor.loading import LoadProgress, OnProgress
-from crdt_mor.maintenance import Archived, Compacted, Maintenance
-from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
-from crdt_mor.migration import Migrated
-from crdt_mor.model.config import TableConfig, TableType
-from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
-from crdt_mor.model.plans import CompactionPlan, GroupInput
-from crdt_mor.model.points import Point, parse_point
-from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.timeline_parts import DataFile, FileGroup
-from crdt_mor.observing import (
-    AdoptionEvent,
-    CommitEvent,
-    Event,
-    Observation,
-    PartEvent,
-    PlanEvent,
-    RaceLostEvent,
-    RollbackEvent,
-    SweepEvent,
-    UpkeepEvent,
-    observe,
-)
-from crdt_mor.parquet import ParquetSource, RangeReader
-from crdt_mor.read.explain import Explanation, Files
-from crdt_mor.reading import AsOf, Consistency
-from crdt_mor.scan import Scan
-from crdt_mor.services.clean import Cleaned
-from crdt_mor.services.migrate import MigrationProgress
-from crdt_mor.services.restore import Restored, Savepoint
-from crdt_mor.services.roll_back import GivenUp
-from crdt_mor.services.upkeep import Maintained, Upkeep
-from crdt_mor.sources import LoadSource
-from crdt_mor.store.base import Chunks, Content, Stat, Store
-from crdt_mor.store.local import LocalStore
-from crdt_mor.store.memory import MemoryStore
-from crdt_mor.store.open import storage_options
-from crdt_mor.table import Table
-from crdt_mor.transaction import Commit, Transaction
-from crdt_mor.write.statements import SchemaMode
+if _TYPE_CHECKING:
+    from crdt_mor.changes import Changes
+    from crdt_mor.clock import Environment, Process
+    from crdt_mor.creation import Merge
+    from crdt_mor.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
+    from crdt_mor.distributed import WriteJob
+    from crdt_mor.erasure import Erased
+    from crdt_mor.errors import (
+        CheckpointExpiredError,
+        ClockError,
+        CommitUnknownError,
+        CrdtMorError,
+        ErasureUnfinishedError,
+        ForkedProcessError,
+        FormatError,
+        FutureSnapshotError,
+        InvalidInputError,
+        InvalidUseError,
+        LawError,
+        PayloadError,
+        PayloadNotAllowedError,
+        SchemaMismatchError,
+        SnapshotExpiredError,
+        StorageRefusedError,
+        StorageUnavailableError,
+        TableArrivingError,
+        TableExistsError,
+        TableMovedError,
+        TableNotFoundError,
+        TableReplacedError,
+        TokenOrderError,
+        UnknownPayloadError,
+        UnsupportedFeatureError,
+        UnsupportedVersionError,
+        WriterExpiredError,
+    )
+    from crdt_mor.files import FileRows, read_files
+    from crdt_mor.inspect import Inspect
+    from crdt_mor.laws.allowed import allow_payloads
+    from crdt_mor.laws.check import check_laws
+    from crdt_mor.loading import LoadProgress, OnProgress
+    from crdt_mor.maintenance import Archived, Compacted, Maintenance
+    from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
+    from crdt_mor.migration import Migrated
+    from crdt_mor.model.config import TableConfig, TableType
+    from crdt_mor.model.keys import KeySpec
+    from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
+    from crdt_mor.model.plans import CompactionPlan, GroupInput
+    from crdt_mor.model.points import Point, parse_point
+    from crdt_mor.model.schema import TableSchema
+    from crdt_mor.model.timeline_parts import DataFile, FileGroup
+    from crdt_mor.observing import (
+        AdoptionEvent,
+        CommitEvent,
+        Event,
+        Observation,
+        PartEvent,
+        PlanEvent,
+        RaceLostEvent,
+        RollbackEvent,
+        SweepEvent,
+        UpkeepEvent,
+        observe,
+    )
+    from crdt_mor.parquet import ParquetSource, RangeReader
+    from crdt_mor.read.explain import Explanation, Files
+    from crdt_mor.reading import AsOf, Consistency
+    from crdt_mor.scan import Scan
+    from crdt_mor.services.clean import Cleaned
+    from crdt_mor.services.migrate import MigrationProgress
+    from crdt_mor.services.restore import Restored, Savepoint
+    from crdt_mor.services.roll_back import GivenUp
+    from crdt_mor.services.upkeep import Maintained, Upkeep
+    from crdt_mor.sources import LoadSource
+    from crdt_mor.store.base import Chunks, Content, Stat, Store
+    from crdt_mor.store.local import LocalStore
+    from crdt_mor.store.memory import MemoryStore
+    from crdt_mor.store.open import storage_options
+    from crdt_mor.table import Table
+    from crdt_mor.transaction import Commit, Transaction
+    from crdt_mor.write.jobs import Receipt
+    from crdt_mor.write.statements import SchemaMode
 
-__version__ = _version("crdt-mor")
-"""The version of the installed package, which pyproject.toml says."""
+    __version__: str
+    """The version of the installed package, which pyproject.toml says."""
+
+_NAMES = {
+    "changes": ("Changes",),
+    "clock": ("Environment", "Process"),
+    "creation": ("Merge",),
+    "data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
+    "distributed": ("WriteJob",),
+    "erasure": ("Erased",),
+    "errors": (
+        "CheckpointExpiredError",
+        "ClockError",
+        "CommitUnknownError",
+        "CrdtMorError",
+        "ErasureUnfinishedError",
+        "ForkedProcessError",
+        "FormatError",
+        "FutureSnapshotError",
+        "InvalidInputError",
+        "InvalidUseError",
+        "LawError",
+        "PayloadError",
+        "PayloadNotAllowedError",
+        "SchemaMismatchError",
+        "SnapshotExpiredError",
+        "StorageRefusedError",
+        "StorageUnavailableError",
+        "TableArrivingError",
+        "TableExistsError",
+        "TableMovedError",
+        "TableNotFoundError",
+        "TableReplacedError",
+        "TokenOrderError",
+        "UnknownPayloadError",
+        "UnsupportedFeatureError",
+        "UnsupportedVersionError",
+        "WriterExpiredError",
+    ),
+    "files": ("FileRows", "read_files"),
+    "inspect": ("Inspect",),
+    "laws.allowed": ("allow_payloads",),
+    "laws.check": ("check_laws",),
+    "loading": ("LoadProgress", "OnProgress"),
+    "maintenance": ("Archived", "Compacted", "Maintenance"),
+    "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
+    "migration": ("Migrated",),
+    "model.config": ("TableConfig", "TableType"),
+    "model.keys": ("KeySpec",),
+    "model.merge_spec": ("ColumnMerge", "MergeSpec", "PayloadRef"),
+    "model.plans": ("CompactionPlan", "GroupInput"),
+    "model.points": ("Point", "parse_point"),
+    "model.schema": ("TableSchema",),
+    "model.timeline_parts": ("DataFile", "FileGroup"),
+    "observing": (
+        "AdoptionEvent",
+        "CommitEvent",
+        "Event",
+        "Observation",
+        "PartEvent",
+        "PlanEvent",
+        "RaceLostEvent",
+        "RollbackEvent",
+        "SweepEvent",
+        "UpkeepEvent",
+        "observe",
+    ),
+    "parquet": ("ParquetSource", "RangeReader"),
+    "read.explain": ("Explanation", "Files"),
+    "reading": ("AsOf", "Consistency"),
+    "scan": ("Scan",),
+    "services.clean": ("Cleaned",),
+    "services.migrate": ("MigrationProgress",),
+    "services.restore": ("Restored", "Savepoint"),
+    "services.roll_back": ("GivenUp",),
+    "services.upkeep": ("Maintained", "Upkeep"),
+    "sources": ("LoadSource",),
+    "store.base": ("Chunks", "Content", "Stat", "Store"),
+    "store.local": ("LocalStore",),
+    "store.memory": ("MemoryStore",),
+    "store.open": ("storage_options",),
+    "table": ("Table",),
+    "transaction": ("Commit", "Transaction"),
+    "write.jobs": ("Receipt",),
+    "write.statements": ("SchemaMode",),
+}
+"""What each module below crdt_mor gives to the front door."""
+
+if not _TYPE_CHECKING:  # a type checker would take any name for one that is there
+    _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
+    _ROOMS = {module.partition(".")[0] for module in _NAMES}
+
+    def __getattr__(name: str) -> object:
+        """What is public, or a module that has some of it; the next time it is found without this function."""
+        if name in _HOMES:
+            value = getattr(_import_module(_HOMES[name]), name)
+        elif name in _ROOMS:
+            return _import_module(f"{__name__}.{name}")
+        elif name == "__version__":
+            from importlib.metadata import version
+
+            value = version("crdt-mor")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, "__version__"})
+
 
 __all__ = [
     "AdoptionEvent",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -39,11 +40,55 @@ def test_the_version_is_that_of_the_project() -> None:
     assert crdt_mor.__version__ == said[1]
 
 
+def test_a_public_name_stands_in_three_places() -> None:
+    """Type checkers see the imports, users the names of the table, `import *` what `__all__` lists."""
+    tree = ast.parse(Path(crdt_mor.__file__).read_text())
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "_TYPE_CHECKING")
+    imported = {
+        (alias.name, str(node.module))
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    late = {(name, f"crdt_mor.{module}") for module, names in crdt_mor._NAMES.items() for name in names}
+    assert late == imported
+    assert sorted(name for name, _ in late) == sorted(crdt_mor.__all__)
+
+
+def test_every_public_name_is_there() -> None:
+    everything: dict[str, object] = {}
+    exec("from crdt_mor import *", everything)
+    for name in crdt_mor.__all__:
+        value = getattr(crdt_mor, name)
+        assert everything[name] is value
+        assert vars(crdt_mor)[name] is value, "found without a function the next time"
+    assert {*crdt_mor.__all__, "__version__"} <= set(dir(crdt_mor))
+    for name in ("Tabel", "payload", "_hidden"):
+        with pytest.raises(AttributeError, match=f"module 'crdt_mor' has no attribute '{name}'"):
+            getattr(crdt_mor, name)
+    with pytest.raises(ImportError, match="cannot import name 'Tabel'"):
+        exec("from crdt_mor import Tabel")
+
+
+def test_no_public_name_is_that_of_a_module() -> None:
+    """Else it would depend on what was imported before which of the two one gets."""
+    folder = Path(crdt_mor.__file__).parent
+    assert not {path.stem for path in folder.iterdir()} & set(crdt_mor.__all__)
+
+
+def modules_after(program: str) -> set[str]:
+    """The modules that a new process has when it has run a program."""
+    command = [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules, file=sys.stderr)"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stderr.split())
+
+
 def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
-    program = "import sys, crdt_mor; print(*sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert "crdt_mor.table" in shown
-    assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & set(shown)
+    found = modules_after("import crdt_mor")
+    assert {name for name in found if name.startswith("crdt_mor")} == {"crdt_mor"}
+    assert not {"polars", "pyarrow"} & found
+    modules_after("import crdt_mor; crdt_mor.errors.CrdtMorError")
+    found = modules_after("import crdt_mor.table")
+    assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & found
 
 
 def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:
