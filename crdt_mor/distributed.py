@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.data import Data, SchemaLike, read_data, read_schema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.late import Late
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline_parts import Completion
@@ -27,10 +28,14 @@ from crdt_mor.store.base import Store
 from crdt_mor.store.open import portable
 from crdt_mor.timeline.session import Session
 from crdt_mor.transaction import Commit, check_mode, check_token_form, commit_of
-from crdt_mor.write import distributed
 from crdt_mor.write.jobs import Job, Receipt
-from crdt_mor.write.overwrite import Partitions
 from crdt_mor.write.statements import Operation, SchemaMode
+
+if TYPE_CHECKING:
+    from crdt_mor.write import distributed
+    from crdt_mor.write.overwrite import Partitions
+else:
+    distributed = Late("crdt_mor.write.distributed")
 
 _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE", "overwrite": "UPSERT"}
 

@@ -1,11 +1,12 @@
-"""Modules of other packages that are imported when something of them is first used.
+"""Modules that are imported when something of them is first used.
 
     if TYPE_CHECKING:
         import pyarrow.compute as pc
     else:
         pc = Late("pyarrow.compute")
 
-`pyarrow.compute` makes its functions as it is imported, which takes longer than all of our own modules of one room.
+For what many functions of a module use, and few calls need: `pyarrow.compute` makes its functions as it is imported,
+which takes longer than all of our own modules of one room. What one function needs it imports itself.
 """
 
 from __future__ import annotations

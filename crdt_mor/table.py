@@ -12,13 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor import loading
-from crdt_mor.changes import Changes
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.creation import (
     Merge,
@@ -33,11 +31,7 @@ from crdt_mor.creation import (
 from crdt_mor.data import Data, SchemaLike, read_schema
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import CrdtMorError, InvalidInputError, InvalidUseError
-from crdt_mor.history import history
-from crdt_mor.inspect import Inspect
 from crdt_mor.laws.allowed import allow_payloads
-from crdt_mor.loading import OnProgress
-from crdt_mor.maintenance import Maintenance
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
@@ -50,11 +44,8 @@ from crdt_mor.model.table_properties import checked_changes
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cuts import cut_at, kept_cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.read.window import Window
 from crdt_mor.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.scan import Scan, prefetch
-from crdt_mor.services.restore import Savepoint, save, savepoints, unsave
-from crdt_mor.sources import LoadSource, open_source
 from crdt_mor.store.base import Store, is_bucket
 from crdt_mor.store.open import store_at
 from crdt_mor.timeline.session import Session
@@ -68,6 +59,14 @@ from crdt_mor.transaction import (
     require_statement,
 )
 from crdt_mor.write.statements import SchemaMode
+
+if TYPE_CHECKING:
+    from crdt_mor.changes import Changes
+    from crdt_mor.inspect import Inspect
+    from crdt_mor.loading import OnProgress
+    from crdt_mor.maintenance import Maintenance
+    from crdt_mor.services.restore import Savepoint
+    from crdt_mor.sources import LoadSource
 
 WRITER_EXPIRY = timedelta(minutes=10)
 
@@ -227,6 +226,9 @@ class Table(Readable, WrittenByMany):
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError`; `UnsupportedFeatureError`, which says
         what to install, where a format needs a package.
         """
+        from crdt_mor import loading
+        from crdt_mor.sources import open_source
+
         _inline(maintain)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         environment = environment or SystemEnvironment()
@@ -328,11 +330,15 @@ class Table(Readable, WrittenByMany):
     @property
     def inspect(self) -> Inspect:
         """The timeline and the files, as Arrow tables."""
+        from crdt_mor.inspect import Inspect
+
         return Inspect(self._session)
 
     @property
     def maintenance(self) -> Maintenance:
         """Upkeep: what is due, and each service by itself; safe beside writers and readers."""
+        from crdt_mor.maintenance import Maintenance
+
         return Maintenance(self._session)
 
     def __repr__(self) -> str:
@@ -525,6 +531,9 @@ class Table(Readable, WrittenByMany):
         and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
         another table than the one that is here now.
         """
+        from crdt_mor.changes import Changes
+        from crdt_mor.read.window import Window
+
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
@@ -541,6 +550,9 @@ class Table(Readable, WrittenByMany):
 
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
+        from crdt_mor.changes import Changes
+        from crdt_mor.read.window import Window
+
         session, first, last = self._session, point_of(before), point_of(after)
         value = sealed_at(session, before=first, after=last)
         start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
@@ -560,6 +572,8 @@ class Table(Readable, WrittenByMany):
 
         Raises `InvalidInputError` for a limit that is no number from 0 up.
         """
+        from crdt_mor.history import history
+
         return history(self._session, limit)
 
     def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
@@ -572,10 +586,14 @@ class Table(Readable, WrittenByMany):
 
         Raises `InvalidInputError` where the table has a savepoint of this name, or a hundred of them.
         """
+        from crdt_mor.services.restore import save
+
         return save(self._session, name, comment)
 
     def savepoints(self) -> list[Savepoint]:
         """The savepoints of the table, oldest first."""
+        from crdt_mor.services.restore import savepoints
+
         return savepoints(self._session)
 
     def drop_savepoint(self, name: str) -> None:
@@ -583,6 +601,8 @@ class Table(Readable, WrittenByMany):
 
         Raises `InvalidInputError` where the table has no savepoint of this name.
         """
+        from crdt_mor.services.restore import unsave
+
         unsave(self._session, name)
 
     def refresh(self) -> None:

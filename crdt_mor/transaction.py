@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.data import Data, read_data, require_data
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.late import Late
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrites import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
@@ -28,10 +29,14 @@ from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.lone_write import BYTES_MAX, TriedWrite
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.overwrite import OverwriteStatement, commit_overwrite, overwrite_rows, scope_of
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.statements import SchemaMode
+
+if TYPE_CHECKING:
+    from crdt_mor.write import overwrite as overwriting
+else:
+    overwriting = Late("crdt_mor.write.overwrite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class Transaction:
         self._token = token
         self._value: Timeline | None = None
         self._write: OpenWrite | TriedWrite | None = None
-        self._overwrite: OverwriteStatement | None = None
+        self._overwrite: overwriting.OverwriteStatement | None = None
         self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
 
@@ -99,7 +104,7 @@ class Transaction:
         if kind is not None:
             write.abandon()
             return
-        committed = write.commit() if self._overwrite is None else commit_overwrite(write, self._overwrite)
+        committed = write.commit() if self._overwrite is None else overwriting.commit_overwrite(write, self._overwrite)
         self.commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
         if isinstance(committed.completion, Completion) and not committed.repeated:
             upkeep_after(self._session, committed.value, committed.completion)
@@ -142,19 +147,21 @@ class Transaction:
     ) -> None:
         """As `Table.overwrite`, as the only statement of this commit."""
         if (write := self._open_alone("overwrite")) is not None:
-            scope = overwrite_rows(write, read_data(data), partitions, check_mode(schema_mode))
-            self._overwrite = OverwriteStatement(scope, OVERWRITE_TABLE if scope == EVERYTHING else OVERWRITE)
+            scope = overwriting.overwrite_rows(write, read_data(data), partitions, check_mode(schema_mode))
+            operation = OVERWRITE_TABLE if scope == EVERYTHING else OVERWRITE
+            self._overwrite = overwriting.OverwriteStatement(scope, operation)
 
     def delete_partitions(self, partitions: Collection[object]) -> None:
         """As `Table.delete_partitions`, as the only statement of this commit."""
         if (write := self._open_alone("delete_partitions")) is not None:
-            scope = scope_of(self._session.config.key, write.statements.schema, require_partitions(partitions))
-            self._overwrite = OverwriteStatement(scope, DELETE_PARTITION)
+            named = require_partitions(partitions)
+            scope = overwriting.scope_of(self._session.config.key, write.statements.schema, named)
+            self._overwrite = overwriting.OverwriteStatement(scope, DELETE_PARTITION)
 
     def truncate(self) -> None:
         """As `Table.truncate`, as the only statement of this commit."""
         if self._open_alone("truncate") is not None:
-            self._overwrite = OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
+            self._overwrite = overwriting.OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
 
     def scan(
         self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False

@@ -24,7 +24,7 @@ ENGINE = ROOMS | USERS_HOLD
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "late": set(),  # modules of other packages that are imported when they are used
+    "late": set(),  # modules that are imported when they are used
     "forks": {"errors"},  # what a process that was forked must not do
     "clock": {"errors", "forks"},
     "threads": {"errors", "forks"},
@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
-    "late": set(),  # modules of other packages that are imported when they are used
+    "late": set(),  # modules that are imported when they are used
     "forks": set(),
     "clock": set(),
     "threads": set(),
@@ -159,6 +159,29 @@ def test_imports_point_one_way(file: Path) -> None:
         target = unit_of(module)
         if module.split(".")[0] in OURS and target != unit:
             assert target in MAY_IMPORT[unit], f"{name_of(file)} imports {module}: {unit!r} may not import {target!r}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_what_is_imported_late_is_seen_here(file: Path) -> None:
+    """A module that `Late` stands for is imported for type checkers under the same name, where these tests find it."""
+    calls = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Late"]
+    late = [
+        (ast.unparse(node.targets[0]), ast.literal_eval(node.value.args[0]))
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value in calls
+    ]
+    assert len(late) == len(calls), "write name = Late(module), one a line"
+    imported = set(names_imported(parsed(file)))
+    assert set(late) <= imported, f"import these below `if TYPE_CHECKING`: {set(late) - imported}"
+
+
+def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Names that imports of whole modules bind, with the module, wherever they stand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 @pytest.mark.parametrize("file", FILES, ids=name_of)

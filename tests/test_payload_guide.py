@@ -27,7 +27,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import payloads
-from crdt_mor.laws import LAWS
+from crdt_mor.laws.claims import LAWS
 from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.laws.resolve import payload_of
 from tests.guides import Block, Interpreter, blocks, interpreter, words

@@ -16,7 +16,6 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.options import Form
 from crdt_mor.cli.render import Output
-from crdt_mor.laws import LAWS, check_laws, laws_of
 
 SHALLOW = (
     "this was the shallow check, the one that Table.create makes: every short history of the payload's own examples "
@@ -41,12 +40,14 @@ def laws(
 
     Example: crdt-mor laws crdt_mor.payloads:Counter
     """
+    from crdt_mor.laws.claims import LAWS, laws_of
+
     loaded = _load(payload)
     _leave_no_cache_here()
     deep = _has_hypothesis()
     error: mor.LawError | None = None
     try:
-        check_laws(loaded, deep=deep, examples=examples)
+        mor.check_laws(loaded, deep=deep, examples=examples)
     except mor.LawError as broken:
         error = broken
     kept = {law: error is None or law not in error.laws for law in laws_of(loaded)}

@@ -16,8 +16,3 @@ compare the fingerprint.
     search.py        the deep check: long histories    strategies.py   drawn values (both need hypothesis)
     describe.py      values and errors in messages
 """
-
-from crdt_mor.laws.check import check_laws
-from crdt_mor.laws.claims import LAWS, laws_of
-
-__all__ = ["LAWS", "check_laws", "laws_of"]

@@ -26,8 +26,6 @@ from urllib.parse import parse_qsl
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.allowed import Carried, allowed_class, import_payload, require_class
-from crdt_mor.laws.check import check_laws
-from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
 
@@ -81,7 +79,11 @@ def reference(payload: Payload) -> PayloadRef:
         raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
     ref = PayloadRef(name, parameters, path=path)
     if not _ships(entry):
+        from crdt_mor.laws.check import check_laws
+
         check_laws(payload)
+    from crdt_mor.laws.fingerprint import fingerprint
+
     ref = replace(ref, fingerprint=fingerprint(payload))
     resolve(ref)  # as every other process will do
     return ref
@@ -90,6 +92,8 @@ def reference(payload: Payload) -> PayloadRef:
 @lru_cache(maxsize=256)
 def resolve(ref: PayloadRef) -> Payload:
     """The payload that `ref` names. Raises `UnknownPayloadError` if it cannot be found, or means something else."""
+    from crdt_mor.laws.fingerprint import fingerprint
+
     entry = _provided().get(ref.name)
     cls = _load(entry) if entry is not None else allowed_class(ref)
     name = getattr(cls, "name", None)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import crdt_mor as mor
 from crdt_mor import Dot, LawError, Payload, payloads
-from crdt_mor.laws import LAWS, check_laws, laws_of
+from crdt_mor.laws.check import check_laws
+from crdt_mor.laws.claims import LAWS, laws_of
 from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.laws.histories import contexts
 from crdt_mor.laws.values import values
