@@ -84,7 +84,7 @@ class Columns:
     @classmethod
     def of(cls, stored: pa.Schema, key_column: str | None = None) -> Columns:
         """From the stored Arrow schema (user columns only)."""
-        frame = pl.from_arrow(stored.empty_table())
+        frame = pl.from_arrow(pa.Table.from_batches([], stored))
         assert isinstance(frame, pl.DataFrame)
         return cls(dict(frame.schema), key_column)
 

@@ -62,7 +62,7 @@ __all__ = [
 
 def polars_type(arrow: pa.DataType) -> pl.DataType:
     """The type that polars gives to a column of this stored Arrow type."""
-    frame = pl.from_arrow(pa.schema([pa.field("c", arrow)]).empty_table())
+    frame = pl.from_arrow(pa.Table.from_batches([], pa.schema([pa.field("c", arrow)])))
     assert isinstance(frame, pl.DataFrame)
     return frame.schema["c"]
 

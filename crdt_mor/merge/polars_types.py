@@ -24,7 +24,7 @@ def polars_frame(data: pa.Table) -> pl.DataFrame:
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
     """The types of the columns of a frame."""
-    return polars_frame(schema.empty_table()).schema
+    return polars_frame(pa.Table.from_batches([], schema)).schema
 
 
 @lru_cache(maxsize=1024)

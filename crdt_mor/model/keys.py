@@ -26,6 +26,7 @@ from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.late import Late
 from crdt_mor.model import java_hash
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.texts import empty_texts, text_scalar
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -103,23 +104,25 @@ class KeySpec:
             name = self.fields[0]
             text = _text(data.column(name))
             _refuse(text.is_null(), name, "a record key cannot be null")
-            _refuse(pc.equal(text, ""), name, "a record key cannot be empty")
+            _refuse(pc.equal(text, text_scalar("")), name, "a record key cannot be empty")
             return text
-        parts: list[pa.Array | str] = []
+        parts: list[pa.Array | pa.Scalar] = []
         missing: pa.Array | None = None
         for index, name in enumerate(self.fields):
             text = _text(data.column(name))
             self._refuse_ambiguous(text, name)
-            empty = pc.or_kleene(text.is_null(), pc.equal(text, ""))
+            empty = pc.or_kleene(text.is_null(), pc.equal(text, text_scalar("")))
             missing = empty if missing is None else pc.and_(missing, empty)
-            text = pc.fill_null(pc.if_else(pc.equal(text, ""), EMPTY_KEY, text), NULL_KEY)
-            parts += [f"{',' if index else ''}{name}:", text]
+            text = pc.if_else(pc.equal(text, text_scalar("")), text_scalar(EMPTY_KEY), text)
+            text = pc.fill_null(text, text_scalar(NULL_KEY))
+            parts += [text_scalar(f"{',' if index else ''}{name}:"), text]
         _refuse(missing, ",".join(self.fields), "a record key cannot be null or empty in all its columns")
-        return pc.binary_join_element_wise(*parts, "")
+        return pc.binary_join_element_wise(*parts, text_scalar(""))
 
     def _refuse_ambiguous(self, text: pa.Array, name: str) -> None:
         for placeholder in (NULL_KEY, EMPTY_KEY):
-            _refuse(pc.equal(text, placeholder), name, f"{placeholder} means a missing value in a composite record key")
+            reason = f"{placeholder} means a missing value in a composite record key"
+            _refuse(pc.equal(text, text_scalar(placeholder)), name, reason)
         if not pt.is_string(text.type) or not pc.any(pc.match_substring(text, ",")).as_py():
             return
         for other in self.fields:
@@ -130,9 +133,9 @@ class KeySpec:
         """The partition path of every row, empty for an unpartitioned table."""
         self.refuse_foreign_generator()
         if not self.partition_fields:
-            return pa.repeat(pa.scalar("", pa.string()), data.num_rows)
+            return empty_texts(data.num_rows)
         levels = [self._level(data.column(name), name) for name in self.partition_fields]
-        return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, "/")
+        return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, text_scalar("/"))
 
     def _level(self, column: pa.ChunkedArray, name: str) -> pa.Array:
         """One directory name per row. Partitions are few, so the work is done once for each of them."""
@@ -141,13 +144,14 @@ class KeySpec:
         values = encoded.dictionary
         prefix = f"{name}=" if self.hive_style else ""
         for bad, reason in self._path_rules(values, prefix):
-            if (index := pc.index(bad, True).as_py()) >= 0:
+            if pc.any(bad).as_py():
+                index = pc.index(bad, True).as_py()
                 row = pc.index(encoded.indices, pa.scalar(index, encoded.indices.type)).as_py()
                 value = values[index].as_py()
                 raise InvalidInputError(f"{reason}: map it to another value. column={name} row={row} value={value!r}")
-        values = pc.if_else(pc.equal(values, ""), DEFAULT_PARTITION, values)
-        paths = pc.binary_join_element_wise(prefix, values, "") if prefix else values
-        return pc.fill_null(paths.take(encoded.indices), prefix + DEFAULT_PARTITION)
+        values = pc.if_else(pc.equal(values, text_scalar("")), text_scalar(DEFAULT_PARTITION), values)
+        paths = pc.binary_join_element_wise(text_scalar(prefix), values, text_scalar("")) if prefix else values
+        return pc.fill_null(paths.take(encoded.indices), text_scalar(prefix + DEFAULT_PARTITION))
 
     def _path_rules(self, values: pa.Array, prefix: str) -> list[tuple[pa.Array, str]]:
         room = _NAME_BYTES_MAX - len(prefix)
@@ -156,9 +160,14 @@ class KeySpec:
                 pc.match_substring_regex(values, _UNSAFE_IN_PATH),
                 "a /, :, control character or % with two hex digits cannot stand in a directory that Hudi reads",
             ),
-            (pc.equal(values, DEFAULT_PARTITION), f"{DEFAULT_PARTITION} stands for a missing partition value"),
-            (pc.greater(pc.binary_length(values), room), "a partition value this long is no directory"),
+            (
+                pc.equal(values, text_scalar(DEFAULT_PARTITION)),
+                f"{DEFAULT_PARTITION} stands for a missing partition value",
+            ),
         ]
+        lengths = pc.binary_length(values)
+        if (pc.max(lengths).as_py() or 0) > room:
+            rules.append((pc.greater(lengths, room), "a partition value this long is no directory"))
         if not self.hive_style:
             hidden = pc.match_substring_regex(values, r"^[._]")
             rules.append((hidden, "Hudi's readers skip directories that begin with . or _"))
@@ -247,7 +256,8 @@ def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _refuse(bad: pa.Array, column: str, reason: str) -> None:
-    if (row := pc.index(bad, True).as_py()) >= 0:
+    if pc.any(bad).as_py():
+        row = pc.index(bad, True).as_py()
         raise InvalidInputError(f"{reason}: fill it in or leave the row out. column={column} row={row}")
 
 

@@ -25,6 +25,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.texts import repeated
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks, Store
 from crdt_mor.threads import in_threads
@@ -213,10 +214,8 @@ def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
 
     They become dictionaries, so that a writer need not look at every row.
     """
-    zeros = np.zeros(table.num_rows, dtype=np.int32)
     for name, value in constants.items():
-        column = pa.DictionaryArray.from_arrays(zeros, pa.array([value], pa.string()))
-        table = table.add_column(META_COLUMNS.index(name), name, column)
+        table = table.add_column(META_COLUMNS.index(name), name, repeated(value, table.num_rows))
     return table
 
 

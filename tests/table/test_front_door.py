@@ -91,6 +91,24 @@ def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
     assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & found
 
 
+def test_a_read_and_a_write_leave_alone_what_they_do_not_need() -> None:
+    """pandas among it, which takes longer to import than all of ours: pyarrow does so wherever it is given values."""
+    found = modules_after("""
+import crdt_mor as mor, polars as pl
+rows = pl.DataFrame({"id": ["a", "b"], "day": ["1", "2"], "n": [1, 2]})
+for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "ordering": "n"}):
+    table = mor.Table.create("t", rows.schema, store=mor.MemoryStore(), **settings)
+    table.upsert(rows)
+    assert table.scan(columns=["id"], filter=pl.col("n") > 1).to_polars().height == 1
+""")
+    assert "crdt_mor.transaction" in found
+    assert not {"pandas", "obstore", "typer"} & found
+    rooms = "maintenance", "migration", "erasure", "loading", "sources", "changes", "history", "inspect"
+    assert not {f"crdt_mor.{name}" for name in rooms} & found
+    assert {name for name in found if name.startswith("crdt_mor.services.")} == {"crdt_mor.services.inline"}
+    assert not {f"crdt_mor.laws.{name}" for name in ("check", "examine", "trial", "fingerprint")} & found
+
+
 def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:
     make().upsert(THREE)
     for table in (Table(path), Table(Path(path)), Table(path, payloads=(), store=None), Table.open(path)):

@@ -1,0 +1,38 @@
+"""Texts as Arrow arrays and scalars, made of their bytes.
+
+`pyarrow.array`, `pyarrow.scalar` and whatever takes a value of Python or an array of numpy look whether it is one of
+pandas, and import pandas for that, where it is installed, which takes as long as all else that a small write does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+
+def texts(values: Sequence[str]) -> pa.Array:
+    """An array of a few texts."""
+    encoded = [value.encode() for value in values]
+    ends = np.array([0, *accumulate(map(len, encoded))], np.int32)
+    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+
+
+@lru_cache(maxsize=256)
+def text_scalar(value: str) -> pa.Scalar:
+    """One text, for Arrow's functions."""
+    return texts([value])[0]
+
+
+def empty_texts(count: int) -> pa.Array:
+    """An array of that many empty texts."""
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
+
+
+def repeated(value: str, count: int) -> pa.DictionaryArray:
+    """One text so many times, as a dictionary of it alone."""
+    zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
+    return pa.DictionaryArray.from_arrays(zeros, texts([value]))
