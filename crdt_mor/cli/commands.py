@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
-import pyarrow as pa
 import typer
 
 import crdt_mor as mor
@@ -32,8 +30,14 @@ from crdt_mor.cli.options import (
 )
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
-from crdt_mor.files import is_address
+from crdt_mor.late import Late
 from crdt_mor.model.policies import words_of_bytes
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = Late("polars")
 
 
 class ClusterOrder(StrEnum):
@@ -294,6 +298,8 @@ def compact(
 
 def _columns(schema: Path | None, like: str | None) -> pa.Schema:
     """The columns of a new table, from exactly one of two options."""
+    from crdt_mor.files import is_address
+
     if bool(schema) == bool(like):
         raise typer.BadParameter("say where the columns come from in one way: --schema FILE or --like FILE")
     if like is not None and (is_address(like) or Path(like).is_dir()):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
@@ -75,6 +74,8 @@ def _bar() -> Iterator[Callable[[mor.LoadProgress], None] | None]:
     if not console.is_terminal:
         yield None
         return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
         line = progress.add_task("reading", total=None, rows="")

@@ -13,16 +13,25 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli.views import without_views
-from crdt_mor.files import csv_options, open_ipc, read_json_lines
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    from crdt_mor import files
+else:
+    pa = Late("pyarrow")
+    pc = Late("pyarrow.csv")
+    pq = Late("pyarrow.parquet")
+    files = Late("crdt_mor.files")
 
 STDIN: Final = Path("-")
 
@@ -50,7 +59,7 @@ _SUFFIXES: Final = {
     ".ndjson": InputFormat.jsonl,
 }
 
-Content = Callable[[], pa.NativeFile]
+Content: TypeAlias = "Callable[[], pa.NativeFile]"
 """Opens what is to be read, from its beginning, as often as it is called."""
 
 
@@ -122,16 +131,16 @@ def _sniffed(content: Content) -> InputFormat | None:
 
 
 def _read_parquet(content: Content, _: pa.Schema) -> pa.Table:
-    return pyarrow.parquet.read_table(content(), partitioning=None)
+    return pq.read_table(content(), partitioning=None)
 
 
 def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
-    schema, batches = open_ipc(content())
+    schema, batches = files.open_ipc(content())
     return pa.Table.from_batches(batches, schema)
 
 
 def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
-    return pyarrow.csv.read_csv(content(), convert_options=csv_options(without_views(schema)))
+    return pc.read_csv(content(), convert_options=files.csv_options(without_views(schema)))
 
 
 def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
@@ -140,7 +149,7 @@ def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
     if everything.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
         everything = _lines_of_array(everything)
     # Only the columns that the file gives are read: a partial update of the others would set them to null.
-    return read_json_lines(lambda: pa.BufferReader(everything), without_views(schema))
+    return files.read_json_lines(lambda: pa.BufferReader(everything), without_views(schema))
 
 
 def _lines_of_array(text: bytes) -> bytes:
@@ -180,7 +189,7 @@ def read_schema(path: Path, format: InputFormat | None = None) -> pa.Schema:
                 )
     if path.suffix.lower() == ".parquet" and format is None:
         try:
-            return pyarrow.parquet.read_schema(path).remove_metadata()
+            return pq.read_schema(path).remove_metadata()
         except pa.ArrowException as error:
             raise mor.InvalidInputError(f"this cannot be read as parquet: {error} file={path}") from error
     return read_data(path, pa.schema([]), format).schema.remove_metadata()

@@ -15,13 +15,18 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
-
-import polars as pl
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 import crdt_mor as mor
 from crdt_mor.cli import render
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+else:
+    pl = Late("polars")
+    pa = Late("pyarrow")
 
 REFUSED: Final = 1
 """What was asked could not be done; the message says why and what to do."""

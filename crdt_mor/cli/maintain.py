@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
@@ -141,6 +140,8 @@ def progress(console: Console) -> AbstractContextManager[object]:
 
 @contextmanager
 def _bars(console: Console) -> Iterator[None]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("parts, {task.fields[size]}"),
         TimeElapsedColumn(),

@@ -7,18 +7,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
-Tell = Callable[[mor.MigrationProgress], None]
+Tell: TypeAlias = "Callable[[mor.MigrationProgress], None]"
 
 
 class Pending(StrEnum):
@@ -131,6 +130,8 @@ class _Lines:
 
 @contextmanager
 def _bar(console: Console) -> Iterator[Tell]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TextColumn("parts, {task.fields[rows]} rows"), TimeElapsedColumn(),

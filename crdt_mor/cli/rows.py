@@ -6,17 +6,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.ipc
-import pyarrow.parquet
 import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.views import without_views
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    import pyarrow.ipc as ipc
+    import pyarrow.parquet as pq
+else:
+    pa = Late("pyarrow")
+    pc = Late("pyarrow.csv")
+    ipc = Late("pyarrow.ipc")
+    pq = Late("pyarrow.parquet")
 
 TABLE_ROWS = 20
 
@@ -99,13 +108,13 @@ def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> N
         _require_flat(schema)
         schema = without_views(schema)
     out = pa.PythonFile(sys.stdout.buffer, mode="w")
-    writer: pa.csv.CSVWriter | pa.parquet.ParquetWriter | pa.ipc.RecordBatchStreamWriter
+    writer: pc.CSVWriter | pq.ParquetWriter | ipc.RecordBatchStreamWriter
     if format is Format.csv:
-        writer = pa.csv.CSVWriter(out, schema, write_options=pa.csv.WriteOptions(quoting_style="needed"))
+        writer = pc.CSVWriter(out, schema, write_options=pc.WriteOptions(quoting_style="needed"))
     elif format is Format.arrow:
-        writer = pa.ipc.new_stream(out, schema)
+        writer = ipc.new_stream(out, schema)
     else:
-        writer = pa.parquet.ParquetWriter(out, schema)
+        writer = pq.ParquetWriter(out, schema)
     with writer:
         for batch in _first(rows, limit):
             writer.write_batch(batch.cast(schema))

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.types as pt
+from typing import TYPE_CHECKING
 
-from crdt_mor.model import types
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    from crdt_mor.model import types
+else:
+    pa = Late("pyarrow")
+    pt = Late("pyarrow.types")
+    types = Late("crdt_mor.model.types")
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:

@@ -8,10 +8,8 @@ import sys
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
-import pyarrow.csv
 import typer
 
 import crdt_mor as mor
@@ -21,6 +19,14 @@ from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.views import without_views
+from crdt_mor.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.csv as pc
+else:
+    pa = Late("pyarrow")
+    pc = Late("pyarrow.csv")
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines; several are one commit; - is stdin."
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
@@ -274,11 +280,11 @@ def key_rows(texts: list[str], table: mor.Table) -> pa.Table:
     lines = io.StringIO()
     csv.writer(lines).writerows(rows)
     try:
-        return pyarrow.csv.read_csv(
+        return pc.read_csv(
             pa.BufferReader(lines.getvalue().encode()),
-            read_options=pyarrow.csv.ReadOptions(column_names=list(fields)),
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(column_types=kinds),
+            read_options=pc.ReadOptions(column_names=list(fields)),
+            parse_options=pc.ParseOptions(newlines_in_values=True),
+            convert_options=pc.ConvertOptions(column_types=kinds),
         )
     except pa.ArrowException as error:
         said = " ".join(str(error).split())

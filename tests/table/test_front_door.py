@@ -109,6 +109,14 @@ for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "o
     assert not {f"crdt_mor.laws.{name}" for name in ("check", "examine", "trial", "fingerprint")} & found
 
 
+def test_the_help_of_the_commands_needs_no_engine() -> None:
+    program = "from typer.testing import CliRunner\nfrom crdt_mor.cli.main import app\nCliRunner().invoke(app, {})"
+    for arguments in (["--help"], ["count", "--help"]):
+        found = modules_after(program.replace("{}", repr(arguments)))
+        assert "crdt_mor.cli.commands" in found
+        assert not {"polars", "pyarrow", "numpy", "crdt_mor.table"} & found
+
+
 def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:
     make().upsert(THREE)
     for table in (Table(path), Table(Path(path)), Table(path, payloads=(), store=None), Table.open(path)):

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,14 +18,12 @@ from rich.text import Text
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.demo import lanes
-from crdt_mor.cli.demo.place import Place, require_free
-from crdt_mor.cli.demo.progress import Progress
-from crdt_mor.cli.demo.run import Result, run
-from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
 from crdt_mor.cli.options import Form
 from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
+
+if TYPE_CHECKING:
+    from crdt_mor.cli.demo.run import Result
 
 PICTURE_COLUMNS = 100
 """Of the lanes where there is no terminal to say how wide it is; never wider than 160."""
@@ -58,6 +56,11 @@ def demo(
 
     Example: crdt-mor demo --small
     """
+    from crdt_mor.cli.demo.place import Place, require_free
+    from crdt_mor.cli.demo.progress import Progress
+    from crdt_mor.cli.demo.run import run
+    from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
+
     require(*PACKAGES)  # before a folder is made and a minute of work is done
     if dir is not None and dir.exists() and (not dir.is_dir() or any(dir.iterdir())):
         raise mor.InvalidInputError(
@@ -89,6 +92,8 @@ def demo(
 
 
 def _report(result: Result, keep: bool) -> None:
+    from crdt_mor.cli.demo import lanes
+
     console = render.stdout()
     numbers = result.numbers
     width = min(console.width, 160) if console.is_terminal else PICTURE_COLUMNS
