@@ -8,6 +8,7 @@ the machine disturbs least; beside it is the median of the rounds' own ratios.
     python -m benches.before_after a55512f          # the first release that was measured; about 15 minutes
     python -m benches.before_after HEAD~1 --only scan --rounds 5
     python -m benches.before_after                  # the tree beside itself: what of a ratio is chance
+    python -m benches.before_after a55512f --plot docs/before-after.svg       # needs matplotlib
 
 Both processes run with the packages of this environment. What they read is compared first, row by row in any order.
 """
@@ -231,6 +232,22 @@ def measure(work: Work, before: Tree, after: Tree, rounds: int) -> dict[str, flo
     return {**least, "ratio": least["after"] / least["before"], "paired": paired, "goal": work.goal}
 
 
+def plot(figures: Mapping[str, Mapping[str, float]], path: Path) -> None:
+    """How much of the earlier revision's time each work takes, its milliseconds, and a mark at each goal."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 0.6 + 0.32 * len(figures)), layout="constrained")
+    for row, found in enumerate(figures.values()):
+        axes.barh(row, found["ratio"], color="tab:green" if found["ratio"] <= found["goal"] else "tab:gray")
+        axes.plot([found["goal"]] * 2, [row - 0.4, row + 0.4], color="black", linewidth=2)
+        axes.text(1.03, row, f"{found['before']:,.1f} → {found['after']:,.1f} ms", va="center", fontsize=8)
+    axes.axvline(1, color="black", linewidth=0.5)
+    axes.set(xlim=(0, 1.35), xlabel="processor time, × before; black marks are goals")
+    axes.set_yticks(range(len(figures)), list(figures), fontsize=8)
+    axes.invert_yaxis()
+    figure.savefig(path)
+
+
 def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -239,6 +256,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--plot", type=Path, help="draw the figures there")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
@@ -262,6 +280,8 @@ def main() -> None:
         after.end()
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1))
+    if args.plot:
+        plot(figures, args.plot)
 
 
 if __name__ == "__main__":
