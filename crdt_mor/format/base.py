@@ -244,13 +244,15 @@ def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tup
 
     together: how many of the rows share a dictionary, at most.
     """
+    most = min(rows.height, together) // _REPEATS_MIN
+    if not most:
+        return ()
     meta = _ALWAYS_REPEAT | _NEVER_REPEAT
     candidates = [n for n, kind in rows.schema.items() if n not in meta and not kind.is_nested() and kind != pl.Boolean]
     sample = rows.select(candidates)
     if rows.height > 2 * _SAMPLE_ROWS:
         sample = sample[np.minimum(_chances() * rows.height, rows.height - 1).astype(np.int64)]
-    most = min(rows.height, together) // _REPEATS_MIN
-    return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most) if most else ()
+    return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most)
 
 
 def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: str = ZSTD) -> tuple[str, ...]:

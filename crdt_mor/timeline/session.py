@@ -433,8 +433,10 @@ class Session:
 
         So it does where the last ones have lost their races, where upkeep is due, and where nothing is known yet.
         """
-        # On a disk a look costs next to nothing, and files for a version that is not the newest are made for nothing.
-        value, now_ms = self.known() if is_bucket(self.store) else self.tail(), self.environment.now_ms()
+        value = self.known()
+        if not is_bucket(self.store):  # where a look costs a round trip, and a put will tell as well
+            value = self.tail()
+        now_ms = self.environment.now_ms()
         if self._foreign or (self.crowd is not None and self.crowd.is_crowded):
             return None
         if not self._turns.is_alone(now_ms, value, self.expiry_ms):

@@ -76,7 +76,7 @@ class TriedWrite:
         """Make the files and commit them; None where that failed, or is no work for one event: nothing is left."""
         session, statements = self.session, self.statements
         session.require_own_process()
-        if statements.growth is not None or self._groups() > GROUPS_MAX:
+        if statements.growth is not None or not self._is_narrow():
             return None
         requested = self.followed.requested
         staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN)
@@ -93,10 +93,13 @@ class TriedWrite:
             session.tell_of(committed.completion, self.started_ms)
         return committed
 
-    def _groups(self) -> int:
-        """How many file groups the statements touch, or more."""
+    def _is_narrow(self) -> bool:
+        """Whether the statements touch few file groups."""
+        config = self.session.config
+        if not config.key.partition_fields and config.buckets is not None and config.buckets <= GROUPS_MAX:
+            return True
         frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in self.statements.collected)
-        return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames)
+        return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames) <= GROUPS_MAX
 
 
 def _in_memory(file: DataFile, content: Chunks) -> tuple[DataFile, bytes]:
