@@ -187,6 +187,21 @@ def staged_by_tasks(make: Maker) -> Table:
 
 
 @shape()
+def joined_blocks_of_tasks(make: Maker) -> Table:
+    """default, in each log file the blocks of several tasks, between other commits, on base files."""
+    table = make.create()
+    table.append(rows(range(12), 1))
+    table.maintenance.compact()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crdt_mor.write.placing.JOINED_ROWS_MIN", 0)
+        job = table.plan_write("upsert", SCHEMA)
+        parts = (range(0, 30, 3), range(1, 30, 3), range(2, 30, 3))
+        table.complete_write(job, [job.stage(rows(part, 2), task=task) for task, part in enumerate(parts)])
+    table.upsert(rows([0, 40], 3))
+    return table
+
+
+@shape()
 def rolled_back(make: Maker) -> Table:
     """default, a write rolled back between others."""
     table = make.create()
