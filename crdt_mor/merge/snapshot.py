@@ -277,6 +277,7 @@ def _resolved_at_once(
         base = Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
         yield Resolved(own[LINE_KEY], contributions.rows.slice(row, rows), live, own.filter(~is_row), base)
         line, row = end, row + rows
+    assert row == contributions.rows.height, "a block has another number of rows than its commit says"
 
 
 def is_late(files: Slice) -> bool:

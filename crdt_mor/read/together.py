@@ -74,9 +74,9 @@ class Merges:
         """What neighbours have in common that can share the merge of their logs, None for others; and bytes in memory.
         """
         slice_, part = items[0]
-        able = len(items) == 1 and self.limit is None and kernel.can_be_at_once(part, self.merging.rule)
+        kind = _kind(items[0], self.config) if len(items) == 1 and self.limit is None else None
         held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))
-        return _kind(items[0], self.config) if able else None, held
+        return kind if kind and kernel.can_be_at_once(part, self.merging.rule) else None, held
 
     def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
         """The merges of slices whose logs are merged here."""
