@@ -25,6 +25,7 @@ from crdt_mor.errors import (
     TableReplacedError,
 )
 from crdt_mor.forks import is_own, new_session, require_own
+from crdt_mor.format.base import Judgements
 from crdt_mor.format.properties import decode_table
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
@@ -104,6 +105,7 @@ class Session:
         self._projected = -1
         self._turns = Turns()
         self.crowd = Crowd() if is_bucket(store) else None
+        self.judgements = Judgements()
         self._partitions: dict[str, None] = {}
         self._looked_at_ms = 0
         self._foreign = False

@@ -79,7 +79,7 @@ class TriedWrite:
         if statements.growth is not None or not self._is_narrow():
             return None
         requested = self.followed.requested
-        staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN)
+        staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN, session.judgements)
         logs = tuple(staging.stage(statements.collected, _in_memory))
         if not logs:
             return None

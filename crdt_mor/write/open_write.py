@@ -116,9 +116,10 @@ class OpenWrite:
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """`put` one log file for each file group that the statements touch."""
-        merging, requested = self.statements.merging, self.begun.requested
-        at_once = REQUESTS_AT_ONCE if is_bucket(self.session.store) else None
-        staging = Staging(self.session.config, merging, requested, self.write_token, self.task, at_once)
+        session, merging, requested = self.session, self.statements.merging, self.begun.requested
+        at_once = REQUESTS_AT_ONCE if is_bucket(session.store) else None
+        judged = session.judgements
+        staging = Staging(session.config, merging, requested, self.write_token, judged, self.task, at_once)
         return staging.stage(statements, put)
 
     def put(self, file: DataFile, data: Chunks) -> DataFile:

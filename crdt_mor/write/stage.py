@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import repeating_columns
+from crdt_mor.format.base import Judgements
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import META_COLUMNS, RECORD_KEY
 from crdt_mor.merge.kernel import text_order
@@ -59,12 +59,14 @@ class Staging:
 
     write_token: the one in the names of the files. task: the part of a distributed write that this is; None: all of it.
     at_once: how many files are made and put at once; None: as many as there are processors.
+    judgements: which columns of earlier writes were worth a dictionary.
     """
 
     config: TableConfig
     merging: Merging
     requested: InstantTime
     write_token: str
+    judgements: Judgements
     task: int | None = None
     at_once: int | None = None
 
@@ -83,7 +85,7 @@ class Staging:
             rows = rule.show(states)
             is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
             groups = list(by_group(rows))
-            repeating = repeating_columns(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, len(groups))))
+            repeating = self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, len(groups))))
             cut = self._cut_at_once if rows.height <= AT_ONCE_ROWS_MAX else self._cut_by_group
             for group, stored in cut(rows, groups, first, repeating):
                 parts.setdefault(group, []).append(partial(self._rows, stored, is_partial))

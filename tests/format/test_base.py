@@ -15,6 +15,7 @@ import pytest
 from crdt_mor.errors import FormatError
 from crdt_mor.format.base import (
     ROW_GROUP_ROWS,
+    Judgements,
     base_metadata,
     incompressible_columns,
     read_footer,
@@ -145,6 +146,18 @@ def test_a_dictionary_of_thousands_of_values_pays_in_a_large_row_group_and_not_i
 def test_a_column_of_which_half_is_one_value_and_half_are_many_needs_no_dictionary() -> None:
     mixed = pl.Series("n", [0, 1] * (ROW_GROUP_ROWS // 2)) * pl.int_range(ROW_GROUP_ROWS, eager=True)
     assert repeating_columns(mixed.to_frame()) == ()
+
+
+def test_rows_are_judged_like_earlier_ones_of_their_kind_for_some_writes() -> None:
+    alike, different = pl.DataFrame({"n": [1, 2] * 1_000}), pl.DataFrame({"n": range(2_000)})
+    judgements = Judgements()
+    found = [judgements.repeating(rows, 2_000) for rows in (alike, *[different] * 32)]
+    assert found == [("n",)] * 32 + [()]
+    assert judgements.repeating(alike.head(200), 200) == ("n",), "so few rows are of another kind"
+    assert judgements.repeating(alike.rename({"n": "m"}), 2_000) == ("m",)
+    for count in range(200):
+        assert judgements.repeating(alike.rename({"n": f"m{count}"}), 2_000) == (f"m{count}",)
+    assert len(judgements._known) < 100
 
 
 def codecs(data: bytes | memoryview) -> dict[str, str]:
