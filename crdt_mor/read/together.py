@@ -82,7 +82,8 @@ class Merges:
         """The merges of slices whose logs are merged here."""
         items = list(chain.from_iterable(run))
         merges: list[Merge] = []
-        with suppress(OSError, *POLARS_ERRORS):  # which would not name the file that is gone or damaged
+        # An error of several slices does not name the file that is gone or damaged; that of each alone does.
+        with suppress(OSError, *POLARS_ERRORS):
             merges = kernel.merge_at_once(
                 [part for _, part in items], self.merging.columns, select=self.select, predicate=self.predicate
             )
@@ -93,7 +94,8 @@ class Merges:
     def _together(self, items: list[Item]) -> list[pl.DataFrame]:
         """The merge of slices whose files are merged as those of one."""
         if len(items) > 1:
-            with suppress(OSError, *POLARS_ERRORS):  # as above
+            # An error of several slices does not name the file that is gone or damaged; that of each alone does.
+            with suppress(OSError, *POLARS_ERRORS):
                 part = kernel.joined([part for _, part in items])
                 if part is not None:
                     return self._merge(part)
