@@ -436,7 +436,7 @@ class Session:
         So it does where the last ones have lost their races, where upkeep is due, and where nothing is known yet.
         """
         value = self.known()
-        if not is_bucket(self.store):  # where a look costs a round trip, and a put will tell as well
+        if not is_bucket(self.store):  # in a bucket a look is a round trip, and the put tells as well
             value = self.tail()
         now_ms = self.environment.now_ms()
         if self._foreign or (self.crowd is not None and self.crowd.is_crowded):
