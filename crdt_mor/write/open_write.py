@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -38,7 +38,7 @@ from crdt_mor.timeline.partitions import metadata_put
 from crdt_mor.timeline.publish import Projected
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
-from crdt_mor.write.log_files import ensure_partition, put_log
+from crdt_mor.write.log_files import ensure_partition, put_chunks
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
@@ -125,9 +125,11 @@ class OpenWrite:
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
         self.expect_file(file)
-        placed = put_log(self.session.store, file.path, data, file)
+        size, created = put_chunks(self.session.store, file.path, data)
+        if not created:  # a table that was made here since has a file of that name, which a roll-back must leave
+            self._staged.remove(file.path)
         self.note_placed(file)
-        return placed
+        return replace(file, size=size)
 
     def expect_file(self, file: DataFile) -> None:
         """Called before a file gets its final name: notes what a roll-back has to remove."""
