@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 import polars as pl
@@ -94,12 +95,8 @@ def _join(write: OpenWrite, parts: Sequence[StagedFile]) -> DataFile | None:
         return None
     contents = [_content(write, staged) for staged in parts]
     columns = write.statements.merging.columns
-    keys = pl.concat(
-        [
-            touched([block for some in _blocks(write, staged, data) for block in some], columns)
-            for staged, data in zip(parts, contents, strict=True)
-        ]
-    )
+    opened = [_blocks(write, staged, data) for staged, data in zip(parts, contents, strict=True)]
+    keys = pl.concat([touched(blocks, columns) for blocks in opened])
     if keys.n_unique() < len(keys):
         return None
     name = replace(parts[0].file.name, token=write.write_token)
@@ -137,20 +134,20 @@ def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
     group = of_group(staged.file.group)
     rule = write.statements.merging.rule
     statements: list[Statement] = []
-    for parts in _blocks(write, staged, _content(write, staged)):
-        for block in parts:
-            if not isinstance(block, DataBlock):
-                statements.append(DeleteWrite(block.keys.drop("time", strict=False).with_columns(**group)))
-                continue
-            assert not isinstance(block.rows, pl.DataFrame)
-            rows = pl.read_parquet(io.BytesIO(block.rows))
-            states = rule.stored([name for name in rows.columns if name not in META_COLUMNS])
-            columns = tuple(states) if write.session.config.merge.custom else None
-            statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
+    for block in _blocks(write, staged, _content(write, staged)):
+        if not isinstance(block, DataBlock):
+            statements.append(DeleteWrite(block.keys.drop("time", strict=False).with_columns(**group)))
+            continue
+        assert not isinstance(block.rows, pl.DataFrame)
+        rows = pl.read_parquet(io.BytesIO(block.rows))
+        states = rule.stored([name for name in rows.columns if name not in META_COLUMNS])
+        columns = tuple(states) if write.session.config.merge.custom else None
+        statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
     return statements
 
 
 def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
+    """All that a staged log file holds; raises where it is not what its task wrote."""
     data = write.session.store.view(staged.path)
     if data is None:
         write.require_pending()
@@ -159,11 +156,11 @@ def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
     return data
 
 
-def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[list[DataBlock | DeleteBlock]]:
+def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[DataBlock | DeleteBlock]:
     """The blocks of a staged log file, which holds `data`."""
     assert isinstance(staged.file.name, LogFileName)
     blocks = read_log(data, staged.path)
-    return open_blocks(blocks, [False] * len(blocks), write.session.config)
+    return list(chain.from_iterable(open_blocks(blocks, [False] * len(blocks), write.session.config)))
 
 
 def of_group(group: FileGroup) -> dict[str, pl.Expr]:
