@@ -18,7 +18,7 @@ import polars as pl
 
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
-from crdt_mor.merge.order import Numbers, places_of, words_of
+from crdt_mor.merge.order import Keys, Numbers, places_of
 from crdt_mor.parquet import ParquetSource
 
 IN_SCAN_KEYS_MAX = 200_000
@@ -26,7 +26,7 @@ IN_SCAN_KEYS_MAX = 200_000
 scan makes a hash table of the keys for every row group: of a million rows in eight row groups, 280 ms against 250 for
 400,000 keys, 455 against 290 for 800,000."""
 
-IN_SCAN_WORDS_MAX = 80_000
+IN_SCAN_WORDS_MAX = 30_000
 """As `IN_SCAN_KEYS_MAX`, where the keys are words, by which the places are found faster."""
 
 BASE_TIME = "base_time"
@@ -74,17 +74,17 @@ class Scanned:
         rows = self._rows.filter(pl.col(COMMIT_TIME) >= time)
         return rows.select(pl.col(self.key).alias(LINE_KEY), pl.col(COMMIT_TIME).alias(BASE_TIME)).collect()
 
-    def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
+    def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
         """All rows that meet the predicate, except for those of the keys in `drop`."""
         if self.predicate is not None:
             matching = self._matching(select) if self.ahead is None else self.ahead.result()
             return Decoded.of(matching, self.key, drop).others(select)
         whole = self.part is None and self.ranges is None
-        many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and words_of(drop) is not None)
+        many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and drop.are_words())
         if many or not whole:  # polars cannot drop keys while it scans a part
             return self.decode(drop, select).others(select)
         base = self._rows
-        rest = base.filter(~pl.col(self.key).is_in(drop.implode())) if len(drop) else base
+        rest = base.filter(~pl.col(self.key).is_in(drop.texts.implode())) if len(drop) else base
         return rest.select(select).collect()
 
     @property
@@ -92,7 +92,7 @@ class Scanned:
         """How many rows the file has."""
         return int(self._rows.select(pl.len()).collect().item())
 
-    def decode(self, keys: pl.Series, need: Sequence[str]) -> Decoded:
+    def decode(self, keys: Keys, need: Sequence[str]) -> Decoded:
         """All rows, also those that do not meet the predicate, and the places of the rows of `keys`."""
         rows = self._rows.select(distinct(need, [self.key])).collect()
         return Decoded.of(rows, self.key, keys)
@@ -113,14 +113,14 @@ class Decoded:
     numbers: Numbers
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, key: str, keys: pl.Series) -> Decoded:
-        """Find distinct `keys` in `frame`: as words where both have them, else by hash and then exactly."""
-        found = places_of(keys, frame[key])
+    def of(cls, frame: pl.DataFrame, key: str, wanted: Keys) -> Decoded:
+        """Find keys in `frame`: as words where both have them, else by hash and then exactly."""
+        keys, found = wanted.texts, places_of(wanted, frame[key])
         if found is not None:
             return cls(frame, keys, *found)
         hashes = frame[key].hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
-        wanted = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
-        joined = hashes.join(wanted, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
+        numbers = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
+        joined = hashes.join(numbers, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
         same = frame[key].gather(joined[_PLACE]) == keys.gather(joined[_NUMBER])
         exact = joined.filter(same).cast(pl.Int64)
         return cls(frame, keys, exact[_PLACE].to_numpy(), exact[_NUMBER].to_numpy())
@@ -131,17 +131,17 @@ class Decoded:
         narrow = self.frame.select(need)[hit[_PLACE]] if need else pl.DataFrame()
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
 
-    def without(self, drop: pl.Series, select: Sequence[str]) -> pl.DataFrame:
+    def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of the keys in `drop`, which must be among the touched keys."""
-        return self._except(self._hit(drop)[_PLACE].to_numpy(), select)
+        return self._except(self._hit(drop.texts)[_PLACE].to_numpy(), select)
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of touched keys."""
         return self._except(self.places, select)
 
-    def places_without(self, drop: pl.Series) -> Numbers:
+    def places_without(self, drop: Keys) -> Numbers:
         """The places of the rows that `without` gives."""
-        return np.delete(np.arange(self.frame.height), self._hit(drop)[_PLACE].to_numpy())
+        return np.delete(np.arange(self.frame.height), self._hit(drop.texts)[_PLACE].to_numpy())
 
     def _hit(self, keys: pl.Series) -> pl.DataFrame:
         """Key and place of the rows of `keys`."""

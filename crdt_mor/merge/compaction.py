@@ -53,7 +53,7 @@ from crdt_mor.merge.contributions import (
 )
 from crdt_mor.merge.fold import collapse, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
-from crdt_mor.merge.order import text_order
+from crdt_mor.merge.order import Keys, text_order
 from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.snapshot import latest_in, merge, promote, resolve
@@ -161,7 +161,7 @@ def _carry_latest(files: Slice, rule: MergeRule, columns: Columns) -> Carry:
     rows of a block with the base as if they had the time of the last one.
     """
     contributions = gather(files.blocks, rule, columns, RECORD_KEY, columns.select_all(), timed=True)
-    best = winners(contributions.lines, rule)
+    best = winners(contributions.lines, rule).lines
     deletes = best.filter(pl.col(KIND) != ROW).select(pl.col(LINE_KEY).alias(RECORD_KEY), TIME).sort(RECORD_KEY)
     carry: Carry = [DeleteBlock(str(time), keys) for (time,), keys in deletes.group_by(TIME, maintain_order=True)]
     rows = contributions.rows[best.filter(pl.col(KIND) == ROW)[AT]].sort(RECORD_KEY)
@@ -198,7 +198,7 @@ def _fold(
     return [partial(fold, part) for part in in_parts(files, PART_BASE_ROWS_MIN, rule, columns, every)]
 
 
-def _merged(base: Decoded, drop: pl.Series, live: pl.DataFrame) -> pl.DataFrame:
+def _merged(base: Decoded, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
     """The rows of `base` without the keys in `drop`, and the sorted rows `live`, all in the order of their keys."""
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
     standing = base.places_without(drop)

@@ -19,7 +19,7 @@ import polars as pl
 
 from crdt_mor.merge.blocks import META_COLUMNS
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, PLAIN, ROW, TOMBSTONE, Contributions
-from crdt_mor.merge.order import last_distinct
+from crdt_mor.merge.order import Keys, last_of_each
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -42,12 +42,21 @@ def alive(lines: pl.DataFrame) -> pl.DataFrame:
     return after.select(lines.columns)
 
 
-def winners(lines: pl.DataFrame, rule: MergeRule) -> pl.DataFrame:
+class Winners(NamedTuple):
+    """The lines that won, one a key, and their keys."""
+
+    lines: pl.DataFrame
+    keys: Keys
+
+
+def winners(lines: pl.DataFrame, rule: MergeRule) -> Winners:
     """One line per key: under `latest` it may be a plain delete, under `ordering` a tombstone or no line at all."""
     if rule.kind == "ordering":
         # A stable sort keeps the fold order among equal values; null is the least value.
         lines = alive(lines).sort(ORDER, nulls_last=False, maintain_order=True)
-    return lines.filter(last_distinct(lines[LINE_KEY]))
+    is_last, ascending = last_of_each(lines[LINE_KEY])
+    best = lines.filter(is_last)
+    return Winners(best, Keys(best[LINE_KEY], ascending))
 
 
 class GivenRows(NamedTuple):
@@ -71,7 +80,7 @@ def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule,
     if rule.kind == "columns":
         rows_by_given = _by_given(patches(contributions, lines, rule, key))
         return Collapsed(contributions.deletes[cleared(lines)[AT]], contributions.deletes.clear(), rows_by_given)
-    best = winners(lines, rule)
+    best = winners(lines, rule).lines
     plain = best.filter(pl.col(KIND) == PLAIN) if rule.kind == "latest" else cleared(lines)
     rows = best.filter(pl.col(KIND) == ROW)
     return Collapsed(

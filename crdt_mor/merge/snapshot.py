@@ -42,7 +42,7 @@ from crdt_mor.merge.contributions import (
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
-from crdt_mor.merge.order import last_distinct
+from crdt_mor.merge.order import Keys, distinct_keys, last_of_each
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -206,7 +206,7 @@ class Resolved:
     dead: the lines of the deletes that won, plain ones under `latest`, tombstones under `ordering`.
     """
 
-    drop: pl.Series
+    drop: Keys
     rows: pl.DataFrame
     live: pl.Series
     dead: pl.DataFrame
@@ -237,9 +237,10 @@ def resolve(
     assert rule.kind != "columns"
     late = is_late(files)
     contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late)
-    best = winners(contributions.lines, rule)
+    best, drop = winners(contributions.lines, rule)
     ordering = rule.ordering
-    drop = best[LINE_KEY] if ordering is None else contributions.lines[LINE_KEY].unique()
+    if ordering is not None:
+        drop = distinct_keys(contributions.lines[LINE_KEY])
     base: Base | None = scanned
     compete = late or (ordering is not None and files.base_latest != NEVER_COMPARED)
     if scanned is not None and base is not None and contributions.lines.height and compete:
@@ -252,7 +253,8 @@ def resolve(
         best = best.join(lost.to_frame(LINE_KEY), on=LINE_KEY, how="anti", maintain_order="left")
         newer = _newer_than_delete(base, contributions, best) if late and ordering is not None else lost.clear()
         stays = pl.concat([lost, newer]).to_frame(LINE_KEY)
-        drop = drop.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY]
+        if stays.height:
+            drop = Keys(drop.texts.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY])
     is_row = best[KIND] == ROW
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
@@ -262,7 +264,7 @@ def _resolved_at_once(
 ) -> Iterator[Resolved]:
     """`resolve` of each slice: rows and lines of all, which are in the order of the slices, are made in one go."""
     contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
-    won = last_distinct(contributions.lines[LINE_KEY])
+    won, _ = last_of_each(contributions.lines[LINE_KEY])
     best = contributions.lines.filter(won)
     winners_before = np.concatenate([[0], np.cumsum(won.to_numpy())])
     line = row = 0
@@ -275,7 +277,7 @@ def _resolved_at_once(
         live = own.filter(is_row)[AT] - row
         assert files.base is not None
         base = Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
-        yield Resolved(own[LINE_KEY], contributions.rows.slice(row, rows), live, own.filter(~is_row), base)
+        yield Resolved(Keys(own[LINE_KEY]), contributions.rows.slice(row, rows), live, own.filter(~is_row), base)
         line, row = end, row + rows
     assert row == contributions.rows.height, "a block has another number of rows than its commit says"
 
@@ -347,12 +349,12 @@ def _merge_columns(
     if scanned is None:
         return _overlay(folded, need, None, None), None
     if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
-        return _overlay(folded, need, None, None), scanned.without(folded.keys, need)
+        return _overlay(folded, need, None, None), scanned.without(Keys(folded.keys), need)
     # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
     few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
-    base = scanned.decode(folded.keys, distinct(need, below) if few else below)
+    base = scanned.decode(Keys(folded.keys), distinct(need, below) if few else below)
     every = len(base.places) == base.frame.height
-    rest = None if every else base.others(need) if few else scanned.without(folded.keys, need)
+    rest = None if every else base.others(need) if few else scanned.without(Keys(folded.keys), need)
     folded = folded.renumbered(base.numbers)
     under = np.full(len(folded.keys), -1, dtype=np.int64)
     under[: len(base.places)] = base.places

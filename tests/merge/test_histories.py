@@ -221,12 +221,13 @@ def test_any_history_reads_as_the_fold_of_its_commits(rule: str, key_column: str
     @settings(max_examples=examples)
     @given(
         seed=st.integers(0, 10**9), stable_form=yes_or_no, promote=yes_or_no, by_hash=yes_or_no, in_parts=yes_or_no,
-        layouts=st.sampled_from([(BY_KEY,), LAYOUTS]),
+        by_words=yes_or_no, layouts=st.sampled_from([(BY_KEY,), LAYOUTS]),
     )  # fmt: skip
     def check(
-        seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool, layouts: tuple[Layout, ...]
-    ) -> None:
-        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts, layouts)
+        seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool, by_words: bool,
+        layouts: tuple[Layout, ...],
+    ) -> None:  # fmt: skip
+        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts, layouts, by_words)
 
     check()
 
@@ -240,11 +241,15 @@ def check_history(
     by_hash: bool,
     in_parts: bool,
     layouts: tuple[Layout, ...] = (BY_KEY,),
+    by_words: bool = False,
 ) -> None:
     """A random history is read again and again, and compared with the fold of its commits."""
     with pytest.MonkeyPatch.context() as patch:
         if by_hash:
             patch.setattr("crdt_mor.merge.base.IN_SCAN_KEYS_MAX", 0)
+        if by_words:
+            patch.setattr("crdt_mor.merge.base.IN_SCAN_WORDS_MAX", 0)
+            patch.setattr("crdt_mor.merge.order._MANY", 0)
         if promote:
             patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
         if in_parts:

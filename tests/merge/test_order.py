@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crdt_mor.merge import order
-from crdt_mor.merge.order import last_distinct, places_of, text_order, words_of
+from crdt_mor.merge.order import Keys, distinct_keys, last_of_each, places_of, text_order, words_of
 
 FEW = st.text(alphabet=st.sampled_from("ab\0é€😀"), max_size=30)
 """Many of them begin alike, or differ in zero bytes alone."""
@@ -47,10 +47,11 @@ WORDS = st.sampled_from(["", "k", "user-", "a-long-beginning/"]).flatmap(
 @example(["a\0", "a"], ["a"])
 @example(["0123456789ab", "0123456789aa"], ["0123456789ab"])
 def test_words_are_equal_and_less_just_where_keys_are(some: list[str], more: list[str]) -> None:
-    words = words_of(pl.Series(some), pl.Series(more))
+    keys = [*some, *more]
+    words = words_of(pl.Series(keys))
     if words is None:
         return
-    pairs = [(key.encode(), int(word)) for key, word in zip([*some, *more], [*words[0], *words[1]], strict=True)]
+    pairs = [(key.encode(), int(word)) for key, word in zip(keys, words, strict=True)]
     for (key, word), (other_key, other_word) in product(pairs, pairs):
         assert (key < other_key) == (word < other_word)
         assert (key == other_key) == (word == other_word)
@@ -70,16 +71,24 @@ def test_other_keys_are_not(keys: list[object]) -> None:
 def test_the_last_of_each_key_is_found(keys: list[str]) -> None:
     series = pl.Series(keys)
     with patch.object(order, "_MANY", 0):
-        assert last_distinct(series).to_list() == series.is_last_distinct().to_list()
+        is_last, ascending = last_of_each(series)
+        distinct = distinct_keys(series)
+    assert is_last.to_list() == series.is_last_distinct().to_list()
+    assert distinct.texts.to_list() == series.filter(is_last).to_list()
+    if ascending is not None:
+        assert [distinct.texts[int(i)] for i in ascending] == sorted(set(keys), key=str.encode)
 
 
-@given(WORDS, WORDS)
-def test_places_are_those_of_the_wanted_keys_or_not_known(keys: list[str], wanted: list[str]) -> None:
-    wanted = list(dict.fromkeys(wanted))
-    assert keys == sorted(set(keys), key=str.encode) or places_of(pl.Series(wanted), pl.Series(keys)) is None
+@given(WORDS, WORDS, st.booleans())
+@example(["k0", "k9"], ["k3", "k2"], True)
+@example(["k3"], ["k0", "k9", "j"], True)
+def test_places_are_those_of_the_wanted_keys_or_not_known(keys: list[str], wanted: list[str], known: bool) -> None:
+    with patch.object(order, "_MANY", 0):
+        distinct = distinct_keys(pl.Series(wanted)) if known else Keys(pl.Series(wanted).unique(maintain_order=True))
+    assert keys == sorted(set(keys), key=str.encode) or places_of(distinct, pl.Series(keys)) is None
     keys = sorted(set(keys), key=str.encode)
-    found = places_of(pl.Series(wanted), pl.Series(keys))
+    found = places_of(distinct, pl.Series(keys))
     if found is not None:
-        assert [(at, wanted[i]) for at, i in zip(*found, strict=True)] == [
+        assert [(at, distinct.texts[int(i)]) for at, i in zip(*found, strict=True)] == [
             (at, key) for at, key in enumerate(keys) if key in wanted
         ]
