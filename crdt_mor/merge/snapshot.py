@@ -11,17 +11,18 @@ largest block plays it (a first load goes to logs). Knows columns and keys; neit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from crdt_mor.merge.base import BASE_TIME, Base, Scanned
+from crdt_mor.merge.base import BASE_TIME, Base, Scanned, without_each
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.contributions import (
     AT,
@@ -47,6 +48,8 @@ from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
 from crdt_mor.parquet import ParquetSource
+
+Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
 """The least size of a block or run that plays the base. A smaller one is cheaper to merge with the others."""
@@ -76,14 +79,21 @@ def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
 
 def merge_at_once(
     slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
-) -> list[Callable[[], list[pl.DataFrame]]]:
-    """For each slice a call that gives what `merge` gives. The logs of all are merged here, the calls read the bases.
+) -> Callable[[int, int], list[pl.DataFrame]]:
+    """A call that gives what `merge` gives of slices from one number to before another, whose bases it reads together.
 
-    Each slice must be one that `can_be_at_once`, and no key may be in two of them.
+    The logs of all are merged here. Each slice must be one that `can_be_at_once`, and no key may be in two of them.
     """
     need = _needed(select, predicate)
     resolved = _resolved_at_once(slices, columns, columns.merge_key, need, predicate)
-    return [partial(_shown, one, need, list(select), predicate) for one in resolved]
+
+    def read(first: int, end: int) -> list[pl.DataFrame]:
+        some = resolved[first:end]
+        rests = without_each([one.base for one in some], [one.drop for one in some], need)
+        frames = [_frames(one.live, rest, select, predicate) for one, rest in zip(some, rests, strict=True)]
+        return list(chain.from_iterable(frames))
+
+    return read
 
 
 def passed_through(
@@ -133,18 +143,12 @@ def _merge(
             base = base.begun(need, pool)
         if rule.kind == "columns":
             return _frames(*_merge_columns(files, rule, columns, key, need, base), select, predicate)
-        return _shown(resolve(files, rule, columns, key, need, base), need, select, predicate)
+        resolved = resolve(files, rule, columns, key, need, base)
+        return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
 
 
 def _needed(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
     return distinct(select, predicate.meta.root_names() if predicate is not None else [])
-
-
-def _shown(
-    resolved: Resolved, need: Sequence[str], select: Sequence[str], predicate: pl.Expr | None
-) -> list[pl.DataFrame]:
-    """What a reader sees of a slice whose logs are merged."""
-    return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
 
 
 def _frames(
@@ -259,27 +263,40 @@ def resolve(
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
 
+class _Resolved(NamedTuple):
+    """Of one of several slices: the winning rows of its logs, its base, and the keys of the base that are not shown."""
+
+    live: pl.DataFrame
+    base: Scanned
+    drop: Keys
+
+
 def _resolved_at_once(
     slices: Sequence[Slice], columns: Columns, key: str, need: Sequence[str], predicate: pl.Expr | None
-) -> Iterator[Resolved]:
-    """`resolve` of each slice: rows and lines of all, which are in the order of the slices, are made in one go."""
+) -> list[_Resolved]:
+    """The logs of all slices merged: their rows and lines, in the order of the slices, are made in one go."""
     contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
     won, _ = last_of_each(contributions.lines[LINE_KEY])
     best = contributions.lines.filter(won)
-    winners_before = np.concatenate([[0], np.cumsum(won.to_numpy())])
-    line = row = 0
-    for files in slices:
-        rows = sum(height(block) for block in files.blocks if isinstance(block, DataBlock))
-        end = line + rows + sum(block.keys.height for block in files.blocks if isinstance(block, DeleteBlock))
-        first = int(winners_before[line])
-        own = best.slice(first, int(winners_before[end]) - first)
-        is_row = own[KIND] == ROW
-        live = own.filter(is_row)[AT] - row
-        assert files.base is not None
-        base = Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
-        yield Resolved(Keys(own[LINE_KEY]), contributions.rows.slice(row, rows), live, own.filter(~is_row), base)
-        line, row = end, row + rows
-    assert row == contributions.rows.height, "a block has another number of rows than its commit says"
+    is_live = np.zeros(contributions.rows.height, dtype=bool)
+    is_live[best.filter(best[KIND] == ROW)[AT].to_numpy()] = True
+    live = contributions.rows.filter(pl.Series(is_live))
+    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
+    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
+    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
+    best_of = _cut(best[LINE_KEY], won.to_numpy(), np.add(heights, deletes))
+    live_of = _cut(live, is_live, heights)
+    return [
+        _Resolved(own, Scanned(files.base, columns, key, predicate, ranges=files.base_ranges), Keys(drop))
+        for files, own, drop in zip(slices, live_of, best_of, strict=True)
+        if files.base is not None
+    ]
+
+
+def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
+    """What was chosen of some rows, cut where each so many of these rows end."""
+    before = np.concatenate([[0], np.cumsum(is_chosen)])[np.cumsum(np.append(0, counts))].tolist()
+    return [chosen.slice(first, end - first) for first, end in pairwise(before)]
 
 
 def is_late(files: Slice) -> bool:
