@@ -23,6 +23,7 @@ and there is no barrier, overwrite or token in between that would have to be loo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from crdt_mor.errors import (
@@ -184,17 +185,17 @@ def commit(
     if claim is None:
         return None
     attempt = _Attempt(publisher, tail, write, claim)
-    answered = False
+    answered, others = False, frozenset[str]()
     try:
-        whole, answered = yield from attempt.stage()
-        value = (yield from attempt.derive(wall_ms)) if whole else None
+        answered, others = yield from attempt.stage()
+        value = None if others else (yield from attempt.derive(wall_ms))
     except (StorageUnavailableError, CommitUnknownError) as error:
         yield from attempt.withdraw(answered)
         raise StorageUnavailableError(
             f"the store failed while the write was staged; nothing was published. Try again. cause={error}"
         ) from error
     if value is None:
-        yield from attempt.withdraw(answered)
+        yield from attempt.withdraw(answered, others)
         return None
     owned = yield from attempt.publish(value, late)
     if owned is None:
@@ -238,20 +239,22 @@ class _Attempt:
     write: LoneWrite
     claim: _Claim
 
-    def stage(self) -> Steps[tuple[bool, bool]]:
+    def stage(self) -> Steps[tuple[bool, frozenset[str]]]:
         """Put the log files, and beside them what Hudi finds them by.
 
-        Returns whether they hold what they should, and whether none of these puts can land any more.
+        Returns whether none of these puts can land any more, and the paths of log files at which there was another's:
+        that of a table which was made here since, or of a write that has not gone by the claim.
         """
         logs = {file.path: data for file, data in self.write.logs}
         puts = [Put(path, data) for path, data in logs.items()]
         puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
         puts += [put for put in self.write.partitions if put.path not in self.write.seen]
         answered, there = yield from put_all_surely(puts)
+        others: set[str] = set()
         for put in there:
             if put.path in logs and (yield Read(put.path)) != put.data:
-                return False, False  # somebody else's, who has not gone by the claim: all of it is left to the sweep
-        return True, answered
+                others.add(put.path)
+        return answered, frozenset(others)
 
     def derive(self, wall_ms: int) -> Steps[Timeline | None]:
         """The next version; None where a segment of `tail` is gone, which is thus not the newest one any more."""
@@ -336,11 +339,16 @@ class _Attempt:
 
         return (yield from self.publisher.publish(derive, now))
 
-    def withdraw(self, answered: bool) -> Steps[None]:
-        """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's."""
-        requested = self.publisher.projector.requested_path(self.write.requested)
-        gone = yield Together((*(Delete(file.path) for file, _ in self.write.logs), Delete(requested)))
-        if answered and all(gone):
+    def withdraw(self, answered: bool, others: Collection[str] = ()) -> Steps[None]:
+        """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's.
+
+        others: paths at which another's log file was found. It stays, and so does what tells Hudi of the time.
+        """
+        paths = [file.path for file, _ in self.write.logs if file.path not in others]
+        if not others:
+            paths.append(self.publisher.projector.requested_path(self.write.requested))
+        gone = yield Together(tuple(map(Delete, paths)))
+        if answered and not others and all(gone):
             yield Delete(self.claim.path)
 
 

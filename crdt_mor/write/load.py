@@ -140,8 +140,8 @@ class Load:
         content, statistics = base_file(write.session.config, partition, name, numbered(), schema, THREADS, layout)
         file = DataFile(join_path(partition, name), 0, 0)
         write.expect_file(file)
-        size, _ = put_chunks(write.session.store, file.path, content)
-        write.note_placed(file)
+        size, own = put_chunks(write.session.store, file.path, content)
+        write.note_placed(file, own=own)
         return replace(file, size=size, rows=statistics.rows)
 
 

@@ -126,9 +126,7 @@ class OpenWrite:
         """Put a log file under its final name."""
         self.expect_file(file)
         size, created = put_chunks(self.session.store, file.path, data)
-        if not created:  # a table that was made here since has a file of that name, which a roll-back must leave
-            self._staged.remove(file.path)
-        self.note_placed(file)
+        self.note_placed(file, own=created)
         return replace(file, size=size)
 
     def expect_file(self, file: DataFile) -> None:
@@ -141,11 +139,16 @@ class OpenWrite:
         self.require_pending()
         self._staged.append(path)
 
-    def note_placed(self, file: DataFile) -> None:
+    def note_placed(self, file: DataFile, *, own: bool = True) -> None:
         """Called when a file has its final name: makes sure that Hudi finds its partition.
 
         Once for each partition, after the first file there: from then on no sweep takes the partition for empty.
+
+        own: whether this write has given it that name. If not, a table that was made here since has such a file, which
+        a roll-back must leave.
         """
+        if not own:
+            self._staged.remove(file.path)
         if file.partition in self._ensured:
             return
         self._ensured.add(file.partition)

@@ -226,16 +226,16 @@ def a_sweep_looks_ahead_of_the_clock(patch: pytest.MonkeyPatch) -> None:
 def the_claim_goes_first(patch: pytest.MonkeyPatch) -> None:
     withdraw = alone._Attempt.withdraw
 
-    def hasty(self: Any, answered: bool) -> Steps[None]:
+    def hasty(self: Any, *found: Any) -> Steps[None]:
         yield Delete(self.claim.path)
-        yield from withdraw(self, answered)
+        yield from withdraw(self, *found)
 
     patch.setattr(alone._Attempt, "withdraw", hasty)
 
 
 def the_claim_goes_though_a_put_may_land_late(patch: pytest.MonkeyPatch) -> None:
     withdraw = alone._Attempt.withdraw
-    patch.setattr(alone._Attempt, "withdraw", lambda self, answered: withdraw(self, True))
+    patch.setattr(alone._Attempt, "withdraw", lambda self, answered, *others: withdraw(self, True, *others))
 
 
 def rule_3_the_put_is_trusted(patch: pytest.MonkeyPatch) -> None:
