@@ -21,6 +21,8 @@ from crdt_mor.merge.fold import Collapsed, GivenRows, collapse
 from crdt_mor.merge.rule import MergeRule
 
 _KEY = "_crdt_merge_key"
+_NO_DELETES = pl.DataFrame(schema={RECORD_KEY: pl.String})
+_NO_TOMBSTONES = pl.DataFrame(schema={RECORD_KEY: pl.String, ORDER: pl.Null})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,14 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
 
     A key is unique within its partition: frames of several partitions need `_hoodie_partition_path`, all of them.
     """
-    frames = [w.rows if isinstance(w, RowsWrite) else w.keys for w in writes]
-    parts = {p for f in frames if PARTITION_PATH in f.columns for p in f[PARTITION_PATH].unique()}
     only = writes[0] if len(writes) == 1 else None
-    if isinstance(only, RowsWrite) and _all_differ(only.rows, len(parts)):
+    if isinstance(only, RowsWrite) and _all_differ(only.rows):
         given = only.given if rule.kind == "columns" else None
         if rule.kind == "columns" and given is None:
             given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
-        none = pl.DataFrame(schema={RECORD_KEY: pl.String})
-        return Collapsed(
-            none, none.with_columns(pl.lit(None).alias(ORDER)), [GivenRows(given, only.rows)]
-        )
+        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, [GivenRows(given, only.rows)])
+    frames = [w.rows if isinstance(w, RowsWrite) else w.keys for w in writes]
+    parts = {p for f in frames if PARTITION_PATH in f.columns for p in f[PARTITION_PATH].unique()}
     key = RECORD_KEY if len(parts) < 2 else _KEY
     passed_on = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _passed_on(w, w.given)}
     blocks = [_block(w, f if key == RECORD_KEY else _keyed(f)) for w, f in zip(writes, frames, strict=True)]
@@ -72,9 +71,12 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     return Collapsed(_tidy(folded.deletes), _tidy(folded.tombstones), rows)
 
 
-def _all_differ(rows: pl.DataFrame, partitions: int) -> bool:
+def _all_differ(rows: pl.DataFrame) -> bool:
     """Whether no key occurs twice, judged by hashes: keys that collide are folded, which does no harm."""
-    keys = rows[RECORD_KEY] if partitions < 2 else rows.select(pl.struct(PARTITION_PATH, RECORD_KEY)).to_series()
+    if rows.height < 2:
+        return True
+    many = PARTITION_PATH in rows.columns and rows[PARTITION_PATH].n_unique() > 1
+    keys = rows.select(pl.struct(PARTITION_PATH, RECORD_KEY)).to_series() if many else rows[RECORD_KEY]
     return keys.hash().n_unique() == rows.height
 
 

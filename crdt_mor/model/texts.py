@@ -1,4 +1,4 @@
-"""Texts as Arrow arrays and scalars, made of their bytes.
+"""Texts and numbers as Arrow arrays and scalars, made of their bytes.
 
 `pyarrow.array`, `pyarrow.scalar` and whatever takes a value of Python or an array of numpy look whether it is one of
 pandas, and import pandas for that, where it is installed, which takes as long as all else that a small write does.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -30,6 +32,11 @@ def text_scalar(value: str) -> pa.Scalar:
 def empty_texts(count: int) -> pa.Array:
     """An array of that many empty texts."""
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
+
+
+def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
+    """Integers, which stay where they are."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
 def repeated(value: str, count: int) -> pa.DictionaryArray:

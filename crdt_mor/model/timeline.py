@@ -521,8 +521,8 @@ class Timeline:
 
     def is_in(self, data: bytes) -> bool:
         """Whether `data` is this very version: its number and nonce come first, so nothing needs to be decoded."""
-        heads = ({"format": known, "version": self.version, "nonce": self.nonce} for known in FORMATS_READ)
-        return data.startswith(tuple(json.dumps(head, separators=(",", ":")).encode()[:-1] for head in heads))
+        name = json.dumps({"version": self.version, "nonce": self.nonce}, separators=(",", ":"))[1:-1]
+        return data.startswith(tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:

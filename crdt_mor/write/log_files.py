@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
@@ -19,17 +19,23 @@ import pyarrow as pa
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
+from crdt_mor.late import Late
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.model.texts import repeated
+from crdt_mor.model.texts import integers, repeated, text_scalar
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks, Store
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.partitions import metadata_put
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 BUCKET = "__bucket"
 
@@ -167,9 +173,9 @@ def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
 
 def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
     """The partition paths, and for each row the number of its path."""
+    if paths.n_unique() == 1:
+        return [paths[0]], np.zeros(len(paths), dtype=np.int64)
     distinct = paths.unique(maintain_order=True)
-    if len(distinct) == 1:
-        return distinct.to_list(), np.zeros(len(paths), dtype=np.int64)
     numbered = distinct.to_frame().with_row_index("number")
     number = paths.to_frame().join(numbered, on=paths.name, how="left", maintain_order="left")["number"]
     return distinct.to_list(), number.to_numpy().astype(np.int64)
@@ -188,10 +194,12 @@ def numbered_rows(
     rows: their positions in `frame`.
     first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
     """
-    numbers = pl.int_range(first, first + len(rows)).cast(pl.String)
-    picked = frame.select(pl.col(RECORD_KEY), pl.exclude(*META_COLUMNS, BUCKET))[rows]
-    sequence = (pl.lit(f"{instant}_{writer}_") + numbers).alias("_hoodie_commit_seqno")
-    return stored_table(picked.select(sequence, pl.all()), schema)
+    names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
+    # A frame made of columns: of a handful of rows each query of polars' costs more than the rows.
+    picked = pl.DataFrame([frame.get_column(name) for name in names])[rows]
+    numbers = integers(np.arange(first, first + len(rows))).cast(pa.string())
+    sequence = pc.binary_join_element_wise(text_scalar(f"{instant}_{writer}_"), numbers, text_scalar(""))
+    return stored_table(picked, schema).add_column(0, "_hoodie_commit_seqno", sequence)
 
 
 def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Table:
@@ -204,9 +212,15 @@ def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Tabl
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
     """A frame as an Arrow table in the types that files hold. Text is in views, for which nothing is copied."""
+    return in_views(frame).cast(_stored_columns(schema, tuple(frame.columns)))
+
+
+@lru_cache(maxsize=256)
+def _stored_columns(schema: TableSchema, names: Sequence[str]) -> pa.Schema:
+    """These columns as `stored_table` has them; meta columns are texts."""
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
-    stored = {name: types.get(name, pa.string()) for name in frame.columns}
-    return in_views(frame).cast(pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()]))
+    stored = {name: types.get(name, pa.string()) for name in names}
+    return pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()])
 
 
 def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:

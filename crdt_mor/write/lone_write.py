@@ -31,6 +31,9 @@ from crdt_mor.write.statements import Statements
 GROUPS_MAX: Final = 64
 """File groups of a write that is tried as one event: its files are made again if it is not alone."""
 
+SLOW_MS: Final = 10
+"""Rows that took longer to come are of a write that looks again which version is the newest."""
+
 BYTES_MAX: Final = 8 << 20
 """Bytes of rows, in memory, of a write that is tried as one event."""
 
@@ -65,11 +68,13 @@ class TriedWrite:
         followed = session.follow_alone(author, token)
         if followed is None:
             return None
-        if followed.expected.stat is None:
-            require_writable(session)
+        is_first = followed.expected.stat is None
+        if is_first:
+            require_writable(session)  # which looks at the table's properties
         if not small():
             return None
-        followed = session.follow_alone(author, token)  # the rows may have come slowly
+        if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
+            followed = session.follow_alone(author, token)
         return None if followed is None else cls(session, followed, author, token, started_ms)
 
     def commit(self) -> LoneCommit | None:

@@ -21,6 +21,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.texts import integers
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.log_files import BUCKET
 
@@ -66,14 +67,15 @@ class Statements:
             merging = merging_of(self._config, schema.to_json())
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
-        keys = keyed(self._config, rows)
+        keys = _keys(self._config, rows)
+        columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
+        frame = pl.DataFrame(pl.from_arrow(pa.table({**columns_of_rows, **keys})))
         if operation == "INSERT":
-            refuse_repeats(keys)
-        frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(keys)
+            refuse_repeats(frame)
         columns = None
         if self._config.merge.custom:
             lifted = lift(frame.select(rows.column_names), merging, self._dot(rows.num_rows))
-            columns, frame = tuple(lifted.columns), lifted.with_columns(keys)
+            columns, frame = tuple(lifted.columns), lifted.hstack(frame.select(keys.keys()).get_columns())
         if schema != self.schema:
             self.move_to(schema)
         self._operations.add(operation)
@@ -243,15 +245,15 @@ def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: s
 
 def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
     """Record key, partition and bucket of each row."""
+    return pl.DataFrame(pl.from_arrow(pa.table(_keys(config, rows))))
+
+
+def _keys(config: TableConfig, rows: pa.Table) -> dict[str, pa.Array]:
+    """The columns of `keyed`."""
     assert config.buckets is not None
     keys = config.key.record_keys(rows)
-    return pl.DataFrame(
-        {
-            RECORD_KEY: pl.from_arrow(keys),
-            PARTITION_PATH: pl.from_arrow(config.key.partition_paths(rows)),
-            BUCKET: buckets(keys, config.key, config.buckets),
-        }
-    )
+    bucket = buckets(keys, config.key, config.buckets)
+    return {RECORD_KEY: keys, PARTITION_PATH: config.key.partition_paths(rows), BUCKET: integers(bucket)}
 
 
 def refuse_repeats(keys: pl.DataFrame) -> None:
