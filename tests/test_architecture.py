@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_READ = {"errors", "late", "forks", "clock", "observing", "threads", "parquet"}
+BELOW_READ = {"errors", "late", "memory", "forks", "clock", "observing", "threads", "parquet"}
 BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
@@ -25,6 +25,7 @@ ENGINE = ROOMS | USERS_HOLD
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "late": set(),  # modules that are imported when they are used
+    "memory": set(),  # how much freed memory a process keeps
     "forks": {"errors"},  # what a process that was forked must not do
     "clock": {"errors", "forks"},
     "threads": {"errors", "forks"},
@@ -71,6 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
     "late": set(),  # modules that are imported when they are used
+    "memory": {"numpy"},
     "forks": set(),
     "clock": set(),
     "threads": set(),

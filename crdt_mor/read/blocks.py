@@ -20,6 +20,7 @@ import pyarrow as pa
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
+from crdt_mor.memory import keep_freed_memory
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
@@ -43,6 +44,7 @@ NATURAL_ORDER = 0
 
 def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
+    keep_freed_memory()
     base, contents = _opened(store, slice_, config)
     logs: list[tuple[int, DataFile, LogBlock]] = []
     for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
