@@ -9,7 +9,7 @@ Both answer two questions: which rows some keys have, and which rows are left wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
@@ -56,12 +56,13 @@ class Scanned:
 
     def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
         """This base, whose rows that meet the predicate are read in `pool` while the caller merges the logs."""
-        return replace(self, ahead=pool.submit(self._matching(select).collect))
+        return replace(self, ahead=pool.submit(self._matching, select))
 
-    def _matching(self, select: Sequence[str]) -> pl.LazyFrame:
+    def _matching(self, select: Sequence[str]) -> pl.DataFrame:
         assert self.predicate is not None
         # The scan gets the predicate alone, so that it can use the statistics of row groups.
-        return self._rows.filter(self.predicate).select(distinct(select, [self.key]))
+        matching = self._rows.filter(self.predicate)
+        return matching.select(distinct(select, [self.key])).collect()
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`."""
@@ -75,23 +76,16 @@ class Scanned:
 
     def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
         """All rows that meet the predicate, except for those of the keys in `drop`."""
-        if self.ahead is not None:
-            return Decoded.of(self.ahead.result(), self.key, drop).others(select)
-        rows, finish = self.left(drop, select)
-        return finish(rows.collect())
-
-    def left(
-        self, drop: Keys, select: Sequence[str]
-    ) -> tuple[pl.LazyFrame, Callable[[pl.DataFrame], pl.DataFrame]]:
-        """A scan, and what makes of its rows those that `without` gives."""
+        if self.predicate is not None:
+            matching = self._matching(select) if self.ahead is None else self.ahead.result()
+            return Decoded.of(matching, self.key, drop).others(select)
         whole = self.part is None and self.ranges is None
         many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and drop.are_words())
-        if self.predicate is None and whole and not many:  # polars cannot drop keys while it scans a part
-            rows = self._rows
-            rest = rows.filter(~pl.col(self.key).is_in(drop.texts.implode())) if len(drop) else rows
-            return rest.select(select), lambda left: left
-        rows = self._matching(select) if self.predicate is not None else self._rows.select(distinct(select, [self.key]))
-        return rows, lambda found: Decoded.of(found, self.key, drop).others(select)
+        if many or not whole:  # polars cannot drop keys while it scans a part
+            return self.decode(drop, select).others(select)
+        base = self._rows
+        rest = base.filter(~pl.col(self.key).is_in(drop.texts.implode())) if len(drop) else base
+        return rest.select(select).collect()
 
     @property
     def height(self) -> int:
@@ -102,13 +96,6 @@ class Scanned:
         """All rows, also those that do not meet the predicate, and the places of the rows of `keys`."""
         rows = self._rows.select(distinct(need, [self.key])).collect()
         return Decoded.of(rows, self.key, keys)
-
-
-def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
-    """`Scanned.without` of each base; none is begun. They are read side by side, and are in memory together."""
-    left = [base.left(drop, select) for base, drop in zip(bases, drops, strict=True)]
-    frames = pl.collect_all([rows for rows, _ in left])
-    return [finish(frame) for (_, finish), frame in zip(left, frames, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

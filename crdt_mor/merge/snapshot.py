@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from crdt_mor.merge.base import BASE_TIME, Base, Scanned, without_each
+from crdt_mor.merge.base import BASE_TIME, Base, Scanned
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.contributions import (
     AT,
@@ -79,21 +80,17 @@ def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
 
 def merge_at_once(
     slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
-) -> Callable[[int, int], list[pl.DataFrame]]:
-    """A call that gives what `merge` gives of slices from one number to before another, whose bases it reads together.
+) -> list[Callable[[], list[pl.DataFrame]]]:
+    """For each slice a call that gives what `merge` gives. The logs of all are merged here, the calls read the bases.
 
-    The logs of all are merged here. Each slice must be one that `can_be_at_once`, and no key may be in two of them.
+    Each slice must be one that `can_be_at_once`, and no key may be in two of them.
     """
     need = _needed(select, predicate)
-    resolved = _resolved_at_once(slices, columns, columns.merge_key, need, predicate)
 
-    def read(first: int, end: int) -> list[pl.DataFrame]:
-        some = resolved[first:end]
-        rests = without_each([one.base for one in some], [one.drop for one in some], need)
-        frames = [_frames(one.live, rest, select, predicate) for one, rest in zip(some, rests, strict=True)]
-        return list(chain.from_iterable(frames))
+    def read(one: _Resolved) -> list[pl.DataFrame]:
+        return _frames(one.live, one.base.without(one.drop, need), select, predicate)
 
-    return read
+    return [partial(read, one) for one in _resolved_at_once(slices, columns, columns.merge_key, need, predicate)]
 
 
 def passed_through(

@@ -4,8 +4,8 @@
     slice 2    base ── log            ─►    the bases as one, all blocks by START_COMMIT_TIME    ─►    one merge
     slice 3    base ── log ── log
 
-So it is with small slices. Of larger ones with small logs the logs alone are merged together, and the bases are read
-side by side, a few in one go:
+So it is with small slices. Of larger ones with small logs the logs alone are merged together, and each base is read by
+itself, side by side:
 
     slice 1    base                                                            ─►    rows of the base
     slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
@@ -36,13 +36,10 @@ from crdt_mor.read.damage import POLARS_ERRORS, is_ours, naming_damage
 from crdt_mor.store.base import Store
 
 BYTES_MAX: Final = 1 << 20
-"""The most bytes of files that are merged together."""
+"""The most bytes of files that are merged together. Of larger slices each base is worth a merge of its own."""
 
 LOG_BYTES_MAX: Final = 16 << 20
 """The most bytes of logs that are merged together, and of what is in memory of their bases, as it waits for that."""
-
-BASES_BYTES_MAX: Final = 32 << 20
-"""The most bytes of bases, as files, that are read together: their rows are in memory at once."""
 
 SLICES_MAX: Final = 64
 """The most slices that are merged together: a scan makes a table of all touched keys for each base file."""
@@ -55,9 +52,6 @@ Item = tuple[FileSlice, Slice]
 
 Merge = Callable[[], list[pl.DataFrame]]
 """A merge that is yet to be done, of what a reader sees of one or more slices."""
-
-Read = Callable[[int, int], list[pl.DataFrame]]
-"""What a reader sees of slices from one number to before another, whose logs are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,43 +78,33 @@ class Merges:
         held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))
         return kind if kind and kernel.can_be_at_once(part, self.merging.rule) else None, held
 
-    def _sharing_logs(self, run: Sequence[list[Item]]) -> list[Merge]:
-        """The merges of slices whose logs are merged here; the bases of a few slices are read in one of them."""
+    def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
+        """The merges of slices whose logs are merged here."""
         items = list(chain.from_iterable(run))
-        read: Read | None = None
+        merges: list[Merge] = []
         # An error of several slices does not name the file that is gone or damaged; that of each alone does.
         with suppress(OSError, *POLARS_ERRORS):
-            read = kernel.merge_at_once(
+            merges = kernel.merge_at_once(
                 [part for _, part in items], self.merging.columns, select=self.select, predicate=self.predicate
             )
-        if read is None:
-            return [partial(self._together, [item]) for item in items]
-        few = _runs(enumerate(items), lambda numbered: ((), _base_bytes(numbered[1])), BASES_BYTES_MAX)
-        return [partial(self._bases_together, read, some[0][0], [item for _, item in some]) for some in few]
-
-    def _bases_together(self, read: Read, first: int, items: Sequence[Item]) -> list[pl.DataFrame]:
-        """The merges of slices whose logs are merged already, the first of which has this number to `read`."""
-        if len(items) > 1:
-            with suppress(OSError, *POLARS_ERRORS):
-                return read(first, first + len(items))
-        return self._alone(items, [partial(read, first + i, first + i + 1) for i in range(len(items))])
+        if not merges:
+            merges = [partial(self._merge, part) for _, part in items]
+        return (partial(self._naming, slice_, merge) for (slice_, _), merge in zip(items, merges, strict=True))
 
     def _together(self, items: list[Item]) -> list[pl.DataFrame]:
         """The merge of slices whose files are merged as those of one."""
         if len(items) > 1:
+            # An error of several slices does not name the file that is gone or damaged; that of each alone does.
             with suppress(OSError, *POLARS_ERRORS):
                 part = kernel.joined([part for _, part in items])
                 if part is not None:
                     return self._merge(part)
-        return self._alone(items, [partial(self._merge, part) for _, part in items])
+        alone = (self._naming(slice_, partial(self._merge, part)) for slice_, part in items)
+        return list(chain.from_iterable(alone))
 
-    def _alone(self, items: Sequence[Item], merges: Sequence[Merge]) -> list[pl.DataFrame]:
-        """The merges one by one. What goes wrong names the file that is gone or damaged, as it cannot for several."""
-        frames: list[pl.DataFrame] = []
-        for (slice_, _), merge in zip(items, merges, strict=True):
-            with naming_damage(self.store, slice_):
-                frames += merge()
-        return frames
+    def _naming(self, slice_: FileSlice, merge: Merge) -> list[pl.DataFrame]:
+        with naming_damage(self.store, slice_):
+            return merge()
 
     def _merge(self, part: Slice) -> list[pl.DataFrame]:
         columns, select, predicate = self.merging.columns, self.select, self.predicate
@@ -130,11 +114,6 @@ class Merges:
             part.base, columns, select=select, predicate=predicate, limit=self.limit, ranges=part.base_ranges
         )
         return [rows]
-
-
-def _base_bytes(item: Item) -> int:
-    base = item[0].base
-    return 0 if base is None else base.size
 
 
 def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[list[Item]]:

@@ -83,8 +83,6 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
     at_once.clear()
     monkeypatch.setattr(together, "BYTES_MAX", 0)
     large = answers(table, commits)
-    monkeypatch.setattr(together, "BASES_BYTES_MAX", 0)
-    assert large == answers(table, commits)
     assert at_once.keys() == ({"merge_at_once"} if merge == "latest" else set())
     at_once.clear()
     monkeypatch.setattr(together, "SLICES_MAX", 1)
