@@ -283,11 +283,13 @@ def _resolved_at_once(
     assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
     best_of = _cut(best[LINE_KEY], won.to_numpy(), np.add(heights, deletes))
     live_of = _cut(live, is_live, heights)
-    return [
-        _Resolved(own, Scanned(files.base, columns, key, predicate, ranges=files.base_ranges), Keys(drop))
-        for files, own, drop in zip(slices, live_of, best_of, strict=True)
-        if files.base is not None
-    ]
+
+    def base_of(files: Slice) -> Scanned:
+        assert files.base is not None, "else it cannot be at once"
+        return Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
+
+    of_each = zip(live_of, map(base_of, slices), map(Keys, best_of), strict=True)
+    return [_Resolved(*one) for one in of_each]
 
 
 def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
