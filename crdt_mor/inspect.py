@@ -149,7 +149,7 @@ class Inspect:
         cut = None if as_of is None else Cut("completed", InstantTime(as_of))
         for slice_ in fold_slices(self._session.snapshot_completions(value, cut)):
             for file in slice_.files:
-                kind = "base" if file.is_base else "log" if file in slice_.fresh_logs else "carry"
+                kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
                 rows.append(
                     {
                         "partition": slice_.partition,

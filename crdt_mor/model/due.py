@@ -84,7 +84,7 @@ def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[D
     to rest with any compaction.
     """
     fresh = slice_.fresh_logs
-    carries = [log for log in slice_.logs if log not in fresh]
+    carries = [log for log in slice_.logs if slice_.is_carry(log)]
     if not carries:
         return fresh
     pending = pending_in(value, slice_.partition)

@@ -38,10 +38,14 @@ class FileSlice:
     def group(self) -> FileGroup:
         return self.partition, self.file_id
 
+    def is_carry(self, log: DataFile) -> bool:
+        """Whether a log holds what a compaction carried over: it bears the base file's own instant."""
+        return self.base is not None and log.name.instant == self.base.name.instant
+
     @property
     def fresh_logs(self) -> tuple[DataFile, ...]:
-        """The logs of commits; without the carry, which bears the base file's own instant."""
-        return tuple(log for log in self.logs if self.base is None or log.name.instant != self.base.name.instant)
+        """The logs of commits, without the carry."""
+        return tuple(log for log in self.logs if not self.is_carry(log))
 
     @property
     def files(self) -> tuple[DataFile, ...]:

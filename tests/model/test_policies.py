@@ -167,3 +167,17 @@ def test_logs_are_made_one_only_where_that_is_asked_for_and_there_is_a_base() ->
     assert [d.group for d in due_log_compactions([of(1000, log(2), log(1))], asked)] == [("mon", GROUP)]
     assert due_log_compactions([of(None, log(2), log(1))], asked) == []
     assert due_log_compactions([of(1000, log(2), log(1))], asked, {("mon", GROUP)}) == []
+
+
+def test_what_is_due_is_found_without_comparing_logs_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked in every attempt to publish a plan: a service that took a second for it would lose to all writers."""
+    slice_ = of(1000, *(log(i % 170, size=i) for i in range(500)), carry=log(0, 9000))
+    compared: list[DataFile] = []
+
+    def counted(one: DataFile, other: object) -> bool:
+        compared.append(one)
+        return one is other
+
+    monkeypatch.setattr(DataFile, "__eq__", counted)
+    assert due(slice_, Policies(log_files=3)) != []
+    assert len(compared) <= len(slice_.logs)
