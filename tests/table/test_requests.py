@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.table import WRITER_EXPIRY
+from crdt_mor.timeline import session
 from crdt_mor.timeline.heartbeat import beat_every
 from crdt_mor.timeline.paths import heartbeat_path
 from tests.counting import Bucket, Count
@@ -129,14 +131,22 @@ def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], ob
 
 
 def losing(groups: int, rows: int) -> Count:
-    """A commit that is tried alone while another process has committed meanwhile."""
+    """A commit that is tried alone while another process has committed meanwhile, at another time than it claims.
+
+    Writers that are only milliseconds apart may choose one time, and then the second goes the long way at once.
+    """
+
+    def later(last: InstantTime, wall_ms: int) -> InstantTime:
+        return claim_after(from_ms(max(to_ms(last), wall_ms) + 8), wall_ms)
+
     made = filled(groups, 1000)
     with made.counting():
         table = opened(made)
         in_block(table, frame(rows))
         table.upsert(frame(rows))
         opened(made).upsert(frame(1))
-        return made.count(lambda: table.upsert(frame(rows)))
+        with patch.object(session, "claim_after", later):
+            return made.count(lambda: table.upsert(frame(rows)))
 
 
 def in_block(table: Table, rows: pl.DataFrame) -> None:
