@@ -265,6 +265,7 @@ LETS_TIME_PASS = {
     "tests.crash.migrations",  # processes are killed at moments drawn by lot, and writers wait for a table that arrives
     "tests.crash.services",  # processes are killed at moments drawn by lot
     "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
+    "tests.crash.worker",  # writers that leave services a turn
     "tests.spark.chaos",  # a long run, drawn by lot
     "tests.spark.test_cluster",  # attempts of a task that are slow, so that Spark starts another
     "tests.spark.test_failing",  # a task that does not end by itself
