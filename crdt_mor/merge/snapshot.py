@@ -87,7 +87,7 @@ def merge_at_once(
     """
     need = _needed(select, predicate)
 
-    def read(one: _Resolved) -> list[pl.DataFrame]:
+    def read(one: _AtOnce) -> list[pl.DataFrame]:
         return _frames(one.live, one.base.without(one.drop, need), select, predicate)
 
     return [partial(read, one) for one in _resolved_at_once(slices, columns, columns.merge_key, need, predicate)]
@@ -215,9 +215,7 @@ class Resolved:
 
     def live_rows(self) -> pl.DataFrame:
         """The winning rows of the logs."""
-        keep = np.zeros(self.rows.height, dtype=bool)
-        keep[self.live.to_numpy()] = True
-        return self.rows.filter(pl.Series(keep))
+        return self.rows.filter(pl.Series(_marks(self.live, self.rows.height)))
 
     def untouched(self, select: Sequence[str]) -> pl.DataFrame | None:
         """Step 3: the rows of the base that stand."""
@@ -260,7 +258,7 @@ def resolve(
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
 
-class _Resolved(NamedTuple):
+class _AtOnce(NamedTuple):
     """Of one of several slices: the winning rows of its logs, its base, and the keys of the base that are not shown."""
 
     live: pl.DataFrame
@@ -270,13 +268,12 @@ class _Resolved(NamedTuple):
 
 def _resolved_at_once(
     slices: Sequence[Slice], columns: Columns, key: str, need: Sequence[str], predicate: pl.Expr | None
-) -> list[_Resolved]:
+) -> list[_AtOnce]:
     """The logs of all slices merged: their rows and lines, in the order of the slices, are made in one go."""
     contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
     won, _ = last_of_each(contributions.lines[LINE_KEY])
     best = contributions.lines.filter(won)
-    is_live = np.zeros(contributions.rows.height, dtype=bool)
-    is_live[best.filter(best[KIND] == ROW)[AT].to_numpy()] = True
+    is_live = _marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
     live = contributions.rows.filter(pl.Series(is_live))
     heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
     deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
@@ -289,7 +286,14 @@ def _resolved_at_once(
         return Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
 
     of_each = zip(live_of, map(base_of, slices), map(Keys, best_of), strict=True)
-    return [_Resolved(*one) for one in of_each]
+    return [_AtOnce(*one) for one in of_each]
+
+
+def _marks(places: pl.Series, count: int) -> np.ndarray:
+    """Of so many rows, whether each is at one of these places."""
+    marks = np.zeros(count, dtype=bool)
+    marks[places.to_numpy()] = True
+    return marks
 
 
 def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
