@@ -58,17 +58,24 @@ class Scene:
 
     def kill(self, name: str) -> None:
         """kill -9; whatever it said on its error stream must have been nothing."""
+        self._stop(name)
+        errors = (self.folder / f"{name}.err").read_text()
+        assert not errors, errors
+
+    def end(self) -> None:
+        """Kill all of them; only then is said what any of them said on its error stream."""
+        names = list(self.workers)
+        for name in names:
+            self._stop(name)
+        said = {name: (self.folder / f"{name}.err").read_text() for name in names}
+        assert not any(said.values()), said
+
+    def _stop(self, name: str) -> None:
         worker = self.workers.pop(name)
         worker.kill()
         worker.wait()
         assert worker.stdin is not None
         worker.stdin.close()
-        errors = (self.folder / f"{name}.err").read_text()
-        assert not errors, errors
-
-    def end(self) -> None:
-        for name in list(self.workers):
-            self.kill(name)
 
     def wait_for(self, what: str, condition: Callable[[], bool], patience_s: float = waiting.PATIENCE_S) -> None:
         """Look until it holds, and that no worker has failed."""

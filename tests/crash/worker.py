@@ -108,7 +108,7 @@ def main(
     table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
     match role:
         case "write":
-            write(table, log, name, before, int(commits), float(pause_s))
+            write(table, log, name, before, commits=int(commits), pause_s=float(pause_s))
         case "compact":
             compact(table, log)
         case "maintain":

@@ -21,7 +21,10 @@ FILTERS = (None, "n > 8", "region = 'a'", "id = 'k11' or price is null", pl.col(
 
 
 def written(table: Table, chance: random.Random) -> list[Commit]:
-    """A random history: upserts, deletes of both kinds, compactions, and writes that stay open across them."""
+    """A random history: upserts, deletes of both kinds, compactions, and writes that stay open across them.
+
+    In the end every file group has a base file and a log.
+    """
     commits: list[Commit] = []
     standing: list[Transaction] = []
 
@@ -43,13 +46,16 @@ def written(table: Table, chance: random.Random) -> list[Commit]:
             table.maintenance.compact(table.maintenance.plan_compaction())
         else:
             table.maintenance.compact(logs_only=True)
-    return [*commits, *(close(tx) for tx in standing)]
+    commits += [close(tx) for tx in standing]
+    table.maintenance.compact()
+    last = table.upsert(frame(*((f"k{key:02d}", "abc"[key % 3], chance.randrange(20)) for key in range(40))))
+    return [*commits, last]
 
 
 def answers(table: Table, commits: list[Commit]) -> Answers:
-    """What scans of the newest snapshot and as of a commit say, with and without conditions and a limit."""
+    """What scans of the newest snapshot and as of two commits say, with and without conditions and a limit."""
     found: Answers = []
-    for as_of in (None, commits[len(commits) // 2]):
+    for as_of in (None, commits[-2], commits[len(commits) // 2]):
         for condition in FILTERS:
             scan = table.scan(filter=condition, as_of=as_of)
             narrow = table.scan(columns="price", filter=condition, as_of=as_of)
