@@ -132,7 +132,7 @@ class History:
 
     def upsert(self, keys: list[str], time: str, writes: list[Contribution]) -> RowsWrite:
         r = self.random
-        given = [c for c in USER if c == "k" or r.random() < 0.5] if self.rule.kind == "partial" else list(USER)
+        given = [c for c in USER if c == "k" or r.random() < 0.5] if self.rule.kind == "columns" else list(USER)
         if self.clock < 20 and "late" in given:
             given.remove("late")
         rows = []
