@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Barrier
 
@@ -103,7 +104,7 @@ def main() -> None:
     found = shown(crowds, simulated)
     if args.plot:
         plot(found, args.plot)
-    if stores.find_spec("moto") is None or stores.find_spec("flask") is None:
+    if find_spec("moto") is None or find_spec("flask") is None:
         print("skipped: there is no moto here, which `make setup` installs")
     else:
         threads: list[tuple[int, float]] = [(1, 1), (4, 1)] if args.small else [(1, 10), (8, 20), (32, 40)]

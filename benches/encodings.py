@@ -16,13 +16,14 @@ import argparse
 import io
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from suite.worlds import World
 
+from benches.suite.worlds import World
 from crdt_mor.format.base import ROW_GROUP_ROWS, incompressible_columns, repeating_columns
 
 CODECS: Mapping[str, tuple[str, int | None]] = {
@@ -55,7 +56,7 @@ def measured(ways: Mapping[str, Callable[[], bytes]], rounds: int) -> dict[str, 
     for _ in range(rounds):
         for name in CHANCE.permutation(list(ways)):
             encoded[name].append(milliseconds(ways[name]))
-            decoded[name].append(milliseconds(lambda data=files[name]: pl.scan_parquet(io.BytesIO(data)).collect()))
+            decoded[name].append(milliseconds(partial(decode, files[name])))
     return {name: (min(encoded[name]), min(decoded[name]), len(files[name]) / 1000) for name in ways}
 
 
@@ -76,14 +77,18 @@ def encode(table: pa.Table, codec: str, level: int | None, repeating: list[str],
     return bytes(sink.getvalue())
 
 
+def decode(data: bytes) -> pl.DataFrame:
+    return pl.scan_parquet(io.BytesIO(data)).collect()
+
+
 def dictionaries(rows: int, rounds: int) -> None:
     print("| column | plain: encode, decode, kB | dictionary: encode, decode, kB | is given one |\n|---|---|---|---|")
     for name, values in columns(rows).items():
         table = pa.table({name: values})
         found = measured(
             {
-                "plain": lambda table=table: encode(table, "zstd", 1, [], []),
-                "dictionary": lambda table=table, name=name: encode(table, "zstd", 1, [name], []),
+                "plain": partial(encode, table, "zstd", 1, [], []),
+                "dictionary": partial(encode, table, "zstd", 1, [name], []),
             },
             rounds,
         )
@@ -97,7 +102,7 @@ def codecs(rows: int, rounds: int) -> None:
     repeating = list(repeating_columns(frame))
     plain = list(incompressible_columns(frame, repeating))
     ways: dict[str, Callable[[], bytes]] = {
-        name: lambda codec=codec, level=level: encode(table, codec, level, repeating, plain)
+        name: partial(encode, table, codec, level, repeating, plain)
         for name, (codec, level) in CODECS.items()
     }
     ways["zstd, level 1, of every column"] = lambda: encode(table, "zstd", 1, repeating, [])

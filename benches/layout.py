@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
-from suite import timing
 
 import crdt_mor as mor
+from benches.suite import timing
+from crdt_mor.format.base import CLUSTERED_ROW_GROUP_ROWS
 from crdt_mor.write import base_files
 
 ROUNDS = 9
@@ -61,12 +63,16 @@ def tables(folder: Path, data: pl.DataFrame) -> dict[str, mor.Table]:
     return made
 
 
-def compared(what: str, works: dict[str, Callable[[], object]], notes: dict[str, str], rounds: int = ROUNDS) -> None:
+def compared(what: str, works: Mapping[str, Callable[[], object]], notes: dict[str, str], rounds: int = ROUNDS) -> None:
     """Print the time of the first work, and those of the others as multiples of it."""
     first, *others = timing.seconds(*works.values(), rounds=rounds, chance=CHANCE)
     told = [f"{1e3 * first:8.1f} ms {notes.get('by key', ''):>9}"]
     told += [f"{t / first:6.2f} × {notes.get(name, ''):>9}" for name, t in zip(list(works)[1:], others, strict=True)]
     print(f"  {what:28}" + "   ".join(told))
+
+
+def rows_where(table: mor.Table, condition: pl.Expr | None) -> pl.DataFrame:
+    return table.scan(filter=condition).to_polars()
 
 
 def lookups_and_filters(made: dict[str, mor.Table], count: int) -> None:
@@ -80,7 +86,7 @@ def lookups_and_filters(made: dict[str, mor.Table], count: int) -> None:
     }
     print(f"{'':30}by key{'':20}linear{'':15}z-order")
     for what, condition in conditions.items():
-        works = {name: lambda t=table, c=condition: t.scan(filter=c).to_polars() for name, table in made.items()}
+        works = {name: partial(rows_where, table, condition) for name, table in made.items()}
         found = [work().height for work in works.values()]
         assert len(set(found)) == 1
         read = {name: table.scan(filter=condition).explain() for name, table in made.items()}
@@ -89,7 +95,7 @@ def lookups_and_filters(made: dict[str, mor.Table], count: int) -> None:
         if "key" in what:
             with patch("crdt_mor.read.snapshot.ranges_of", lambda *_: None):
                 compared(f"{what}, filters not asked", works, {})
-    everything = {name: lambda t=table: t.scan().to_polars() for name, table in made.items()}
+    everything = {name: partial(rows_where, table, None) for name, table in made.items()}
     compared("all rows", everything, {})
 
 
@@ -106,7 +112,7 @@ def compactions(folder: Path, data: pl.DataFrame) -> None:
         for file in table.maintenance.execute(plan):
             (Path(table.uri) / file.path).unlink()
 
-    works = {name: lambda t=table, p=plan: execute(t, p) for name, (table, plan) in plans.items()}
+    works = {name: partial(execute, table, plan) for name, (table, plan) in plans.items()}
     compared("a compaction", works, {}, rounds=3)
 
 
@@ -116,7 +122,7 @@ def main() -> None:
     count = 20_000 if (small := parser.parse_args().small) else 1_000_000
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(base_files, "CLUSTERED_ROW_GROUP_ROWS", 1_000 if small else base_files.CLUSTERED_ROW_GROUP_ROWS),
+        patch.object(base_files, "CLUSTERED_ROW_GROUP_ROWS", 1_000 if small else CLUSTERED_ROW_GROUP_ROWS),
     ):
         data = rows(count)
         made = tables(Path(folder), data)

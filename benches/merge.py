@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from suite.timing import seconds
 
+from benches.suite.timing import seconds
 from crdt_mor import Dot, Payload, payloads
 from crdt_mor.format.base import repeating_columns, write_parquet
 from crdt_mor.laws.merging import Merging, lift, merging_of

@@ -29,9 +29,9 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from suite import timing
 
 import crdt_mor as mor
+from benches.suite import timing
 from crdt_mor.format.log import BlockKind, read_log
 from crdt_mor.merge import base, contributions
 from crdt_mor.parquet import ParquetSource
@@ -92,7 +92,8 @@ def floor_of(table: mor.Table, folder: Path) -> Callable[[pl.Expr | None, Sequen
 
 
 def seconds(*works: Callable[[], object]) -> list[float]:
-    return timing.seconds(*works, rounds=ROUNDS, chance=CHANCE)
+    found: list[float] = timing.seconds(*works, rounds=ROUNDS, chance=CHANCE)
+    return found
 
 
 def conditions_and_columns(folder: Path, count: int) -> None:
@@ -183,7 +184,7 @@ def memory(folder: Path, count: int) -> None:
         path = folder / f"memory{slices}"
         table = table_of(path, count * slices, slices, count // 16)
         decoded = sum(frame.estimated_size() for frame in table.scan().frames())
-        asked = [sys.executable, __file__, "--stream", path]
+        asked = [sys.executable, __file__, "--stream", str(path)]
         done = subprocess.run(asked, stdout=subprocess.PIPE, check=True, text=True)
         height, before, peak = map(int, done.stdout.split())
         assert height == count * slices

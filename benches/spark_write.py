@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from suite import timing
 
 import crdt_mor as mor
+from benches.suite import timing
 
 ROUNDS = 7
 COLUMNS = 10
@@ -64,7 +64,7 @@ def measure(spark: Any, folder: Path, count: int, rounds: int) -> list[float]:
     names = [f.name for f in frame.schema]
     schema = pa.schema([(name, pa.string() if name[0] == "t" else pa.int64()) for name in names])
     tables = [mor.Table.create(folder / str(i), schema, key="id", buckets=BUCKETS) for i in range(2)]
-    found = timing.seconds(
+    found: list[float] = timing.seconds(
         lambda: upsert(frame, tables[0].uri),
         lambda: frame.write.format("crdt_mor").mode("append").save(tables[1].uri),
         lambda: frame.write.mode("append").parquet(str(folder / "parquet")),

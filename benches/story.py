@@ -302,7 +302,7 @@ def told(name: str, small: bool) -> dict[str, Any] | None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder, "figures.json")
-        command = [environment(name), "-P", __file__, "--engines", name, "--here", "--json", figures]
+        command = [str(environment(name)), "-P", __file__, "--engines", name, "--here", "--json", str(figures)]
         subprocess.run([*command, *(["--small"] if small else [])], check=True, stdout=subprocess.DEVNULL)
         found: dict[str, Any] = json.loads(figures.read_text())
     return found.get(name)

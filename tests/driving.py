@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.timeline.steps import Single, Steps, T, Together
 
 
-def one_by_one(steps: Steps[T]) -> Steps[T]:
+def one_by_one(steps: Steps[T]) -> Generator[Single, Any, T]:
     """A protocol with what it does side by side done in order, as `run` does it where there is no bucket."""
     reply: object = None
     failure: StorageUnavailableError | None = None

@@ -35,7 +35,9 @@ def test_the_example_of_the_readme_runs_and_means_what_it_says(
     assert isinstance(scan, crdt_mor.Scan)
     query = re.search(r'duckdb\.sql\("(.*?)"\)', README)
     assert query is not None
-    assert duckdb.sql(query[1]).fetchall() == [(5,)]
+    answer = duckdb.sql(query[1])
+    assert answer is not None
+    assert answer.fetchall() == [(5,)]
     again = [table.upsert(pl.DataFrame({"id": ["d"], "views": [1], "day": ["x"]}), token=("nightly-load", 17))] * 2
     assert again[0].requested_at == again[1].requested_at
 

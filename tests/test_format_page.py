@@ -43,7 +43,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
-from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, encode_intent
+from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.timeline.paths import PROPERTIES
 from crdt_mor.timeline.tail import KEPT_VERSIONS
 
@@ -185,7 +185,10 @@ def test_erasures_are_as_the_page_says() -> None:
 def test_events_that_are_posted_are_as_the_page_says() -> None:
     page = section("Events of others")
     shown = [json.loads(line) for line in page.splitlines() if line.startswith('{"format"')]
-    posted = (BeginIntent("nonce", 5, WHO), CompleteIntent("nonce", T, "", "UPSERT", (FILE,), ("application", 4)))
+    posted: list[Intent] = [
+        BeginIntent("nonce", 5, WHO),
+        CompleteIntent("nonce", T, "", "UPSERT", (FILE,), ("application", 4)),
+    ]
     for example, intent in zip(shown, posted, strict=True):
         written = json.loads(encode_intent(intent, "id"))
         assert list(example) == list(written)

@@ -1,5 +1,8 @@
 """Mistakes of the first days, and what their users are told: in our words, with the thing's name and what to do."""
 
+# Most of these mistakes are arguments of a wrong type: a type checker would have told of them.
+# mypy: disable-error-code="arg-type"
+
 from __future__ import annotations
 
 import re

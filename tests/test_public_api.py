@@ -233,7 +233,7 @@ def public_functions(cls: type) -> Iterator[tuple[str, FunctionType]]:
             yield f"{cls.__name__}.{name}", function
 
 
-def annotations(name: str) -> Iterator[tuple[str, str, str]]:
+def annotated(name: str) -> Iterator[tuple[str, str, str]]:
     """What a public name says of types: where, as text, and the module in which the text has its meaning."""
     found = member(name)
     if isinstance(found, FunctionType):
@@ -249,7 +249,7 @@ def annotations(name: str) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize("name", PUBLIC)
 def test_types_that_a_public_signature_names_are_public(name: str) -> None:
     """Export the type that a failure names, and add it to `PUBLIC`; or keep it out of the signature."""
-    for where, text, module in annotations(name):
+    for where, text, module in annotated(name):
         words = {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
         ours = {word for word in words if is_ours(vars(sys.modules[module]).get(word))}
         if where not in OPAQUE:

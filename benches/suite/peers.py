@@ -70,7 +70,7 @@ def ours(sources: Sources, query: Query) -> Pieces:
 
 def floors(sources: Sources, query: Query) -> dict[str, Read]:
     """The floor in its several ways; the smallest counts."""
-    found = {}
+    found: dict[str, Read] = {}
     for kind in ("files", "buffers"):
         scans = partial(_scans, sources, query, kind == "buffers")
         if query.output == "polars":

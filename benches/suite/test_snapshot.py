@@ -84,8 +84,9 @@ def readers(case: Case, sources: Sources) -> dict[str, Mapping[str, Read]]:
 def test_snapshot(case: Case, scale: Scale, benchmark: Any) -> None:
     sources = scale.sources(case.world)
     query, mine = case.query, partial(ours, sources, case.query)
-    expected = rows_of(mine, query)
-    count, schema, expected = expected.height, expected.schema, fingerprint(expected)
+    rows = rows_of(mine, query)
+    count, schema, expected = rows.height, rows.schema, fingerprint(rows)
+    del rows
     others = readers(case, sources)
     for name, ways in others.items():
         for way, read in ways.items():

@@ -98,7 +98,7 @@ def test_write(case: Case, scale: Scale, benchmark: Any, tmp_path: Path) -> None
     write_down(benchmark, times, peers, bars, kind="write", case=case.name, rows=count, bytes=data.nbytes)
 
 
-Encode = Callable[[pl.DataFrame], bytes]
+Encode = Callable[[pl.DataFrame], bytes | memoryview]
 
 
 def read_and_write(sources: Sources, rows: Mapping[str, int], encode: Encode, to: Path) -> None:
@@ -119,7 +119,7 @@ def by_polars(frame: pl.DataFrame) -> bytes:
     return sink.getvalue()
 
 
-def by_pyarrow(frame: pl.DataFrame) -> bytes:
+def by_pyarrow(frame: pl.DataFrame) -> bytes | memoryview:
     """A base file as tables have them."""
     return write_parquet(to_arrow(frame), repeating=repeating_columns(frame))
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
 from crdt_mor.cli.main import app
+from crdt_mor.write.open_write import OpenWrite
 
 SCHEMA = pa.schema([("id", pa.string())])
 ME = f"({os.getpid()} on {socket.gethostname()})"
@@ -102,7 +103,7 @@ def test_show_names_the_writers_under_way_and_what_to_do_about_a_stuck_one(table
     assert f"encrypt {ME}, since" in text
     assert "all of it" in text
     assert "stuck?" not in text
-    assert write._write is not None
+    assert isinstance(write._write, OpenWrite)
     write._write._alive.close()
     (beat,) = Path(table.uri, ".hoodie/.heartbeat").iterdir()
     silent_since = beat.stat().st_mtime - 400

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crdt_mor import Table, WriterExpiredError
+from crdt_mor import Payload, Table, WriterExpiredError
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, ORSet
 from tests.crash.worker import Log, acknowledge, compact, read_log
 
@@ -37,7 +37,9 @@ SCHEMA = pa.schema(
     ]
 )
 WRITTEN = SCHEMA.set(SCHEMA.get_field_index("labels"), pa.field("labels", pa.struct([("add", SET), ("remove", SET)])))
-MERGE = {"views": Counter(), "money": Counter(), "tags": GrowOnlySet(), "labels": ORSet(), "commits": EventList()}
+MERGE: dict[str | tuple[str, ...], Payload | str] = {
+    "views": Counter(), "money": Counter(), "tags": GrowOnlySet(), "labels": ORSet(), "commits": EventList(),
+}  # fmt: skip
 BUCKETS = 4
 KEYS = [f"k{i}" for i in range(BUCKETS)]  # neighbours: one in each bucket
 Row = dict[str, Any]

@@ -134,8 +134,9 @@ def done_by(folder: Path, table: Table, name: str) -> Iterator[Done]:
     last = commit(table, name, len(times))
     for number, found in enumerate([*times, last and (last.requested_at, last.completed_at)]):
         if found is not None:
+            requested, completed = found
             rows, covered = what(name, number)
-            yield Done(*found, tuple(rows), None if covered is None else tuple(covered))
+            yield Done(requested, completed, tuple(rows), None if covered is None else tuple(covered))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ All processes are killed (kill -9) in the middle of their work: what they had ac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,6 +57,10 @@ def rows_of(scan: Any) -> dict[str, tuple[object, ...]]:
     return {row["key"]: (row["batch"], row["n"]) for row in scan.to_arrow().to_pylist()}
 
 
+def has_news(table: Table, seen: int) -> bool:
+    return table.version > seen
+
+
 @pytest.mark.parametrize(("writers", "windows"), [slow(2, 2)])
 def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene, writers: int, windows: int) -> None:
     copies = [Copy(False, "latest"), Copy(True, "latest"), Copy(False, "stable"), Copy(True, "stable")]
@@ -67,7 +72,7 @@ def test_followers_keep_up_with_writers_and_a_compactor(scene: Scene, writers: i
         seen = scene.table.version
         for copy in copies:
             copy.go_on(scene.table)
-        scene.wait_for("news", lambda seen=seen: scene.table.version > seen)
+        scene.wait_for("news", partial(has_news, scene.table, seen))
     scene.end()
     scene.give_up_the_dead()
     commits = len(scene.check(names))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -87,6 +88,11 @@ def test_many_kills_lose_no_acknowledged_commit_and_show_none_in_part(scene: Sce
     kill_at_random(scene, kills, seed=2)
 
 
+def has_more(scene: Scene, name: str, seen: int) -> bool:
+    """Whether a process has noted more than it had."""
+    return len(scene.log(name)) > seen
+
+
 @pytest.mark.parametrize("kills", [slow(8), long(100)])
 def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_others_finish(
     scene: Scene, kills: int
@@ -99,8 +105,7 @@ def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_ot
         scene.start("maintain", name)
     for _ in range(kills):
         victim = random.choice(keepers)
-        seen = len(scene.log(victim))
-        scene.wait_for(f"work of {victim}", lambda victim=victim, seen=seen: len(scene.log(victim)) > seen)
+        scene.wait_for(f"work of {victim}", partial(has_more, scene, victim, len(scene.log(victim))))
         waiting.let_run(random.random() * 0.1)
         scene.kill(victim)
         scene.start("maintain", victim)

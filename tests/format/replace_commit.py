@@ -31,6 +31,6 @@ def encode_replace_commit(metadata: CommitMetadata) -> bytes:
     datum["partitionToReplaceFileIds"] = {name: list(file_ids) for name, file_ids in metadata.replaced.items()}
     schema = _schema(commit)
     body = io.BytesIO()
-    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), datum)  # type: ignore[arg-type]
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), datum)
     header = avro.container_header(json.dumps(schema, separators=(",", ":")))
     return avro.encode_container(header, 1, body.getvalue())

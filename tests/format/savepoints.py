@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 
 import fastavro
 
@@ -12,7 +13,7 @@ def savepoint(partitions: dict[str, object]) -> bytes:
     files = {"type": "array", "items": "string"}
     fields = [{"name": "partitionPath", "type": "string"}, {"name": "savepointDataFile", "type": files}]
     partition = {"type": "record", "name": "HoodieSavepointPartitionMetadata", "fields": fields}
-    schema = {
+    schema: dict[str, object] = {
         "type": "record",
         "name": "HoodieSavepointMetadata",
         "fields": [
@@ -27,7 +28,7 @@ def savepoint(partitions: dict[str, object]) -> bytes:
     return avro_container(schema, {**said, "partitionMetadata": partitions})
 
 
-def avro_container(schema: dict[str, object], datum: dict[str, object]) -> bytes:
+def avro_container(schema: dict[str, object], datum: Mapping[str, object]) -> bytes:
     """One record as an Avro file of its own."""
     buffer = io.BytesIO()
     fastavro.writer(buffer, schema, [datum])

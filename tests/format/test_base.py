@@ -32,7 +32,7 @@ T = InstantTime("20260101000000000")
 TABLE = pa.Table.from_pylist(ROWS, STORED)
 
 
-def parquet_schema(data: bytes) -> str:
+def parquet_schema(data: bytes | memoryview) -> str:
     return str(pq.ParquetFile(pa.BufferReader(data)).schema)
 
 

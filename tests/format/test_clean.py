@@ -75,7 +75,7 @@ def test_any_avro_reader_reads_what_a_clean_removed() -> None:
 
 def test_a_plan_of_an_older_hudi_is_read_with_the_names_of_its_files_alone() -> None:
     strings = {"type": "array", "items": "string"}
-    schema = {
+    schema: dict[str, object] = {
         "type": "record",
         "name": "HoodieCleanerPlan",
         "fields": [

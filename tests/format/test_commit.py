@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -68,7 +69,8 @@ def schema_of(data: bytes) -> str:
 
 def datum_of(data: bytes) -> bytes:
     """The bytes of the datums in a container's first block."""
-    return bytes(next(iter(fastavro.block_reader(io.BytesIO(data)))).bytes_.getvalue())
+    block: Any = next(iter(fastavro.block_reader(io.BytesIO(data))))
+    return bytes(block.bytes_.getvalue())
 
 
 def recode(name: str, data: bytes) -> tuple[bytes, bytes | None]:

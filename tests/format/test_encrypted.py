@@ -18,7 +18,7 @@ from crdt_mor.parquet import ParquetSource
 from tests.format.helpers import T1, raw_block
 
 
-class Kms(pe.KmsClient):
+class Kms(pe.KmsClient):  # type: ignore[misc]
     """Keys that are no secret."""
 
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:

@@ -283,7 +283,7 @@ def test_any_deletes_come_back_and_fastavro_agrees(rows: list[tuple[str, int | N
     assert records == (expected or [])
 
 
-ORDERINGS = st.one_of(
+BLOCK_ORDERINGS: st.SearchStrategy[pa.DataType | str | None] = st.one_of(
     st.none(),
     st.just(pa.int64()),
     st.just(pa.string()),
@@ -293,7 +293,7 @@ ORDERINGS = st.one_of(
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(st.lists(st.text(max_size=9), max_size=5), ORDERINGS, st.text(max_size=9)), max_size=6))
+@given(st.lists(st.tuples(st.lists(st.text(max_size=9), max_size=5), BLOCK_ORDERINGS, st.text(max_size=9)), max_size=6))
 def test_blocks_that_are_read_together_say_what_each_says_alone(
     made: list[tuple[list[str], pa.DataType | str | None, str]],
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format import properties
+from crdt_mor.model.config import checksum
 from tests.format.hudi_files import hudi_properties
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -67,7 +68,7 @@ def test_a_broken_escape_names_the_line() -> None:
 
 def test_a_wrong_checksum_is_refused_and_none_is_fine() -> None:
     good = properties.encode_table({"hoodie.table.name": "t", "hoodie.database.name": "d"})
-    assert properties.decode_table(good, "p")["hoodie.table.checksum"] == properties.checksum("d", "t")
+    assert properties.decode_table(good, "p")["hoodie.table.checksum"] == checksum("d", "t")
     with pytest.raises(FormatError, match="path=p checksum="):
         properties.decode_table(good.replace(b"=t\n", b"=other\n"), "p")
     assert properties.decode_table(b"hoodie.table.name=t\n", "p") == {"hoodie.table.name": "t"}

@@ -92,7 +92,7 @@ structs = st.deferred(
     lambda: st.dictionaries(st.integers(1, 300), values, max_size=6).map(lambda found: dict(sorted(found.items())))
 )
 numbers = st.integers(-(1 << 63), (1 << 63) - 1)
-values = st.one_of(
+values: st.SearchStrategy[Value] = st.one_of(
     st.builds(Value, st.sampled_from([I16, I32, I64]), numbers),
     st.builds(Value, st.just(BINARY), st.binary(max_size=200)),
     st.builds(Value, st.just(STRUCT), structs),

@@ -1278,7 +1278,9 @@ COUNTED = pa.schema(
         ("v", pa.string()),
     ]
 )
-COUNTED_MERGE = {"n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at")}
+COUNTED_MERGE: dict[str | tuple[str, ...], Payload | str] = {
+    "n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at"),
+}  # fmt: skip
 
 
 def counted(names: Iterable[int], n: int, add: str = "", remove: str = "") -> pa.Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.format.commit import CommitMetadata, decode_commit
+from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
@@ -27,7 +27,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
 from crdt_mor.timeline.adoption import Foreign, foreign_completions
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Steps, perform
+from crdt_mor.timeline.steps import perform
 from tests.driving import one_by_one
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
 from tests.interop.readers import Rows, ours
@@ -144,7 +144,7 @@ def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Fo
     environment = SystemEnvironment()
     store = open_store(root, environment)
     projector = Projector(Table.open(root).config)
-    steps: Steps[Foreign] = one_by_one(foreign_completions(projector, Timeline.genesis("[]")))
+    steps = one_by_one(foreign_completions(projector, Timeline.genesis("[]")))
     reply: object = None
     while True:
         try:
@@ -231,7 +231,7 @@ def test_earlier_logs_and_change_logs_in_a_stat_are_not_the_commits_own(root: Pa
     earlier: dict[str, list[str]] = {}
 
     def longer(commit: CommitMetadata) -> CommitMetadata:
-        stats = {}
+        stats: dict[str, list[WriteStat]] = {}
         for partition, found in commit.stats.items():
             stats[partition] = []
             for stat in found:
@@ -306,7 +306,9 @@ def test_base_files_that_are_not_parquet_are_refused_by_name(root: Path, ending:
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def with_schema(root: Path, at: int, fields: list[dict[str, object]], extra: dict[str, str] | None = None) -> None:
+def with_schema(
+    root: Path, at: int, fields: Sequence[Mapping[str, object]], extra: dict[str, str] | None = None
+) -> None:
     """Give the commit number `at` and all later ones another schema."""
     text = json.dumps({"type": "record", "name": "t_record", "fields": fields})
     count = 0

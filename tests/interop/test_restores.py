@@ -96,7 +96,7 @@ def on_the_way(monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> Non
         reply: object = None
         while True:
             try:
-                step = steps.send(reply)  # type: ignore[arg-type]
+                step = steps.send(reply)
             except StopIteration:
                 return
             if isinstance(step, Delete):

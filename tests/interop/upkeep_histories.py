@@ -186,9 +186,9 @@ class UpkeepHistory:
                 with suppress(ErasureUnfinishedError, *([InvalidInputError] if self.saved else [])):
                     table.maintenance.erase(filter=f"id = 'k{chance.randrange(KEYS)}'")
             case "archive":
-                done = table.maintenance.archive(keep_commits=chance.randint(1, 2))
-                self.archived += done.instants
-                return bool(done.instants)
+                archived = table.maintenance.archive(keep_commits=chance.randint(1, 2))
+                self.archived += archived.instants
+                return bool(archived.instants)
             case "maintain":
                 done = table.maintenance.maintain(keep=timedelta(0), keep_commits=chance.randint(1, 3))
                 refused = self.saved and table._session.store.list(ERASURES)  # one that savepoints hold up

@@ -328,8 +328,8 @@ class LateConflicts(Conflicts):
 
     def restore(self, values: pl.Expr) -> pl.Expr:
         text = pl.element()
-        dot = {"time": pl.lit(10**17, pl.Int64), "place": pl.lit(0, pl.Int32), "pending": pl.lit("")}
-        return values.list.eval(pl.struct(**dot, text=text))
+        time, place = pl.lit(10**17, pl.Int64), pl.lit(0, pl.Int32)
+        return values.list.eval(pl.struct(time=time, place=place, pending=pl.lit(""), text=text))
 
 
 class MaxOfSmall(Max):

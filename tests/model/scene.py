@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import pyarrow as pa
 import pytest
 
+from crdt_mor.clock import Process
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.keys import KeySpec
@@ -51,8 +53,14 @@ class Scene:
     def sleep(self, seconds: float) -> None:
         self.ms += 1
 
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> AbstractContextManager[None]:
+        raise AssertionError("no protocol has anything done in the background")
+
     def jitter(self) -> float:
         return 0.5
+
+    def process(self) -> Process:
+        raise AssertionError("no protocol asks which process it is")
 
     def run(self, steps: Steps[T]) -> T:
         return run(steps, self.store, self)
@@ -117,7 +125,7 @@ class Scene:
 
     def schedule(self, bucket: int = 0, watch: Callable[[], bool] = lambda: True) -> Timeline:
         """A plan of one bucket is open; `watch` holds all the time."""
-        steps, step = one_by_one(self.scheduling(bucket)), None
+        steps = one_by_one(self.scheduling(bucket))
         reply: object = None
         while True:
             try:
@@ -130,12 +138,12 @@ class Scene:
 
     def run_until_put(self, steps: Steps[object], path: str) -> None:
         """Run a protocol whose process dies right after it has put an object."""
-        steps = one_by_one(steps)
-        step = next(steps)
+        single = one_by_one(steps)
+        step = next(single)
         while not (isinstance(step, Put) and step.path == path):
-            step = steps.send(perform(step, self.store, self))
+            step = single.send(perform(step, self.store, self))
         assert perform(step, self.store, self)
-        steps.close()
+        single.close()
 
     def deletions(self, steps: Steps[object]) -> list[str]:
         """Run a protocol: the objects that it removed, in order."""

@@ -47,12 +47,12 @@ def allowed(
     others: Iterable[TimelineFileName] = (),
     oldest: int = 400,
     keep: int | None = None,
-) -> tuple[list[int], str]:
+) -> tuple[list[InstantTime], str]:
     """The requested times of what may go, in ms, and what holds the next one."""
     completions = list(completions)
     newest, keep = ([write(900, 902)], 1) if keep is None else ([], keep)
     found = archivable(value, [*completions, *newest], [*map(completed_name, completions), *others], oldest, keep)
-    return [c.requested for c in found.completions], found.held_by  # type: ignore[misc]
+    return [c.requested for c in found.completions], found.held_by
 
 
 def times(*requested: int) -> list[InstantTime]:

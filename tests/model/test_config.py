@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -163,12 +164,13 @@ def test_a_merge_that_means_nothing_is_refused(text: str) -> None:
 
 
 def test_a_merge_has_what_its_kind_needs_and_no_more() -> None:
-    for build in (
+    builds: list[Callable[[], MergeSpec]] = [
         lambda: MergeSpec("ordering"),
         lambda: MergeSpec(columns=(VIEWS, VIEWS)),
         lambda: MergeSpec("latest", ordering="a"),
         lambda: MergeSpec("ordering", ordering="a", columns=(VIEWS,)),
-    ):
+    ]
+    for build in builds:
         with pytest.raises(InvalidInputError):
             build()
 

@@ -136,7 +136,8 @@ def test_what_was_pending_is_void_in_the_scope_until_the_last_such_write_has_end
     line.complete(first, "b")
     assert line.value.overwrites
     line.to(line.value.roll_back(line.nonce(), MS, second.requested))
-    assert line.value.overwrites == ()
+    value = line.value
+    assert value.overwrites == ()
     line.complete(third, "a", "b")
 
 

@@ -8,10 +8,11 @@ from contextlib import suppress
 import fastavro
 import pytest
 
+from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.names import OWN_KEY
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import events, plans, rollback, sweep
+from crdt_mor.timeline import plans, rollback, sweep
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, perform
@@ -149,7 +150,7 @@ def test_a_job_whose_write_was_given_up_is_not_found_as_completed() -> None:
     scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     (told,) = swept(scene).completions
     assert told.nonce != begun.nonce
-    with pytest.raises(events.WriterExpiredError):
+    with pytest.raises(WriterExpiredError):
         scene.complete(value, begun, [])
 
 

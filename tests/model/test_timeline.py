@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -594,10 +595,14 @@ def test_who_finds_what_hudi_is_told_in_place_does_not_make_it_again() -> None:
     done = scene.complete(value, begun, [scene.stage(begun)]).value
     asked: list[str] = []
 
+    def noted(file: EventFile) -> bytes:
+        asked.append(file.path)
+        return file.data
+
     class Watching(Projector):
         def files(self, value: Timeline) -> Steps[list[EventFile]]:
             files = yield from super().files(value)
-            return [replace(file, make=lambda file=file: asked.append(file.path) or file.data) for file in files]
+            return [replace(file, make=partial(noted, file)) for file in files]
 
     publisher = Publisher(Watching(PUBLISHER.projector.config))
     scene.run(publisher.project(done))

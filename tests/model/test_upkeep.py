@@ -251,10 +251,10 @@ def test_neither_a_begin_nor_an_end_asks_for_the_time_twice_or_for_heartbeats_of
     def asked(steps: Steps[Any]) -> list[str]:
         found: list[str] = []
         reply: object = None
-        steps = one_by_one(steps)
+        single = one_by_one(steps)
         while True:
             try:
-                step = steps.send(reply)
+                step = single.send(reply)
             except StopIteration as end:
                 results.append(end.value)
                 return found

@@ -43,8 +43,8 @@ def limits(kind: pa.DataType) -> list[object]:
         top = {16: 65504.0, 32: 3.4028234663852886e38, 64: 1.7976931348623157e308}[kind.bit_width]
         return [-top, top, float("inf"), -0.0]
     if ty.is_decimal(kind):
-        top = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
-        return [top.copy_negate(), top]
+        most = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
+        return [most.copy_negate(), most]
     if ty.is_fixed_size_binary(kind):
         return [b"\0\0\0\0", b"\xff\xff\xff\xff"]
     if ty.is_dictionary(kind):

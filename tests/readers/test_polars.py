@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -87,11 +87,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What is asked of the scan below a lazy frame."""
     found: list[dict[str, Any]] = []
     narrowed = Scan.narrowed
-    monkeypatch.setattr(Scan, "narrowed", lambda self, **said: (found.append(said), narrowed(self, **said))[1])
+
+    def noted(self: Scan, **said: Any) -> Scan:
+        found.append(said)
+        return narrowed(self, **said)
+
+    monkeypatch.setattr(Scan, "narrowed", noted)
     return found
 
 
-QUERIES = {
+QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "all": lambda f: f,
     "columns": lambda f: f.select("n", "id"),
     "no column": lambda f: f.select(pl.len()),

@@ -212,7 +212,7 @@ def test_a_checkpoint_from_a_stranger_is_a_text_and_nothing_more(uri: str, text:
 
 # --- texts of the wrong shape -----------------------------------------------------------------------------------------
 
-HOSTILE = [None, -1, 10**30, "../../../etc/passwd", [], {}, "99999999999999999", [[[]]]]
+HOSTILE: list[object] = [None, -1, 10**30, "../../../etc/passwd", [], {}, "99999999999999999", [[[]]]]
 LOOKS: list[Callable[[mor.Table], object]] = [
     lambda table: table.scan().to_arrow(),
     lambda table: table.inspect.timeline(),

@@ -10,13 +10,14 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
 from typing import Any
 from unittest.mock import patch
 
+from crdt_mor.clock import Process
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, claim_after, from_ms
 from crdt_mor.model.keys import KeySpec
@@ -71,7 +72,7 @@ class Simulation:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self.store = MemoryStore(self.now_ms)
 
-    # What a protocol asks of an `Environment` as it is performed:
+    # What a protocol asks of an `Environment` as it is performed, and what it does not:
 
     def now_ms(self) -> int:
         return START_MS + int(self.now)
@@ -84,6 +85,12 @@ class Simulation:
 
     def sleep(self, seconds: float) -> None:
         raise AssertionError("pauses are scheduled")
+
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> AbstractContextManager[None]:
+        raise AssertionError("no protocol has anything done in the background")
+
+    def process(self) -> Process:
+        raise AssertionError("no protocol asks which process it is")
 
     def start(self, steps: Run) -> None:
         """A process goes on with `steps`, from a moment of the first second."""
@@ -140,7 +147,7 @@ class Simulation:
         self._at(max(free), lambda: self._go_on(steps, replies if whole else replies[0]))
 
     def _perform(self, replies: list[object], i: int, part: Any) -> None:
-        replies[i] = perform(part, self.store, self)  # type: ignore[arg-type]
+        replies[i] = perform(part, self.store, self)
 
 
 def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) -> Run:
@@ -194,8 +201,8 @@ def log_of(owner: int, requested: InstantTime) -> DataFile:
 @contextmanager
 def decoded_once() -> Iterator[None]:
     """Equal bytes are one value, as many writers read the same version: that is the simulation's time, not theirs."""
-    decode = lru_cache(maxsize=512)(Timeline.decode.__func__)  # type: ignore[attr-defined]
-    with patch.object(Timeline, "decode", classmethod(decode)):
+    decode = staticmethod(lru_cache(maxsize=512)(Timeline.decode))
+    with patch.object(Timeline, "decode", decode):
         yield
 
 

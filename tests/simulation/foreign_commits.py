@@ -24,7 +24,7 @@ from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import join_path
 from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
 from crdt_mor.store.base import Chunks
 from crdt_mor.write.log_files import put_log
 from crdt_mor.write.open_write import OpenWrite
@@ -141,7 +141,8 @@ class SharedTable:
         session = self.handles[0]._session
         tail = session.tail()
         done = {c.requested for c in session.completions(tail) if not c.adopted}
-        return done | {instant.requested for instant in (*tail.pending, *tail.rolled_back)}
+        begun: tuple[Pending | RolledBack, ...] = (*tail.pending, *tail.rolled_back)
+        return done | {instant.requested for instant in begun}
 
     # --- what can happen ------------------------------------------------------------------------------------------
 

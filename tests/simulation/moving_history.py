@@ -128,7 +128,7 @@ class MovingHistory(Moves, RestoringHistory):
     def look_at_open(self) -> None:
         """The migration may have rolled back what was pending."""
         pending = {*self.table.inspect.pending()["requested_at"].to_pylist()}
-        ended = [f for f in self.open if f.tx._write is not None and f.tx._write.begun.requested not in pending]
+        ended = [found for found in self.open if found.begun is not None and found.begun not in pending]
         self.open = [found for found in self.open if found not in ended]
         self.stalled += ended
 
@@ -184,8 +184,9 @@ class MovingHistory(Moves, RestoringHistory):
     def left_behind(self, old: MovingHistory) -> None:
         """The table that has moved answers as before, and nothing else is done to it. The new one tells none of it."""
         for done in old.done:
+            points: list[Commit | str] = [done.commit, done.commit.completed_at]
             with pytest.raises(SnapshotExpiredError):
-                self.table.scan(as_of=self.roads.choice([done.commit, done.commit.completed_at]))
+                self.table.scan(as_of=self.roads.choice(points))
         for follower in old.followers:
             if follower.checkpoint is not None:
                 with pytest.raises((CheckpointExpiredError, TableReplacedError)):

@@ -21,13 +21,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, Scan, Table, Transaction
+from crdt_mor import Commit, Payload, Scan, Table, Transaction
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.timeline import sweep
+from crdt_mor.write.open_write import OpenWrite
 from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
@@ -88,6 +90,13 @@ class Open:
     brings: set[str] = field(default_factory=set)
     overwrites: bool = False
 
+    @property
+    def begun(self) -> InstantTime | None:
+        """The requested time; None: it has not begun yet."""
+        write = self.tx._write
+        assert write is None or isinstance(write, OpenWrite)
+        return None if write is None else write.begun.requested
+
 
 @dataclass
 class History:
@@ -121,7 +130,8 @@ class History:
             self.trials = self.random.sample(list(COLUMNS), TRIALS_MAX)
             self.columns |= types(self.trials)
         self.created = set(self.columns)
-        members = {names(trial): COLUMNS[trial].payload for trial in self.trials}
+        members: dict[str | tuple[str, ...], Payload | str] = {}
+        members |= {names(trial): COLUMNS[trial].payload for trial in self.trials}
         merge = {
             "partial": PartialUpdate(),
             "partial, keep": PartialUpdate(nulls="keep"),
@@ -304,8 +314,8 @@ class History:
         self.note("delete where v > 1", found)
 
     def commit(self, found: Open) -> None:
-        assert found.tx._write is not None
-        begun = found.tx._write.begun.requested
+        begun = found.begun
+        assert begun is not None
         found.tx.__exit__(None, None, None)
         commit = found.tx.commit
         assert commit is not None
@@ -437,13 +447,14 @@ class History:
     def check_as_of(self, done: Done) -> None:
         c = done.commit
         seen = [d for d in self.done if d.commit.completed_at <= c.completed_at]
-        scan = self.table.scan(as_of=self.random.choice([c, c.version, c.completed_at]), meta=True)
+        points: list[Commit | int | str] = [c, c.version, c.completed_at]
+        scan = self.table.scan(as_of=self.random.choice(points), meta=True)
         show(scan, self.expected(seen), self)
 
     def check_stable(self) -> None:
         """A prefix of the table's order, as long as the oldest open transaction allows."""
         scan = self.table.scan(consistency="stable", meta=True)
-        pending = [found.tx._write.begun.requested for found in self.open if found.tx._write is not None]
+        pending = [found.begun for found in self.open if found.begun is not None]
         assert all(scan.as_of <= requested for requested in pending)
         assert not pending or scan.as_of == min(pending)
         show(scan, self.expected([d for d in self.done if shown(d, "requested", scan.as_of)]), self)

@@ -297,6 +297,12 @@ class World:
         """Every store that was met."""
         return set(self._stores)
 
+    @property
+    def logs(self) -> list[Sequence[bytes]]:
+        """The genuine versions of the table in each of these stores, oldest first."""
+        stores: list[dict[str, Any]] = [dict(store) for store in self.stores]
+        return [store[LOG] for store in stores]
+
     def _store(self, objects: dict[str, Hashable]) -> int:
         key = tuple(sorted(objects.items(), key=lambda item: item[0]))
         found = self._store_ids.get(key)
@@ -664,10 +670,10 @@ def barrier_of(path: str) -> InstantTime | None:
 def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
     """What a protocol that only looks ends in, where nobody else does anything meanwhile."""
     reply: object = None
-    steps = one_by_one(steps)
+    single = one_by_one(steps)
     try:
         while True:
-            match steps.send(reply):
+            match single.send(reply):
                 case Read(path):
                     reply = objects.get(path)
                 case GetStat(path):
@@ -688,10 +694,10 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1
     """
     reply: object = None
     nonces = 0
-    steps = one_by_one(steps)
+    single = one_by_one(steps)
     try:
         while True:
-            step = steps.send(reply)
+            step = single.send(reply)
             reply = None
             match step:
                 case Read(path):
@@ -782,7 +788,7 @@ def planned(data: bytes) -> CompactionPlan:
 
 
 @cache
-def recorded(data: bytes) -> list[tuple[str, str]]:
+def recorded(data: bytes) -> list[tuple[str, str | None]]:
     """The file groups of a plan in Hudi's timeline."""
     return [(group.partition_path or "", group.file_id) for group in decode_compaction_plan(data, "").operations]
 
@@ -823,7 +829,7 @@ def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
     An output or a record that a stalled process put after the plan was cancelled is not held against it here: it
     removes that itself, or is dead, and then a sweep does.
     """
-    pending: list[tuple[str, str]] = []
+    pending: list[tuple[str, str | None]] = []
     for path, data in objects.items():
         barrier = barrier_of(path)
         if barrier is None or barrier in completed:
@@ -843,7 +849,7 @@ def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
         raise Violation(f"two pending compactions of one file group in Hudi's timeline: {pending}")
 
 
-def check_result(result: object, objects: dict[str, Any]) -> None:
+def check_result(result: Any, objects: dict[str, Any]) -> None:
     """What a writer told its caller is so."""
     tail = decoded(objects[LOG][-1])
     completions = completions_of(tail, objects)

@@ -20,6 +20,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.timeline import alone, events, sweep
 from crdt_mor.timeline.alone import LoneCommit, LoneWrite
 from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.records import claim_record
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Steps, Together
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, begun_world, cleaner, finish, reader, sweeper, writer
@@ -101,7 +102,7 @@ class LonelyWorld(World):
         if len(owners) != len(set(owners)):
             raise Violation(f"a write was committed twice: {owners}")
 
-    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+    def check_result(self, result: Any, objects: dict[str, Any]) -> None:
         super().check_result(result, objects)
         match result:
             case ("lost", requested, owner):
@@ -132,7 +133,7 @@ def world(
     actors = [Actor(f"a{i}", lambda role=role: turn(role())) for i, role in enumerate(roles)]  # type: ignore[misc]
     actors += [Actor(f"w{i}", partial(finish, value, p)) for i, p in enumerate(value.pending)]
     actors += [Actor(f"n{i}", writer) for i in range(writers)]
-    named = {"cleaner": cleaner, "reader": reader, "sweeper": partial(sweeper, value)}
+    named: dict[str, Callable[[], Run]] = {"cleaner": cleaner, "reader": reader, "sweeper": partial(sweeper, value)}
     actors += [Actor(name, named[name]) for name in others]
     return LonelyWorld(objects, actors, **options)
 
@@ -202,7 +203,7 @@ def another_claim_is_taken_for_ones_own(patch: pytest.MonkeyPatch) -> None:
     def careless(publisher: Any, requested: InstantTime, expected: object) -> Steps[Any]:
         nonce = yield Nonce()
         path = publisher.projector.claim_path(requested)
-        yield Put(path, alone.claim_record(nonce))
+        yield Put(path, claim_record(nonce))
         return alone._Claim(path, nonce)
 
     patch.setattr(alone, "_claim", careless)

@@ -28,7 +28,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
 from crdt_mor.timeline import adoption, archive, hudi_history, publish, sweep
 from crdt_mor.timeline.hudi_history import HudiHistory
-from crdt_mor.timeline.paths import VERSIONS
+from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps
 from crdt_mor.timeline.tail import find_tail
@@ -51,7 +51,6 @@ from tests.simulation.small_world import (
     looked,
     settled,
     stood,
-    version_path,
 )
 
 HISTORY = PROJECTOR.archive
@@ -159,7 +158,7 @@ class Archived(World):
             self._recovered.add(key)
             check_recovered(recovered(plain))
 
-    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+    def check_result(self, result: Any, objects: dict[str, Any]) -> None:
         tail = decoded(objects[LOG][-1])
         match result:
             case ("archived", watermark):
@@ -294,7 +293,7 @@ def test_an_archiver_beside_whoever_stalls(
     monkeypatch.setattr(archiving, "FILES_OF_A_LEVEL", 2)
     world = Archived(history, who, **options)
     world.search()
-    assert max(decoded(dict(store)[LOG][-1]).archive.count for store in world.stores) == archived
+    assert max(decoded(log[-1]).archive.count for log in world.logs) == archived
 
 
 @pytest.mark.slow

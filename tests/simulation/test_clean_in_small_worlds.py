@@ -30,7 +30,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline import plans, publish
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.paths import plan_path, version_path
-from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk
+from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import GENESIS, PUBLISHER, Run, canceller, complete, data_path, writer
 from tests.simulation.holding_bases import compactor
@@ -63,8 +63,8 @@ def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def cleaner(value: Timeline) -> Run:
     """Finishes the cleans that are open, plans one of its own, and finishes that: as `services.clean` does."""
     tail, found = yield from plans.open_plans(PUBLISHER, value, CLEAN)
-    for plan in found:
-        yield from finish(tail, plan)
+    for earlier in found:
+        yield from finish(tail, earlier)
     listed: list[Stat] = yield Walk()
     there = {stat.path for stat in listed}
     tail, plan = yield from plans.schedule(PUBLISHER, tail, CLEAN, partial(clean_from, there))
@@ -112,8 +112,10 @@ class Cleaned(World):
         objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
         for n, event in enumerate(history):
             value = decoded(objects[LOG][-1])
-            steps: Run = {"c": writer, "k": partial(compactor, value), "b": partial(begin, n)}[event]()
-            _, objects = alone(steps, objects, f"h{n}.")
+            protocols: dict[str, Callable[[], Run]] = {
+                "c": writer, "k": partial(compactor, value), "b": partial(begin, n),
+            }  # fmt: skip
+            _, objects = alone(protocols[event](), objects, f"h{n}.")
         value = decoded(objects[LOG][-1])
         if open_clean:
             there = {path for path in objects if (path[0] == "." and "hoodie" not in path) or path.endswith(".parquet")}
@@ -202,7 +204,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def files_go_before_the_event_is_known_to_be_there(patch: pytest.MonkeyPatch) -> None:
     """Who plans deletes at once what it plans, and publishes then."""
-    put = plans.put_surely
+    put = put_surely
 
     def hasty(found: Put) -> Steps[None]:
         yield from put(found)

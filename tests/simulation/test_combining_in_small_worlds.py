@@ -15,7 +15,7 @@ import pytest
 
 from crdt_mor.errors import WriterExpiredError
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import events, sweep
 from crdt_mor.timeline.combining import Crowd, Posting
@@ -69,7 +69,8 @@ def begins_in(log: tuple[bytes, ...]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for data in log:
         value = decoded(data)
-        for begun in (*value.pending, *value.rolled_back):
+        instants: tuple[Pending | RolledBack, ...] = (*value.pending, *value.rolled_back)
+        for begun in instants:
             found.setdefault(begun.nonce, set()).add(begun.requested)
     return found
 
@@ -115,7 +116,7 @@ def world(
     actors += [Actor(f"b{i}", partial(beginner, value)) for i in range(beginners)]
     actors += [Actor(f"e{i}", partial(end, value, p)) for i, p in enumerate(value.pending[:ends])]
     actors += [Actor(f"n{i}", writer) for i in range(writers)]
-    named = {"cleaner": cleaner, "reader": reader, "sweeper": partial(sweeper, value)}
+    named: dict[str, Callable[[], Run]] = {"cleaner": cleaner, "reader": reader, "sweeper": partial(sweeper, value)}
     actors += [Actor(name, named[name]) for name in others]
     made = type("W", (CrowdedWorld,), {"once": once})
     found: CrowdedWorld = made(objects, actors, **options)
@@ -239,5 +240,5 @@ def test_one_version_may_publish_the_events_of_several_writers() -> None:
     """The search would prove nothing if nobody ever took another's event."""
     crowded = world(ends=2, deletions=False)
     crowded.search()
-    values = [decoded(data) for store in crowded.stores for data in dict(store)[LOG]]
+    values = [decoded(data) for log in crowded.logs for data in log]
     assert max(sum(c.version == value.version for c in value.completions) for value in values) == 2

@@ -22,6 +22,7 @@ import pytest
 from crdt_mor.model import packing
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import LAST, InstantTime
+from crdt_mor.model.packing import droppable_until
 from crdt_mor.model.retention import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
@@ -188,7 +189,7 @@ def _slices(completions: Sequence[Completion], cut: Cut) -> Any:
 def test_who_cleans_and_who_seals(history: str, who: Sequence[str], options: dict[str, Any]) -> None:
     world = Dropped(history, who, **options)
     assert world.search() > 10
-    dropped = max(decoded(dict(store)[LOG][-1]).retention.dropped_count for store in world.stores)
+    dropped = max(decoded(log[-1]).retention.dropped_count for log in world.logs)
     assert bool(dropped) == ("a" in history)
 
 
@@ -213,12 +214,12 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def what_is_not_archived_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    droppable = plans.droppable_until
+    droppable = droppable_until
     patch.setattr(plans, "droppable_until", lambda value, deletion, archived: droppable(value, deletion, LAST))
 
 
 def whatever_is_superseded_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    repack = segments.repack
+    repack = packing.repack
 
     def careless(found: Any, contents: Any, carried: Any, until: InstantTime) -> packing.Repacking:
         return repack(found, contents, carried, LAST)
@@ -228,7 +229,7 @@ def whatever_is_superseded_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_packed_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    repack = segments.repack
+    repack = packing.repack
 
     def careless(found: Any, contents: Any, carried: Any, until: InstantTime) -> packing.Repacking:
         return replace(repack(found, contents, carried, until), live=())

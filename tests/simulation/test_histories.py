@@ -5,7 +5,7 @@ A failure prints the whole history; the test's name holds its rule and seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ def test_images_of_stable_changes_beside_a_write_that_is_older_than_what_is_kept
     run_upkeep(42, "partial, keep", tmp_path, steps=40)
 
 
-def everything_happens(histories: list[UpkeepHistory]) -> None:
+def everything_happens(histories: Sequence[UpkeepHistory]) -> None:
     """The histories together have archived instants and dropped commits, else they showed nothing of either."""
     tails = [history.table._session.tail() for history in histories]
     assert any(tail.archive.watermark > EPOCH for tail in tails)

@@ -190,7 +190,7 @@ def told(table: Table) -> dict[str, bytes]:
     return {path.rpartition("/")[2]: session.store.read(path) or b"" for path in paths}
 
 
-def shown(table: Table) -> list[tuple[str, str]]:
+def shown(table: Table) -> list[tuple[str, str | None]]:
     """What `inspect` says of tallies."""
     entries = table.inspect.timeline().to_pylist()
     return [(entry["state"], entry["operation"]) for entry in entries if entry["action"] == "tally"]

@@ -22,10 +22,10 @@ import pytest
 
 from crdt_mor.errors import InvalidInputError, TableArrivingError, TableMovedError, TokenOrderError, WriterExpiredError
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.moving import Moving, Origin, Step
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.model.timeline_parts import DataFile, Pending
 from crdt_mor.timeline import events, moving, plans, publish, rollback
 from crdt_mor.timeline.paths import VERSIONS, version_path
 from crdt_mor.timeline.steps import Put, Read
@@ -208,7 +208,7 @@ def test_a_table_moves_beside_others(who: Sequence[str], options: dict[str, Any]
 
 # --- the table that it moves to ---------------------------------------------------------------------------------------
 
-ORIGIN = Origin("t0", "before", Step(EPOCH, "20260101000000000", 1, 1))
+ORIGIN = Origin("t0", "before", Step(EPOCH, InstantTime("20260101000000000"), 1, 1))
 MIGRATION = Author(ORIGIN.application, "host", 1)
 CLOSED = Timeline.genesis("", "t0").begin("s", 0)
 CLOSED = CLOSED.complete("e", 0, CLOSED.pending[0].requested, "UPSERT", [], ("app", 1))
@@ -223,7 +223,7 @@ def copier(value: Timeline) -> Run:
         if tail.find_token(ORIGIN.application) is None:
             after, begun = yield from events.begin(PUBLISHER, tail, 1 << 60, MIGRATION)
             yield Put(data_path(begun.requested), b"rows")
-            file = events.DataFile(data_path(begun.requested), 1, 1)
+            file = DataFile(data_path(begun.requested), 1, 1)
             token = (ORIGIN.application, 1)
             yield from events.complete(PUBLISHER, after, begun, "UPSERT", [file], token)
             tail = yield from find_tail(after)

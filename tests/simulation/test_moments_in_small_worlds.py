@@ -17,6 +17,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline import moments, publish
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Steps, StoreNow
+from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import begun_world, cleaner, complete, data_path, decider, finish, latecomer, writer
 from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
 from tests.tiers import slow
@@ -122,7 +123,7 @@ def a_moment_is_decided_in_memory(patch: pytest.MonkeyPatch) -> None:
     """The store's clock has passed the moment, so nothing seems to be left to publish."""
 
     def careless(publisher: Any, known: Timeline, moment: InstantTime) -> Steps[Timeline]:
-        tail = yield from moments.find_tail(known)
+        tail = yield from find_tail(known)
         yield StoreNow()
         return tail.decide("r", to_ms(moment))
 

@@ -162,6 +162,7 @@ def execute(tail: Timeline, barrier: InstantTime) -> Run:
     plan = (yield from plans.read_plan(tail, found)) if found is not None else None
     if plan is None or not (yield from plans.keep_outputs(tail, barrier, [])):
         return []
+    assert isinstance(plan, CompactionPlan)
     (group,) = plan.groups
     held: set[str] = set()
     for file in (*([group.base] if group.base else []), *group.logs):

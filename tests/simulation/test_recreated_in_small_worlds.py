@@ -142,7 +142,7 @@ def _open_and_write(table_id: str) -> Run:
 
 def require_own(table_id: str, value: Timeline) -> None:
     """What a session does with the first value that it sees."""
-    Session(MemoryStore(SystemEnvironment()), SystemEnvironment(), CONFIGS[table_id], 0).remember(value)
+    Session(MemoryStore(), SystemEnvironment(), CONFIGS[table_id], 0).remember(value)
 
 
 def planner(name: str, known: Timeline) -> Run:
@@ -269,7 +269,7 @@ class Recreated(World):
             if instant is not None and instant not in alive:
                 raise Violation(f"something of the table before stays: {path}")
 
-    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+    def check_result(self, result: Any, objects: dict[str, Any]) -> None:
         here = table_there(objects)
         tail = decoded(objects[LOG][-1]) if objects[LOG] else None
         done = {c.requested: c for c in tail.completions} if tail else {}

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.errors import TableReplacedError
+from crdt_mor.errors import SnapshotExpiredError, TableReplacedError
 from crdt_mor.model import invariants, restoring
 from crdt_mor.model.instant import LAST, InstantTime
 from crdt_mor.model.names import LogFileName, data_file_name
@@ -61,7 +61,7 @@ def restorer(value: Timeline, to: InstantTime) -> Run:
     there = {stat.path for stat in listed}
     try:
         done = yield from events.restore(PUBLISHER, value, lambda _: to, there, (), None)
-    except restoring.SnapshotExpiredError:
+    except SnapshotExpiredError:
         return None
     return ("restored", done.restore and done.restore.at)
 
@@ -156,7 +156,7 @@ class Restored(World):
             if found.completions:
                 raise Violation(f"commits of ours would be taken for Hudi's: {found.completions}")
 
-    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+    def check_result(self, result: Any, objects: dict[str, Any]) -> None:
         newest = decoded(objects[LOG][-1])
         match result:
             case ("found", since, found):
@@ -240,7 +240,7 @@ def moments(value: Timeline, objects: dict[str, Any], newest: Timeline) -> list[
     return [sorted(file.path for c in prefix for file in c.files if not file.is_base) for prefix in prefixes]
 
 
-STANDING = {"deletions": False}
+STANDING: dict[str, Any] = {"deletions": False}
 """Versions stand until a restore deletes them."""
 
 
@@ -263,7 +263,7 @@ def test_a_restore_and_who_is_there(
 ) -> None:
     world = Restored(history, to, who, check_leftovers=True, **STANDING, **options)
     assert world.search() > 10
-    values = [decoded(dict(store)[LOG][-1]) for store in world.stores]
+    values = [decoded(log[-1]) for log in world.logs]
     assert any(value.restores for value in values)
 
 

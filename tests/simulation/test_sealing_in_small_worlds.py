@@ -90,7 +90,8 @@ def world(
             objects[data_path(own.requested)] = b"rows"
         actors.append(Actor(f"w{n}", partial(role, value, own)))
     actors += [Actor(f"n{n}", writer) for n in range(writers)]
-    actors += [Actor(name, {"cleaner": cleaner, "reader": partial(reader, value)}[name]) for name in others]
+    named: dict[str, Callable[[], Run]] = {"cleaner": cleaner, "reader": partial(reader, value)}
+    actors += [Actor(name, named[name]) for name in others]
     return World(objects, actors, faulty=seals, **options)
 
 
@@ -108,7 +109,7 @@ def world(
 def test_who_seals_and_who_reads(options: dict[str, Any], states: int) -> None:
     found = world(**options)
     assert found.search() > states
-    named = {segment.level for store in found.stores for segment in decoded(dict(store)[LOG][-1]).segments}
+    named = {segment.level for log in found.logs for segment in decoded(log[-1]).segments}
     assert 1 in named, "segments were rolled up"
 
 

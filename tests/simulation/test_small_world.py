@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.invariants import BrokenInvariantError
+from crdt_mor.model.invariants import BrokenInvariantError, require_invariants
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.store.base import Stat
@@ -284,7 +284,7 @@ def _trusting(whose: Callable[[Timeline, Timeline], bool]) -> Callable[[Timeline
     return careless
 
 
-ONE = {"begun": 1, "others": ["cleaner"]}
+ONE: dict[str, Any] = {"begun": 1, "others": ["cleaner"]}
 TWO = {"begun": 2, "others": ["cleaner"]}
 LATE = {"staged": 1, "late": 1, "dead": 1, "others": ["cleaner"]}
 
@@ -317,7 +317,7 @@ def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, mon
 
 
 def test_an_invariant_stops_who_breaks_rule_1_before_anything_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
-    require = publish.require_invariants
+    require = require_invariants
     rule_1_an_outcome_for_an_instant_that_is_not_pending(monkeypatch)
     monkeypatch.setattr(publish, "require_invariants", require)
     with pytest.raises(BrokenInvariantError, match="invariant=an_instant_has_one_state"):

@@ -20,11 +20,11 @@ from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, driver_of_token, driver_token
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, RolledBack
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import VERSIONS, version_path
-from crdt_mor.timeline.publish import Publisher
+from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, GetStat, Put, Steps, Walk
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation import small_world
@@ -97,7 +97,8 @@ def check_strays(objects: dict[str, Any]) -> None:
     """All drivers have come to their end."""
     tail = decoded(objects[LOG][-1])
     named = {file.path for done in tail.completions for file in done.files}
-    over = {done.requested for done in (*tail.completions, *tail.rolled_back)}
+    ended: tuple[Completion | RolledBack, ...] = (*tail.completions, *tail.rolled_back)
+    over = {done.requested for done in ended}
     for path in objects:
         name = data_file_name(path)
         if name is not None and name.instant in over and path not in named:
@@ -140,7 +141,9 @@ def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
 def a_driver_that_was_overtaken_may_complete(patch: pytest.MonkeyPatch) -> None:
     complete = events.complete
 
-    def careless(publisher: Publisher, known: Timeline, begun: Pending, *rest: Any) -> Steps[events.WriteOutcome]:
+    def careless(
+        publisher: TablePublisher, known: Timeline, begun: Pending, *rest: Any
+    ) -> Steps[events.WriteOutcome]:
         tail = yield from find_tail(known)
         now = tail.find_pending(begun.requested)
         return (yield from complete(publisher, known, now or begun, *rest))

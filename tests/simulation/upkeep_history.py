@@ -241,11 +241,10 @@ class UpkeepHistory(History):
     def roll_back_by_name(self) -> None:
         """Somebody takes a writer that is alive for a dead one; it ends at once, or long after."""
         found = self.open.pop(self.random.randrange(len(self.open)))
-        write = found.tx._write
-        if write is None:  # it has not begun yet
+        if found.begun is None:
             self.open.append(found)
             return
-        self.table.maintenance.roll_back(write.begun.requested)
+        self.table.maintenance.roll_back(found.begun)
         self.note("roll back by name", found)
         if self.random.random() < 0.5:
             self.stalled.append(found)
@@ -254,8 +253,8 @@ class UpkeepHistory(History):
 
     def end_stalled(self, found: Open) -> None:
         self.note("end what was given up", found)
-        assert found.tx._write is not None
-        unknown = found.tx._write.begun.requested < self.retention.dropped  # it may have been a commit that is dropped
+        assert found.begun is not None
+        unknown = found.begun < self.retention.dropped  # it may have been a commit that is dropped
         with pytest.raises((WriterExpiredError, CommitUnknownError) if unknown else WriterExpiredError):
             found.tx.__exit__(None, None, None)
         self.check()
@@ -323,7 +322,7 @@ class UpkeepHistory(History):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, again.schema) as stream:
             stream.write_table(again)
-        return sink.getvalue().to_pybytes()
+        return bytes(sink.getvalue())
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
@@ -331,7 +330,7 @@ class UpkeepHistory(History):
         at = done.commit.completed_at
         if at < self.mark:
             hidden = self.hidden_after(done)
-            points = [done.commit, at, *([done.commit.version] if hidden else [])]
+            points: list[Commit | int | str] = [done.commit, at, *([done.commit.version] if hidden else [])]
             with pytest.raises(SnapshotExpiredError, match=f"oldest={self.mark}"):
                 self.table.scan(as_of=self.random.choice(points))
         elif self.is_whole(at):

@@ -50,7 +50,7 @@ def driver(home: Path, path: str, *queries: str, options: Sequence[str] = ()) ->
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
 
 
-def kill(process: subprocess.Popen[str]) -> None:
+def kill(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
     """The driver's Python and its JVM, as a machine that loses power takes both."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -11,7 +11,7 @@ from crdt_mor import Changes, Scan, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Rows = list[tuple[object, ...]]
 

@@ -174,7 +174,7 @@ def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> Non
         waiting.let_run(60)  # longer than the test takes to stop it
 
     def stop() -> None:
-        waiting.wait_for("write", lambda: pending(table.uri), patience_s=60, every_s=0.1)
+        waiting.wait_for("write", lambda: bool(pending(table.uri)), patience_s=60, every_s=0.1)
         spark.sparkContext.cancelAllJobs()
 
     stopper = threading.Thread(target=stop)

@@ -143,7 +143,7 @@ def test_a_stable_stream_waits_for_what_was_begun_before(spark: SparkSession, ta
     keys = [row[0] for row in stream.run()[0]]
     assert "q" not in keys
     pending.__exit__(None, None, None)
-    assert sorted(row[0] for row in stream.run()[1]) == ["p", "q"]
+    assert sorted(str(row[0]) for row in stream.run()[1]) == ["p", "q"]
 
 
 def test_without_a_word_about_changes_a_stream_has_the_tables_columns_until_something_is_deleted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def own(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_a_table_says_runs_in_no_process_of_sparks(spark: Any, own: Own) -> None:
     frame = spark.createDataFrame([("1", "longer")], "id string, v string")
     read = spark.read.format("crdt_mor")
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: read.load(own.uri).collect(),
         lambda: spark.read.format("crdt_mor").option("changes", "merged").load(own.uri).collect(),
         lambda: frame.write.format("crdt_mor").mode("append").save(own.uri),

@@ -42,7 +42,7 @@ class Pipeline:
         self.script, self.log = home / "pipeline.py", home / "pipeline.log"
         (block,) = (block for block in GUIDE if block.startswith(SCRIPT))
         self.script.write_text(below(home, block))
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.landed: list[tuple[str, str]] = []
 
     def land(self) -> None:

@@ -141,8 +141,8 @@ def test_what_spark_overwrites_is_what_one_writer_overwrites(
 
     once = batch(expected.schema, 2, rows=37)
     partitions = "dynamic" if table.config.key.partition_fields else None
-    covered = expected.overwrite(once, partitions=partitions).covered  # type: ignore[arg-type]
-    done = overwrite(in_three_tasks(spark, once), table.uri, partitions=partitions)  # type: ignore[arg-type]
+    covered = expected.overwrite(once, partitions=partitions).covered
+    done = overwrite(in_three_tasks(spark, once), table.uri, partitions=partitions)
     assert (done.rows, done.covered) == (37, covered)
     same_rows(table, expected)
     for one in (table, expected):

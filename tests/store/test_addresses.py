@@ -143,6 +143,7 @@ KEYS = {"aws_access_key_id": "AKIA" + SECRET, "aws_secret_access_key": SECRET, "
 
 def test_secrets_are_neither_shown_nor_pickled() -> None:
     options = storage_options("s3://lake/a", KEYS)
+    assert isinstance(options, Options)
     assert dict(options) == KEYS
     for shown in (repr(options), str(options), f"{options}", repr([options]), repr(Options.__repr__(options))):
         assert SECRET not in shown

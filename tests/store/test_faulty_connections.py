@@ -217,7 +217,7 @@ class Writer:
             table = self._open(uri, options)
             for number in range(rounds):
                 key = f"{self.name}-{number}"
-                self.told[key] = self._say(lambda key=key: table.upsert(rows_of(key)))  # type: ignore[misc]
+                self.told[key] = self._say(lambda key=key: table.upsert(rows_of(key)))
                 if (self.seed + number) % 4 == 0:
                     self._say(table.maintenance.compact)
 

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import obstore
 import polars as pl
 import pytest
 
@@ -90,12 +91,12 @@ def test_a_missing_bucket_is_noticed_whatever_is_asked_first(server: servers.Ser
 def test_a_store_that_makes_an_object_twice_is_refused(
     server: servers.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = objects.obstore.put
+    put: Callable[..., object] = obstore.put
 
     def careless(*arguments: object, mode: str | None = None, **keywords: object) -> object:
         return put(*arguments, **keywords)
 
-    monkeypatch.setattr(objects.obstore, "put", careless)
+    monkeypatch.setattr(obstore, "put", careless)
     uri = server.address()
     with pytest.raises(mor.UnsupportedFeatureError, match="If-None-Match"):
         Table.create(uri, COLUMNS, key="id", storage_options=server.options)
@@ -156,9 +157,14 @@ def test_large_objects_are_copied_where_they_are(server: servers.Server, monkeyp
 
 
 def test_the_clock_is_asked_once_a_minute(server: servers.Server) -> None:
-    store, asked = server.store(), []
+    store, asked = server.store(), list[int]()
     ask = store._asked_time
-    store._asked_time = lambda: asked.append(1) or ask()  # type: ignore[func-returns-value, method-assign]
+
+    def noted() -> int:
+        asked.append(1)
+        return ask()
+
+    store._asked_time = noted  # type: ignore[method-assign]
     times = [store.now_ms() for _ in range(5)]
     assert asked == [1]
     assert times == sorted(times)

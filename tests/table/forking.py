@@ -21,7 +21,8 @@ import pyarrow as pa
 import crdt_mor as mor
 from crdt_mor.read import together
 
-together.BYTES_MAX = 0  # so that a stream of these few rows comes slice by slice, as it does of large slices
+# So that a stream of these few rows comes slice by slice, as it does of large slices.
+together.BYTES_MAX = 0  # type: ignore[misc]
 
 HANGS_AFTER_S = 60
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -66,7 +67,8 @@ def child(name: str, work: Callable[[], object]) -> None:
 def write_and_read(key: str) -> int:
     table = mor.Table.open(URI)
     table.upsert(row(key))
-    return table.scan(filter=f"id = '{key}'").to_arrow().num_rows
+    found: int = table.scan(filter=f"id = '{key}'").to_arrow().num_rows
+    return found
 
 
 def leave_the_block(tx: mor.Transaction) -> None:

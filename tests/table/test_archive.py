@@ -17,7 +17,7 @@ from crdt_mor.format.archive import decode_instants, decode_manifest
 from crdt_mor.model import archiving
 from crdt_mor.timeline import publish
 from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.steps import List, perform
+from crdt_mor.timeline.steps import List, Single, perform
 from tests.driving import one_by_one
 from tests.simulated import Simulated
 from tests.table.archived import SCHEMA, TIMELINE, active, hudis, rows
@@ -78,6 +78,8 @@ def test_the_history_holds_what_stood_in_the_directory(table: mor.Table, fast_pa
     table.maintenance.compact()
     stood = {name: (fast_path / TIMELINE / str(name)).read_bytes() for name in active(fast_path)}
     done = table.maintenance.archive(keep_commits=3)
+    assert done.until is not None
+    until = done.until
     (data_file, manifest) = history(fast_path)
     assert manifest == "manifest_1"
     assert decode_manifest((fast_path / HISTORY / manifest).read_bytes(), "") == (data_file,)
@@ -85,7 +87,7 @@ def test_the_history_holds_what_stood_in_the_directory(table: mor.Table, fast_pa
     instants = decode_instants(data, "")
     assert len(instants) == done.instants
     assert {instant.name: instant.metadata for instant in instants} == {
-        name: content for name, content in stood.items() if name.state == "completed" and name.requested <= done.until
+        name: content for name, content in stood.items() if name.state == "completed" and name.requested <= until
     }
     columns = pq.read_table(pa.BufferReader(data))
     assert columns.schema.field("version") == pa.field("version", pa.int32(), nullable=False)
@@ -93,7 +95,7 @@ def test_the_history_holds_what_stood_in_the_directory(table: mor.Table, fast_pa
     assert plans == {
         name.requested: content
         for name, content in stood.items()
-        if (name.action, name.state) == ("compaction", "requested") and name.requested <= done.until
+        if (name.action, name.state) == ("compaction", "requested") and name.requested <= until
     }
     assert {row["action"] for row in columns.to_pylist()} == {"deltacommit", "commit"}
 
@@ -166,7 +168,7 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
     assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
 
     steps = one_by_one(foreign_completions(table._session.publisher.projector, table._session.tail()))
-    asked = []
+    asked: list[Single] = []
     with suppress(StopIteration):
         asked.append(next(steps))
         while True:

@@ -13,6 +13,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.model import archiving
 from crdt_mor.model.archiving import Prefix
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
@@ -187,7 +188,7 @@ def test_a_commit_of_hudis_below_the_watermark_is_refused_by_name(table: mor.Tab
     theirs.write_bytes(data.replace(b"crdt_mor", b"crdt_xxx"))
     with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
         mor.Table.open(str(fast_path)).scan().to_arrow()
-    session = table._session
+    session, swept = table._session, InstantTime("19700101000000000")
     with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
-        session.run(sweep.upkeep(session.publisher, replace(session.tail(), swept="19700101000000000"), 60_000))
+        session.run(sweep.upkeep(session.publisher, replace(session.tail(), swept=swept), 60_000))
     assert theirs.exists()

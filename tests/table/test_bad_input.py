@@ -44,7 +44,7 @@ def replaced(name: str, values: list[object], kind: pa.DataType | None = None) -
 
 
 Write = Callable[[Table], object]
-WRITES: dict[str, tuple[Write, type[Exception], str]] = {
+WRITES: dict[str, tuple[Write, type[Exception] | tuple[type[Exception], ...], str]] = {
     "missing key column": (lambda t: t.upsert(without("id")), SchemaMismatchError, r"missing=\['id'\]"),
     "null key": (lambda t: t.upsert(replaced("id", ["a", None])), InvalidInputError, r"cannot be null.*id.*row=1"),
     "empty key": (lambda t: t.upsert(replaced("id", ["", "b"])), InvalidInputError, "cannot be empty.*id.*row=0"),
@@ -63,12 +63,13 @@ WRITES: dict[str, tuple[Write, type[Exception], str]] = {
     "a new column of a type that cannot be stored": (
         lambda t: t.upsert(GOOD.append_column("d", pa.array([1, 2], pa.duration("s"))), schema_mode="merge"),
         (SchemaMismatchError, UnsupportedFeatureError, InvalidInputError), r"\bd\b.*duration|duration.*\bd\b"),
-    "an unknown schema mode": (lambda t: t.upsert(GOOD, schema_mode="grow"), InvalidInputError, "'grow'"),
+    "an unknown schema mode": (lambda t: t.upsert(GOOD, schema_mode="grow"),  # type: ignore[arg-type]
+                               InvalidInputError, "'grow'"),
     "a lazy frame that cannot be computed": (
         lambda t: t.upsert(pl.LazyFrame(GOOD.to_pydict()).select("no")), InvalidInputError, "cannot be computed.*no",
     ),
     "a list of dicts": (lambda t: t.upsert(GOOD.to_pylist()), InvalidInputError, r"from_pylist.*type=list"),
-    "nothing": (lambda t: t.upsert(None), InvalidInputError, "not a table"),
+    "nothing": (lambda t: t.upsert(None), InvalidInputError, "not a table"),  # type: ignore[arg-type]
     "a delete without its key": (lambda t: t.delete(without("id")), InvalidInputError, r"missing=\['id'\]"),
     "a delete of everything and nothing": (lambda t: t.delete(), InvalidInputError, "exactly one way"),
     "a delete in two ways": (lambda t: t.delete(GOOD, keys=["a"]), InvalidInputError, "exactly one way"),

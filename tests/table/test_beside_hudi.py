@@ -11,6 +11,7 @@ import pytest
 
 from crdt_mor import (
     AdoptionEvent,
+    Commit,
     Event,
     FutureSnapshotError,
     Scan,
@@ -170,7 +171,7 @@ def test_a_moment_shows_the_same_when_it_is_asked_for_again(table: Table, clock:
     before = table.version
     hudi(table, clock, "hudi")
     mine = table.upsert(rows("b"))
-    moments = [mine, mine.version, mine.completed_at, before]
+    moments: list[Commit | int | str] = [mine, mine.version, mine.completed_at, before]
     first = [keys(table.scan(as_of=moment)) for moment in moments]
     assert first[0] == first[1] == first[2] == ["a", "b", "hudi"]
     assert first[3] == ["a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -14,6 +14,7 @@ from crdt_mor import (
     CheckpointExpiredError,
     Commit,
     InvalidInputError,
+    Scan,
     SnapshotExpiredError,
     StorageUnavailableError,
     Table,
@@ -167,7 +168,8 @@ def test_changes_go_on_from_what_is_kept_and_are_refused_before_it(table: Table)
     assert old in str(refused.value)
     with pytest.raises(CheckpointExpiredError, match="oldest="):
         table.changes(until=old)
-    for mode in ({}, {"raw": True}, {"images": True}):
+    modes: list[dict[str, Any]] = [{}, {"raw": True}, {"images": True}]
+    for mode in modes:
         assert 5 in set(pl.DataFrame(table.changes(since=new, **mode).to_arrow())["n"])
     going_on = table.scan().checkpoint
     write(table, 100)
@@ -178,7 +180,8 @@ def test_changes_since_the_empty_table_are_a_snapshot(table: Table) -> None:
     history(table)
     table.maintenance.clean(commits=2, readers=NONE)
     assert set(pl.DataFrame(table.changes().to_arrow())["n"]) == {5}
-    for mode in ({"raw": True}, {"images": True}):
+    modes: list[dict[str, Any]] = [{"raw": True}, {"images": True}]
+    for mode in modes:
         with pytest.raises(CheckpointExpiredError, match="merged"):
             table.changes(**mode).to_arrow()
     batch = table.changes().limited(commits=1)
@@ -344,7 +347,8 @@ def test_later_marks_of_single_file_groups_leave_the_others_alone(simulated: Sim
     assert {path.rpartition("/")[0] for path in files(table) - named(table)} == {"day=tue"}
     assert table.scan(as_of=first, filter="day = 'tue'").to_polars()["n"].to_list() == [0]
     assert table.scan(as_of=first, filter="day = 'tue'").count() == 1
-    for read in (lambda scan: scan.to_arrow(), lambda scan: scan.count(), lambda scan: scan.parts(1)[0].to_arrow()):
+    reads: list[Callable[[Scan], object]] = [Scan.to_arrow, Scan.count, lambda scan: scan.parts(1)[0].to_arrow()]
+    for read in reads:
         with pytest.raises(SnapshotExpiredError, match="erased"):
             read(table.scan(as_of=first, filter="day = 'mon'"))
     with pytest.raises(CheckpointExpiredError, match="erased"):

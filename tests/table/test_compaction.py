@@ -11,6 +11,7 @@ import pytest
 from crdt_mor import Commit, InvalidInputError, Table
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
+from crdt_mor.write.log_files import put_chunks
 from tests.table.compacting import close, every_answer, open_write, remove
 from tests.table.helpers import Make, Place, data_files, files, frame, rows
 
@@ -190,7 +191,6 @@ def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
     plan = table.maintenance.plan_compaction()
     assert plan is not None
     logs = data_files(place)
-    put_chunks = compact.put_chunks
 
     def put_after_the_cancel(*args: Any) -> Any:
         place.open().maintenance.cancel(plan.barrier)

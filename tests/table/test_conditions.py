@@ -217,7 +217,7 @@ def test_the_command_line_refuses_a_filter_that_looks_at_other_rows(shared: Tabl
 INDIA = dt.timezone(dt.timedelta(hours=5, minutes=30))
 MOMENT, PRICE = dt.datetime(2024, 1, 1, 5, 30, tzinfo=INDIA), Decimal("12345678901234567.50")
 OFFSET, WIDE = pa.timestamp("us", "+05:30"), pa.decimal256(20, 2)
-UNKNOWN: dict[str, tuple[pa.DataType, object, pl.DataType]] = {
+UNKNOWN: dict[str, tuple[pa.DataType, object, pl.DataType | type[pl.DataType]]] = {
     "an offset": (OFFSET, MOMENT, pl.Datetime("us", "UTC")),
     "an offset, milliseconds": (pa.timestamp("ms", "-08:00"), MOMENT, pl.Datetime("ms", "Etc/GMT+8")),
     "no zone of this world": (pa.timestamp("us", "Middle/Earth"), MOMENT, pl.Datetime("us", "UTC")),

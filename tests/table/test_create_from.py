@@ -27,6 +27,7 @@ from crdt_mor.payloads import Counter, LatestBy, ORSet
 from crdt_mor.testing.faults import FaultyStore, InterruptedStore, ProcessDied
 from crdt_mor.timeline.paths import LOADS, VERSIONS
 from crdt_mor.write import load, sorting
+from crdt_mor.write.sorting import RUN_ROWS
 from tests.tiers import slow
 
 ROWS = pl.DataFrame(
@@ -39,7 +40,8 @@ def loaded(source: Any, uri: str | Path = "t", **settings: Any) -> Table:
     """A table in memory, unless an address on a disk is given."""
     if uri == "t":
         settings = {"store": MemoryStore()} | settings
-    return Table.create_from(uri, source, **({"key": "id", "buckets": 2} | settings))
+    usual: dict[str, Any] = {"key": "id", "buckets": 2}
+    return Table.create_from(uri, source, **(usual | settings))
 
 
 def content(table: Table) -> list[tuple[object, ...]]:
@@ -559,7 +561,7 @@ def test_few_of_the_batches_of_a_large_source_are_alive_at_once(rows: int) -> No
 
     reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches())
     assert loaded(reader).count() == rows
-    assert most * BATCH <= 1.3 * load.RUN_ROWS, "a part of the rows is read, sorted and let go before the next one"
+    assert most * BATCH <= 1.3 * RUN_ROWS, "a part of the rows is read, sorted and let go before the next one"
 
 
 def test_a_sort_holds_a_piece_of_each_run_that_it_merges(monkeypatch: pytest.MonkeyPatch) -> None:

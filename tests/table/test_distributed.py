@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -144,7 +145,8 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pl
 
 def test_an_empty_frame_is_a_commit_without_rows_as_it_is_for_one_writer(make: Make) -> None:
     table = make()
-    for receipts in (lambda job: [], lambda job: staged(job, [frame(), frame()])):
+    stages: list[Callable[[WriteJob], list[Receipt]]] = [lambda job: [], lambda job: staged(job, [frame(), frame()])]
+    for receipts in stages:
         job = table.plan_write("upsert", SCHEMA)
         assert table.complete_write(job, receipts(job)).rows == 0
     assert table.upsert(frame()).rows == 0
@@ -342,8 +344,8 @@ def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated)
     job = table.plan_write("upsert", SCHEMA)
     receipts = []
     for task in range(6):
-        rows_of_task = frame((f"k{task}", "eu", task))
-        receipts.append(distributed.stage(table._session, job.job, lambda rows=rows_of_task: rows, task))
+        rows_of_task = partial(frame, (f"k{task}", "eu", task))
+        receipts.append(distributed.stage(table._session, job.job, rows_of_task, task))
         simulated.environment.sleep(0.15)
         table.upsert(frame((f"x{task}", "eu", 0)))  # whoever begins gives up those that are silent
     table.complete_write(job, receipts)
@@ -373,7 +375,7 @@ def test_only_a_whole_compaction_can_be_completed(make: Make) -> None:
     assert plan is not None
     parts = [sent(part) for part in plan.parts()]
     assert len(parts) > 1
-    done = [table.maintenance.execute(part) for part in (*parts, parts[0])]  # type: ignore[arg-type]
+    done = [table.maintenance.execute(part) for part in (*parts, parts[0])]
     for some in ([], done[0], [*done[0], *done[-1]]):
         with pytest.raises(InvalidInputError, match="all the plan's file groups"):
             table.maintenance.complete(plan, some)

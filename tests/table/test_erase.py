@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from crdt_mor import ErasureUnfinishedError, InvalidInputError, SnapshotExpiredError, Table
 from crdt_mor.format import base
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.services import erase
@@ -84,7 +85,7 @@ def found_in(store: Store, *texts: str) -> list[str]:
 SECRETS = (KEY, "secret-")
 
 
-def history(world: World) -> list[str]:
+def history(world: World) -> list[InstantTime]:
     """Commits, deletes and compactions of everybody, with an erased key in bases, logs and tombstones. Their times."""
     table, times = world.table, []
     for round_ in range(3):
@@ -121,7 +122,10 @@ def test_no_byte_of_the_rows_is_left_in_any_file_and_the_others_stay(
 
 def asked(how: str, key: str = KEY) -> dict[str, Any]:
     frame = pl.DataFrame({"id": [key], "day": ["mon"]})
-    return {"keys": {"keys": [key]}, "frame": {"data": frame}, "filter": {"filter": pl.col("id") == key}}[how]
+    ways: dict[str, dict[str, Any]] = {
+        "keys": {"keys": [key]}, "frame": {"data": frame}, "filter": {"filter": pl.col("id") == key},
+    }  # fmt: skip
+    return ways[how]
 
 
 @pytest.mark.parametrize("merge", MERGES)
@@ -545,6 +549,7 @@ def test_an_executor_that_slept_brings_no_byte_back() -> None:
     world = World(buckets=1)
     history(world)
     plan = world.table.maintenance.plan_compaction()
+    assert plan is not None
     store = InterruptedStore(world.place.store)
     sleeper = world.opened(store)
 

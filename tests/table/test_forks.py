@@ -13,6 +13,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import forks
+from crdt_mor.write.open_write import OpenWrite
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, frame
 
@@ -55,7 +56,7 @@ def test_a_transaction_that_was_begun_before_a_fork_is_left_alone(
         with monkeypatch.context() as patch:
             patch.setattr(forks._forks, "count", forks._forks.count + 1)
             write = tx._write
-            assert write is not None
+            assert isinstance(write, OpenWrite)
             write.abandon()
             with pytest.raises(mor.ForkedProcessError):
                 write.commit()

@@ -255,8 +255,11 @@ def test_other_libraries_take_a_table_as_it_is(events: Table, of: str) -> None:
     assert pa.table(found).num_rows == pa.RecordBatchReader.from_stream(found).read_all().num_rows == 4
     if pd.__version__ >= "3":  # from_arrow is new there
         assert pd.DataFrame.from_arrow(found).shape == (4, 4)
-    assert duckdb.sql("select sum(n) from found").fetchall() == [(10,)]
-    assert duckdb.sql("from found where n > 3").fetchall() == [("d", "us", 4, 4.5)]
+    summed, filtered = duckdb.sql("select sum(n) from found"), duckdb.sql("from found where n > 3")
+    assert summed is not None
+    assert summed.fetchall() == [(10,)]
+    assert filtered is not None
+    assert filtered.fetchall() == [("d", "us", 4, 4.5)]
     other = Table.create("t", found, key="id", store=MemoryStore())
     assert other.upsert(found).rows == 4
     assert rows(other) == rows(events)

@@ -17,6 +17,7 @@ from crdt_mor.clock import Process, SystemEnvironment
 from crdt_mor.inspect import silent_for
 from crdt_mor.model.authors import INFO_BYTES_MAX
 from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.write.open_write import OpenWrite
 from tests.simulated import Simulated
 from tests.simulation import foreign_commits
 
@@ -331,7 +332,7 @@ def test_a_writer_that_is_heard_of_is_not_stuck(world: Simulated, table: mor.Tab
 def test_a_writer_that_has_died_is_stuck_after_three_heartbeats(world: Simulated, table: mor.Table) -> None:
     began = world.environment.now_ms()
     tx = started(table)
-    assert tx._write is not None
+    assert isinstance(tx._write, OpenWrite)
     tx._write._alive.close()  # its process is gone
     world.environment.sleep(359)
     assert table.inspect.pending().column("stuck").to_pylist() == [False]

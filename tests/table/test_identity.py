@@ -33,9 +33,10 @@ from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import publish, sweep
+from crdt_mor.timeline import sweep
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.session import Session
+from crdt_mor.timeline.steps import Put, Steps
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 
 OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))
@@ -401,10 +402,10 @@ def test_a_version_that_is_gone_too_soon_tells_of_another_table(make: Make, path
         old.scan()
 
 
-def _begun(value: Timeline) -> publish.Steps[Timeline]:
+def _begun(value: Timeline) -> Steps[Timeline]:
     """An event of the release that knew of no ids."""
     fresh = value.begin("its-own", 0)
-    yield publish.Put(version_path(fresh.version), fresh.encode())
+    yield Put(version_path(fresh.version), fresh.encode())
     return fresh
 
 
@@ -548,7 +549,8 @@ def test_a_timeline_that_is_not_that_of_the_properties_is_told(make: Make, path:
     (Path(path) / version_path(0)).write_bytes(other.encode())
     before = files(path)
     told = f"properties={mine} timeline={other.table_id}"
-    for use in (lambda: Table.open(path), lambda: make(exist_ok=True)):
+    uses: list[Callable[[], Table]] = [lambda: Table.open(path), lambda: make(exist_ok=True)]
+    for use in uses:
         with pytest.raises(TableReplacedError, match=re.escape(told)):
             use()
     assert files(path) == before

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,12 +15,12 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import publish, segments, sweep, tail
+from crdt_mor.timeline import publish, rollback, segments, sweep, tail
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
 from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
-from crdt_mor.timeline.steps import Put, Steps, perform
+from crdt_mor.timeline.steps import Put, Single, perform
 from tests.driving import one_by_one
 from tests.model.scene import PUBLISHER, Scene
 from tests.stores import WatchedStore
@@ -131,18 +132,18 @@ FILE = f"day=mon/{LogFileName(bucket_file_id(0), INSTANT)}"
 METADATA = metadata_put("day=mon", INSTANT)
 
 
-def writer(put_first: bool = True) -> Steps[None]:
+def writer(put_first: bool = True) -> Generator[Single, Any, None]:
     """What a write does to a partition: its file, then the metadata; a mistaken one the other way round."""
     file = Put(FILE, b"rows")
     yield file if put_first else METADATA
     yield METADATA if put_first else file
 
 
-def sweeper(store: MemoryStore) -> Steps[None]:
+def sweeper(store: MemoryStore) -> Generator[Single, Any, None]:
     return one_by_one(sweep_partitions(store.walk(""), INSTANT))
 
 
-def outcomes(write: Callable[[], Steps[None]]) -> set[bool]:
+def outcomes(write: Callable[[], Generator[Single, Any, None]]) -> set[bool]:
     """Whether the metadata is there at last, in every interleaving; the sweep has seen a partition without files."""
     found = set()
     for turns in itertools.combinations(range(8), 3):
@@ -185,7 +186,7 @@ def test_a_partition_that_only_a_given_up_write_had_goes_with_its_folder(tmp_pat
     file = f"day=tue/{LogFileName(bucket_file_id(0), begun.requested)}"
     session.store.put(file, b"rows")
     session.store.put(f"day=tue/{PARTITION_METADATA}", metadata_put("day=tue", begun.requested).data)
-    session.run(sweep.give_up(session.publisher, session.tail(), begun.requested, None))
+    session.run(rollback.give_up(session.publisher, session.tail(), begun.requested, None))
     session.run(sweep.sweep(session.publisher, session.tail()))
     assert not (tmp_path / "t" / "day=tue").exists()
     assert (tmp_path / "t" / "day=mon" / PARTITION_METADATA).exists()

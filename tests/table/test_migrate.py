@@ -37,6 +37,11 @@ Move = Callable[..., Migrated]
 ROWS = [("a", "eu", 1), ("b", "eu", 2), ("c", "us", 3), ("d", "us", 4)]
 
 
+def store_of(place: Place) -> dict[str, Any]:
+    """What names a place beside its address."""
+    return {} if place.by_uri else {"store": place.store}
+
+
 @pytest.fixture
 def there(places: Places) -> Place:
     """Where the table moves to."""
@@ -48,8 +53,7 @@ def move(there: Place) -> Move:
     """Migrate a table there; keywords as in `migrate`."""
 
     def migrate(table: Table, **wanted: Any) -> Migrated:
-        store = {} if there.by_uri else {"store": there.store}
-        return table.maintenance.migrate(there.uri, **store | wanted)
+        return table.maintenance.migrate(there.uri, **store_of(there) | wanted)
 
     return migrate
 
@@ -229,8 +233,7 @@ def test_the_layout_comes_along_or_is_another(make: Make, there: Place, move: Mo
     move(table)
     moved, third = there.open(), places("third")
     assert moved.properties == {"crdt_mor.cluster_by": "region", **kept}
-    store = {} if third.by_uri else {"store": third.store}
-    moved.maintenance.migrate(third.uri, cluster_by=["n", "region"], cluster_order="z-order", **store)
+    moved.maintenance.migrate(third.uri, cluster_by=["n", "region"], cluster_order="z-order", **store_of(third))
     assert third.open().properties == {
         "crdt_mor.cluster_by": "n,region", "crdt_mor.cluster_order": "z-order", **kept,
     }  # fmt: skip
@@ -442,13 +445,13 @@ def test_history_that_a_migration_follows_is_kept(table: Table, there: Place, mo
 
 def test_wrong_uses_are_named(table: Table, place: Place, there: Place, move: Move, places: Places) -> None:
     with pytest.raises(InvalidInputError, match="another address than its own"):
-        table.maintenance.migrate(place.uri, **({} if place.by_uri else {"store": place.store}))
+        table.maintenance.migrate(place.uri, **store_of(place))
     with pytest.raises(InvalidInputError, match="pending"):
         move(table, pending="kill")
     places("other").create(schema=SCHEMA, key="id").upsert(frame(*ROWS))
     other = places("other")
     with pytest.raises(TableExistsError, match="not made for this migration"):
-        table.maintenance.migrate(other.uri, buckets=4, **({} if other.by_uri else {"store": other.store}))
+        table.maintenance.migrate(other.uri, buckets=4, **store_of(other))
     assert len(ids(table)) == 4
     table.upsert(frame(("x", "eu", 1)))
 
@@ -482,7 +485,7 @@ def test_a_moved_table_moves_on(table: Table, there: Place, move: Move, places: 
     move(table, buckets=3)
     moved, third = there.open(), places("third")
     moved.upsert(frame(("x", "eu", 1)), token=("app", 1))
-    moved.maintenance.migrate(third.uri, buckets=5, **({} if third.by_uri else {"store": third.store}))
+    moved.maintenance.migrate(third.uri, buckets=5, **store_of(third))
     last = third.open()
     assert ids(last) == [*ROWS, ("x", "eu", 1)]
     assert last.upsert(frame(("x", "eu", 2)), token=("app", 1)).repeated
@@ -502,7 +505,7 @@ def test_a_table_that_hudi_made_stays(place: Place, move: Move, monkeypatch: pyt
 
 
 def cancel(table: Table, there: Place, **options: Any) -> bool:
-    return table.maintenance.cancel_migration(**({} if there.by_uri else {"store": there.store}), **options)
+    return table.maintenance.cancel_migration(**store_of(there), **options)
 
 
 @pytest.mark.parametrize("phase", ["copy", "settle"])

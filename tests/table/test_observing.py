@@ -12,8 +12,8 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.telemetry import instrument
+from crdt_mor.testing.faults import DelegatingStore
 from tests.simulated import Simulated
-from tests.stores import DelegatingStore
 from tests.table.helpers import SCHEMA, frame, rows
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events:
     other = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
     other.upsert(frame(("b", "eu")))
     events.clear()
-    raced = []
+    raced: list[str] = []
 
     class Racing(DelegatingStore):
         """Another writer commits just before the first version that is put here."""

@@ -112,7 +112,11 @@ def test_partitions_are_a_list(table: Table, partitions: Any) -> None:
 def test_a_table_without_partitions_has_none_to_name(make: Make) -> None:
     table = make()
     table.upsert(frame(("a", "eu", 1)))
-    for call in (lambda: table.delete_partitions(["eu"]), lambda: table.overwrite(frame(), partitions=["eu"])):
+    calls: list[Callable[[], object]] = [
+        lambda: table.delete_partitions(["eu"]),
+        lambda: table.overwrite(frame(), partitions=["eu"]),
+    ]
+    for call in calls:
         with pytest.raises(InvalidInputError, match="has no partitions"):
             call()
     assert table.overwrite(frame(("b", "eu", 2)), partitions="dynamic").covered == ("*",)

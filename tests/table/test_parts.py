@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -137,12 +138,13 @@ def test_what_is_between_two_points_never_changes(make: Make) -> None:
     late.__enter__().upsert(frame(("a", "x", 2), ("b", "x", 2)))
     second = table.upsert(frame(("a", "x", 3)))
     until = table.changes().checkpoint
-    before = {how: listed(table.changes(1, until=until, **{how: True})) for how in ("raw", "images")}
+    ways: list[dict[str, Any]] = [{"raw": True}, {"images": True}]
+    before = [listed(table.changes(1, until=until, **way)) for way in ways]
     merged = listed(table.changes(1, until=until))
     late.__exit__(None, None, None)
     table.maintenance.compact()
-    for how, rows in before.items():
-        assert listed(table.changes(1, until=until, **{how: True})) == rows  # type: ignore[arg-type]
+    for way, rows in zip(ways, before, strict=True):
+        assert listed(table.changes(1, until=until, **way)) == rows
     assert listed(table.changes(1, until=until)) == listed(table.changes(1, until=second)) == merged
     assert merged == [("a", "x", 3, None, "upsert")]
     assert table.changes(1, until=until).checkpoint == until
@@ -169,7 +171,7 @@ def test_limited_changes_end_earlier_and_a_chain_of_them_misses_nothing(make: Ma
         table.upsert(frame(*((f"k{j}", "x", i) for j in range(8))))
     wanted = listed(table.changes(raw=True, consistency=consistency))  # type: ignore[arg-type]
     for limits in ({"commits": 2}, {"files": 5}, {"bytes": 1}, {"commits": 9, "files": 2}):
-        since, found, counts = None, [], []
+        since, found, counts = None, list[Any](), []
         while True:
             some = table.changes(since, raw=True, consistency=consistency).limited(**limits)  # type: ignore[arg-type]
             if not some.commits:

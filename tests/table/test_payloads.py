@@ -49,7 +49,9 @@ SCHEMA = pa.schema(
         ("v", pa.string()),
     ]
 )
-MERGE = {"n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at")}
+MERGE: dict[str | tuple[str, ...], Payload | str] = {
+    "n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at"),
+}  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -609,7 +611,8 @@ def test_a_base_that_everybody_has_seen_keeps_no_states(make: Make, place: Place
 
     def stateless() -> bool:
         bases = [row["path"] for row in table.inspect.files().to_pylist() if row["kind"] == "base"]
-        return not any("_crdt_tags" in pl.read_parquet_schema(io.BytesIO(place.store.read(path))) for path in bases)
+        files = [place.store.read(path) for path in bases]
+        return not any("_crdt_tags" in pl.read_parquet_schema(io.BytesIO(data or b"")) for data in files)
 
     put(table, {"id": "a", "tags": adds("x", "y")}, {"id": "b", "tags": adds()}, {"id": "c", "tags": None})
     table.maintenance.compact()

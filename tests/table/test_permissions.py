@@ -16,6 +16,7 @@ from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish, rollback, sweep
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
+from crdt_mor.write.open_write import OpenWrite
 from tests.table.helpers import Make, files, frame, rows
 
 NOBODY, ONE, TWO = 65534, 1001, 1002
@@ -164,7 +165,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
         dead = Table.open(path).transaction()
         dead.__enter__()
         dead.upsert(frame(("a", "one", 1)))
-        assert dead._write is not None
+        assert isinstance(dead._write, OpenWrite)
         (staged,) = dead._write.stage(dead._write.statements.collected, dead._write.put)
         dead._write._alive.close()
     requested = dead._write.begun.requested

@@ -80,7 +80,7 @@ def test_what_is_no_property_is_refused_and_nothing_is_set(
     table.set_properties({"owner": "ops"})
     before = files(place)
     with pytest.raises(InvalidInputError, match=message):
-        table.set_properties(properties if isinstance(properties, list) else {"good": "1"} | properties)
+        table.set_properties({"good": "1", **properties} if isinstance(properties, dict) else properties)
     assert dict(table.properties) == {"owner": "ops"}
     assert files(place) == before
 

@@ -607,10 +607,17 @@ def test_a_limit_gives_so_many_rows_in_every_output(table: Table, limit: int) ->
 
 
 def test_a_limit_stops_reading(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = []
-    merged, passed = kernel.merge, kernel.passed_through
-    monkeypatch.setattr(kernel, "merge", lambda *a, **k: (begun.append(1), merged(*a, **k))[1])
-    monkeypatch.setattr(kernel, "passed_through", lambda *a, **k: (begun.append(1), passed(*a, **k))[1])
+    begun: list[int] = []
+
+    def noted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*arguments: Any, **keywords: Any) -> Any:
+            begun.append(1)
+            return real(*arguments, **keywords)
+
+        return noting
+
+    monkeypatch.setattr(kernel, "merge", noted(kernel.merge))
+    monkeypatch.setattr(kernel, "passed_through", noted(kernel.passed_through))
     assert table.scan(limit=0).to_polars().height == 0
     assert begun == []
     assert table.scan(limit=5).to_polars().height == 5

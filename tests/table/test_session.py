@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from crdt_mor import Table
@@ -15,6 +17,11 @@ from tests.table.helpers import Make, Place, frame, rows
 
 def versions(place: Place) -> list[int]:
     return [int(stat.path.rpartition("/")[2].removesuffix(".json")) for stat in place.store.list(VERSIONS)]
+
+
+def numbers(table: Table, **scan: Any) -> dict[Any, Any]:
+    """`n` by key."""
+    return {key: n for key, n in rows(table, "id", "n", **scan)}  # noqa: C416  `dict` asks for pairs
 
 
 def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
@@ -62,10 +69,10 @@ def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     assert sum(s.count for s in value.segments) + len(value.completions) == 81
     expected = {c.version: {f"k{j % 7}": j for j in range(i + 1)} for i, c in enumerate(commits)}
     reader, store = place.watched()
-    assert dict(rows(reader, "id", "n")) == expected[commits[-1].version]
+    assert numbers(reader) == expected[commits[-1].version]
     assert not superseded & set(store.paths("read"))
     for commit in (commits[0], commits[20], commits[39], commits[40], commits[60]):
-        assert dict(rows(reader, "id", "n", as_of=commit)) == expected[commit.version]
+        assert numbers(reader, as_of=commit) == expected[commit.version]
     assert superseded & set(store.paths("read")), "the past needs them"
 
 
@@ -98,7 +105,7 @@ def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: M
     value = place.open()._session.tail()
     assert len(value.completions) + sum(s.count for s in value.segments) == 3006
     assert len(value.segments) < 60
-    assert dict(rows(place.open(), "id", "n")) == {f"k{i % 50}": i for i in range(2950, 3000)}
+    assert numbers(place.open()) == {f"k{i % 50}": i for i in range(2950, 3000)}
     assert table.inspect.timeline().num_rows == 3006
 
 

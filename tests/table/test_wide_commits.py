@@ -14,12 +14,11 @@ from crdt_mor.format.commit import decode_commit
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention
-from crdt_mor.timeline import events, jobs, publish, sweep, tail
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, completed_name
+from crdt_mor.timeline import events, jobs, publish, rollback, sweep, tail
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.history import all_completions, find_completion
 from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path
-from crdt_mor.timeline.projection import completed_name
 from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import Delete, Put, Steps, perform
 from crdt_mor.timeline.tickets import job_name
@@ -91,10 +90,10 @@ def dying(scene: Scene, steps: Steps[object], at: int, *, after: bool) -> None:
     """Run steps up to their change number `at` of the store; raises `DiedError` just before or after it."""
     reply: object = None
     changes = 0
-    steps = one_by_one(steps)
+    single = one_by_one(steps)
     while True:
         try:
-            step = steps.send(reply)
+            step = single.send(reply)
         except StopIteration:
             return
         changing = isinstance(step, (Put, Delete))
@@ -133,7 +132,7 @@ def check_after_death(scene: Scene, begun: Pending) -> bool:
     if completion is not None:
         assert {file.path for file in completion.files} <= told(scene, completion)
     else:
-        scene.run(sweep.give_up(PUBLISHER, scene.tail(), begun.requested, None))
+        scene.run(rollback.give_up(PUBLISHER, scene.tail(), begun.requested, None))
     for _ in range(6):
         scene.commit()
     scene.run(sweep.sweep(PUBLISHER, scene.tail()))
@@ -192,7 +191,7 @@ def test_a_writer_whose_commit_was_dropped_is_told_that_it_is_unknown(monkeypatc
     value, begun = scene.begin()
     given_up, lost = scene.begin()
     scene.complete(value, begun, [scene.stage(begun)])
-    scene.run(sweep.give_up(PUBLISHER, scene.tail(), lost.requested, None))
+    scene.run(rollback.give_up(PUBLISHER, scene.tail(), lost.requested, None))
     with pytest.raises(WriterExpiredError):
         scene.complete(given_up, lost, [scene.stage(lost)])
     scene.compact(0)
@@ -209,7 +208,7 @@ def test_a_writer_whose_commit_was_dropped_is_told_that_it_is_unknown(monkeypatc
 
 def _given_up_later(scene: Scene) -> tuple[Timeline, Pending]:
     value, begun = scene.begin()
-    scene.run(sweep.give_up(PUBLISHER, value, begun.requested, None))
+    scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     return value, begun
 
 

@@ -100,7 +100,7 @@ def test_a_wrong_filter_is_refused_in_one_line_that_says_what_is_wrong(table: Ta
     wrong, why = WRONG[name]
     for attempt in (table.scan, table.to_polars, table.count, table.scan().narrowed, table.delete):
         with pytest.raises(InvalidInputError, match=why) as refused:
-            attempt(filter=wrong)  # type: ignore[operator]
+            attempt(filter=wrong)
         assert not [words for words in POLARS_SAYS if words in str(refused.value)]
     assert table.count() == 1
 
@@ -109,7 +109,7 @@ def test_a_wrong_filter_is_refused_in_one_line_that_says_what_is_wrong(table: Ta
 def test_a_filter_that_fails_on_a_value_says_so_when_it_is_read(table: Table, name: str) -> None:
     for attempt in (table.to_polars, table.to_arrow, table.count, table.delete):
         with pytest.raises(InvalidInputError, match=r"fails on a value.*Rome.*'city': 'string'") as refused:
-            attempt(filter=ON_VALUES[name])  # type: ignore[operator]
+            attempt(filter=ON_VALUES[name])
         assert not [words for words in POLARS_SAYS if words in str(refused.value)]
     assert table.count() == 1
 

@@ -34,7 +34,7 @@ from crdt_mor.store.local import LocalStore
 try:
     from crdt_mor.payloads import Counter, LatestBy, ORSet
 except ImportError:  # the first release had them elsewhere
-    from payloads import Counter, LatestBy, ORSet  # type: ignore[no-redef]
+    from payloads import Counter, LatestBy, ORSet
 
 HERE = Path(__file__).parent
 START_MS = 1_767_225_600_000  # 2026-01-01
@@ -79,7 +79,9 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
         ("page", pa.string()), ("day", pa.string()), ("title", pa.string()), ("views", pa.int64()),
         ("tags", pa.list_(pa.string())), ("price", pa.int32()), ("priced_at", pa.timestamp("ms", tz="UTC")),
     ])  # fmt: skip
-    merge = {"views": Counter(), "tags": ORSet(), ("price", "priced_at"): LatestBy("priced_at")}
+    merge: dict[str | tuple[str, ...], mor.Payload | str] = {
+        "views": Counter(), "tags": ORSet(), ("price", "priced_at"): LatestBy("priced_at"),
+    }  # fmt: skip
     table = mor.Table.create(
         uri, schema, key="page", partition_by="day", buckets=1, merge=merge, name="pages", environment=clock
     )
@@ -96,7 +98,7 @@ def pages(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     def removal(page: str, day: str, *tags: str) -> pl.DataFrame:
         row = {"page": page, "day": day, "title": "removed", "views": 0, "tags": {"add": [], "remove": list(tags)}}
         row |= {"price": None, "priced_at": None}
-        kinds = {"price": pl.Int32, "priced_at": pl.Datetime("ms", "UTC")}
+        kinds: dict[str, Any] = {"price": pl.Int32, "priced_at": pl.Datetime("ms", "UTC")}
         lists = pl.Struct({"add": pl.List(pl.String), "remove": pl.List(pl.String)})
         return pl.DataFrame([row], schema_overrides={**kinds, "tags": lists})
 
