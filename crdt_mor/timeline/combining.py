@@ -30,6 +30,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import RolledBack
 from crdt_mor.store.base import Stat
+from crdt_mor.timeline import giving_way
 from crdt_mor.timeline.intents import (
     BYTES_MAX,
     CompleteIntent,
@@ -68,11 +69,13 @@ _RACING = 8
 class Crowd:
     """Whether other writers were in the way of a process's last event: then it posts the next one at once.
 
-    others: how many intents of others it has seen when it last looked.
+    others: how many intents of others it has seen when it last looked. is_asked: whether it has seen that somebody asks
+    for a turn, see `timeline.giving_way`.
     """
 
     is_crowded: bool = False
     others: int = 0
+    is_asked: bool = False
 
 
 @dataclass(slots=True)
@@ -82,6 +85,7 @@ class Posting:
     intent: what its writer may post; None, or no `crowd`: it is published by its writer alone.
     attempt: how often its writer has put a version with it.
     others: how many events of others that version would have published.
+    has_asked: whether its writer has asked for a turn, as it has nothing to post.
     """
 
     intent: Intent | None = None
@@ -89,6 +93,7 @@ class Posting:
     attempt: int = 0
     is_posted: bool = False
     others: int = 0
+    has_asked: bool = False
     _known: dict[str, tuple[Intent | None, int]] = field(default_factory=dict)
     _looked_at: int = -1
     _looks: int = 0
@@ -128,8 +133,9 @@ class Posting:
         if not self.is_posted or intent is None or self.crowd is None or tail.table_id is None:
             return event
         listed: list[Stat] = yield List(INTENTS)
-        own = intent_path(intent.nonce)
-        others = yield from self._read([stat for stat in listed if stat.path != own], tail.table_id)
+        others = yield from self._read(
+            [stat for stat in listed if stat.path not in (intent_path(intent.nonce), giving_way.TURN)], tail.table_id
+        )
         self.crowd.others = len(others)
         value, possible = combine(tail, wall_ms, [intent, *others])
         self.others = possible - 1
@@ -155,12 +161,17 @@ class Posting:
 
     def pause(self) -> Steps[None]:
         """After a race that was lost. With an intent that others see there is no hurry."""
+        if self.intent is None and self.attempt >= giving_way.LOST_MAX:
+            yield from giving_way.ask()
+            self.has_asked = True
         yield Pause(PAUSED if self.is_posted else self.attempt - 1)
 
     def end(self, *, published: bool) -> Steps[None]:
         """The outcome is seen: note whether there was a crowd, and withdraw. published: by its writer itself."""
         if self.crowd is not None:
             self.crowd.is_crowded = self.is_posted and (not published or self.attempt > 1 or self.others > 0)
+        if self.has_asked:
+            yield from giving_way.end()
         yield from self.withdraw()
 
     def withdraw(self) -> Steps[None]:
@@ -180,11 +191,18 @@ class Posting:
         )
 
 
-def has_anybody_posted() -> Steps[bool]:
-    """Whether there are new intents, for which a process that has posted none looks once in a while."""
+def look_for_others(crowd: Crowd) -> Steps[bool]:
+    """Whether there are new intents, for which a process that has posted none looks once in a while.
+
+    Then its next commits go the long way, in which they publish what others have posted. Where somebody asks for a
+    turn, the next commit gives way.
+    """
     listed: list[Stat] = yield List(INTENTS)
     now_ms: int = (yield StoreNow()) if listed else 0
-    return any(now_ms - stat.modified_ms <= FRESH_MS for stat in listed)
+    crowd.is_asked = any(stat.path == giving_way.TURN for stat in listed)
+    posted = any(now_ms - stat.modified_ms <= FRESH_MS for stat in listed if stat.path != giving_way.TURN)
+    crowd.is_crowded |= posted
+    return posted
 
 
 def sweep_intents(known: Timeline, now_ms: int) -> Steps[set[InstantTime]]:

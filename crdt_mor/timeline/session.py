@@ -41,10 +41,10 @@ from crdt_mor.observing import CommitEvent, Teller
 from crdt_mor.store.base import Stat, Store, is_bucket
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
-from crdt_mor.timeline import adoption, alone, events, jobs, moments, opening
+from crdt_mor.timeline import adoption, alone, events, giving_way, jobs, moments, opening
 from crdt_mor.timeline.adoption import InstantCache, foreign_completions
 from crdt_mor.timeline.alone import Expected, Followed, LoneCommit, LoneWrite, Turns
-from crdt_mor.timeline.combining import Crowd, has_anybody_posted
+from crdt_mor.timeline.combining import Crowd, look_for_others
 from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.loads import put_in_place
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
@@ -403,12 +403,21 @@ class Session:
     def begin(self, author: Author) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
+        self.give_way()
         self._turns.upkeep(self.environment.now_ms())
         late = self.late()
         value, begun = self.run(
             events.begin(self.publisher, self.known(), self.expiry_ms, author, self._projected, late, self.crowd)
         )
         return self.published(value, late), begun
+
+    def give_way(self) -> None:
+        """Before a write: wait while a service asks for a turn. In a bucket only where that was seen in passing."""
+        if self.crowd is None or self.crowd.is_asked:
+            with suppress(CrdtMorError):  # it is only a hint
+                self.run(giving_way.give_way())
+            if self.crowd is not None:
+                self.crowd.is_asked = False
 
     def late(self) -> list[Projected] | None:
         """A list for what is looked at in the background; None where a look is no round trip, and is made at once."""
@@ -435,6 +444,7 @@ class Session:
 
         So it does where the last ones have lost their races, where upkeep is due, and where nothing is known yet.
         """
+        self.give_way()
         value = self.known()
         if not is_bucket(self.store):  # in a bucket a look is a round trip, and the put tells as well
             value = self.tail()
@@ -487,19 +497,15 @@ class Session:
         return committed
 
     def look_for_others(self) -> None:
-        """Now and then, and while nobody waits for it: whether others cannot publish for the commits of this process.
-
-        Then the next ones go the long way, in which they publish what others have posted.
-        """
+        """Now and then, while nobody waits for it: whether others cannot publish for the commits of this process."""
         crowd = self.crowd
         if crowd is None or not is_bucket(self.store) or not self._turns.is_look_due:
             return
 
         def look() -> None:
             with suppress(CrdtMorError):
-                if self.run(has_anybody_posted()):
+                if self.run(look_for_others(crowd)):
                     self._turns.note(committed=False)
-                    crowd.is_crowded = True
 
         self.store.afterwards(look)
 

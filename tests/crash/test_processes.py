@@ -99,8 +99,8 @@ def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_ot
 ) -> None:
     random, writers, keepers = Random(5), ["w0", "w1"], ["m0", "m1", "m2"]
     scene.table.set_properties({"crdt_mor.compaction.log_files": "3", "crdt_mor.archive.commits": "20"})
-    for name in writers:  # which leave others a turn: a lock-free table is not a fair one
-        scene.start("write", name, "1000000", "0.01")
+    for name in writers:
+        scene.start("write", name)
     for name in keepers:
         scene.start("maintain", name)
     for _ in range(kills):

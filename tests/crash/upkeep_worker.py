@@ -166,7 +166,7 @@ def main(role: str, path: str, log_path: str, name: str, expiry_ms: str) -> None
     table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
     match role:
         case "write":
-            write(table, log, name, before, commits=1_000_000, pause_s=0.01)
+            write(table, log, name, before, 1_000_000)
         case "compact":
             compact(table, log)
         case "relayout":

@@ -1,6 +1,6 @@
 """A process that a test starts, and stops or kills at a moment of its choosing.
 
-    python -m tests.crash.worker write <table> <log> <name> <expiry_ms> <commits> <pause_s>  commits until it is killed
+    python -m tests.crash.worker write <table> <log> <name> <expiry_ms> <commits>    commits until it is killed
     python -m tests.crash.worker compact <table> <log> <name> <expiry_ms>            compacts until it is killed
     python -m tests.crash.worker maintain <table> <log> <name> <expiry_ms>           maintains until it is killed
     python -m tests.crash.worker hold <table> <log> <name> <expiry_ms>               one commit; waits for a line first
@@ -21,7 +21,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from crdt_mor import Commit, Table, WriterExpiredError
-from tests import waiting
 
 SCHEMA = pa.schema([("key", pa.string()), ("batch", pa.string()), ("n", pa.int64())])
 BUCKETS = 4
@@ -51,7 +50,7 @@ def read_log(path: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().split("\n")[:-1]]
 
 
-def write(table: Table, log: Log, name: str, before: list[list[str]], commits: int, pause_s: float) -> None:
+def write(table: Table, log: Log, name: str, before: list[list[str]], commits: int) -> None:
     number = int(before[-1][1]) if before else 1
     if before and before[-1][0] != "try":
         number += 1
@@ -65,7 +64,6 @@ def write(table: Table, log: Log, name: str, before: list[list[str]], commits: i
                 log.say("expired", n)
                 log.say("try", n)
         acknowledge(log, n, done)
-        waiting.let_run(pause_s)
 
 
 def acknowledge(log: Log, number: int, done: Commit) -> None:
@@ -99,16 +97,14 @@ def hold(table: Table, log: Log, name: str) -> None:
     acknowledge(log, 1, tx.commit)
 
 
-def main(
-    role: str, path: str, log_path: str, name: str, expiry_ms: str, commits: str = "1000000", pause_s: str = "0"
-) -> None:
+def main(role: str, path: str, log_path: str, name: str, expiry_ms: str, commits: str = "1000000") -> None:
     faulthandler.register(signal.SIGUSR1)  # where are you? to the error stream
     before = read_log(Path(log_path))
     log = Log(Path(log_path))
     table = Table.open(path, writer_expiry=timedelta(milliseconds=int(expiry_ms)))
     match role:
         case "write":
-            write(table, log, name, before, commits=int(commits), pause_s=float(pause_s))
+            write(table, log, name, before, int(commits))
         case "compact":
             compact(table, log)
         case "maintain":

@@ -26,18 +26,19 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import alone, events
+from crdt_mor.timeline import alone, events, giving_way
 from crdt_mor.timeline.alone import Expected, LoneWrite, Turns
-from crdt_mor.timeline.combining import Crowd, has_anybody_posted
+from crdt_mor.timeline.combining import Crowd, look_for_others
 from crdt_mor.timeline.paths import PROPERTIES, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.publish import Projected
-from crdt_mor.timeline.steps import MakeDurable, Nonce, Now, Pause, Put, StoreNow, Together, perform
+from crdt_mor.timeline.steps import MakeDurable, Nonce, Now, Pause, Put, Steps, StoreNow, Together, perform
 
 Run = Generator[Any, Any, Any]
 
 START_MS = 1_767_225_600_000
 EXPIRY_MS = 600_000
+SERVICE_PAUSES = 40  # about five seconds, between events of a service
 ROW = b"r" * 2_000
 PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=64)))
 
@@ -156,6 +157,9 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) ->
     stat = sim.store.stat(PROPERTIES)
     while True:
         began, late = sim.now, list[Projected]()
+        if crowd and crowd.is_asked:
+            yield from giving_way.give_way()
+            crowd.is_asked = False
         if not (crowd and crowd.is_crowded) and turns.is_alone(sim.now_ms(), known, EXPIRY_MS):
             requested = claim_after(known.clock, sim.now_ms())
             file = log_of(owner, requested)
@@ -182,16 +186,30 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) ->
             )  # fmt: skip
             known, projected = ended.value, ended.value.version
         if crowd is not None and turns.is_look_due:
-            sim.beside(look_for_others(turns, crowd))
+            sim.beside(look(turns, crowd))
         sim.commits.append(Acknowledged(sim.now, sim.now - began, file.path))
         if late:
             sim.beside(PUBLISHER.look_again(late))
 
 
-def look_for_others(turns: Turns, crowd: Crowd) -> Run:
-    if (yield from has_anybody_posted()):
+def service(sim: Simulation, known: Timeline, took: list[float]) -> Run:
+    """Publishes one event after another that no one else can, as a plan is: an object is put for each attempt."""
+    for number in count():
+        began, nonce = sim.now, f"service {number}"
+
+        def derive(tail: Timeline, wall_ms: int, number: int = number, nonce: str = nonce) -> Steps[Timeline]:
+            yield Put(f"plans/{number}-{tail.version}", b"p")
+            return tail.set_properties(nonce, wall_ms, (("events", str(number)),))
+
+        known = yield from PUBLISHER.publish(derive, known)
+        took.append(sim.now - began)
+        for _ in range(SERVICE_PAUSES):
+            yield Pause(8)
+
+
+def look(turns: Turns, crowd: Crowd) -> Run:
+    if (yield from look_for_others(crowd)):
         turns.note(committed=False)
-        crowd.is_crowded = True
 
 
 def log_of(owner: int, requested: InstantTime) -> DataFile:
@@ -207,15 +225,24 @@ def decoded_once() -> Iterator[None]:
 
 
 def crowd_of(
-    writers: int, *, seconds: float, latency_ms: float, combining: bool = True, seed: int = 7, deadly: float = 0.0
+    writers: int,
+    *,
+    seconds: float,
+    latency_ms: float,
+    combining: bool = True,
+    seed: int = 7,
+    deadly: float = 0.0,
+    service_took: list[float] | None = None,
 ) -> Simulation:
-    """What so many writers have done by then."""
+    """What so many writers have done by then. service_took: how long each event of a service beside them has taken."""
     sim = Simulation(seed, latency_ms, deadly)
     first = Timeline(1, "first", from_ms(START_MS - 1000), "[]", swept=from_ms(START_MS), table_id="simulated")
     sim.store.put(PROPERTIES, b"")
     sim.store.put(version_path(1), first.encode())
     for owner in range(writers):
         sim.start(writer(sim, first, owner, Crowd() if combining else None))
+    if service_took is not None:
+        sim.start(service(sim, first, service_took))
     with decoded_once():
         sim.run(seconds)
     return sim

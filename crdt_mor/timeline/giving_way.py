@@ -1,0 +1,56 @@
+"""Giving way: who loses one race after another, with an event that nobody can publish for it, asks for a turn.
+
+    ask     a service that has lost several races (a plan, its end, what is archived) touches one object, each time anew
+    wait    a writer that sees the object waits before it begins its next write, until the object is gone or is old
+    end     who has asked removes the object once its event is published
+
+Without it, two writers that commit small writes without a pause would keep a service from publishing for as long as
+they go on: what follows a version is theirs before a plan is derived from it.
+
+It is a hint and no lock. No rule of the protocol rests on it; a writer waits for about a second at most, whatever
+others do, and for one that died after it had asked only until what it touched is old.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crdt_mor.store.base import Stat
+from crdt_mor.timeline.paths import INTENTS
+from crdt_mor.timeline.steps import Delete, GetStat, Pause, Steps, StoreNow, Touch
+
+TURN: Final = f"{INTENTS}/turn"
+"""What is touched: one object for all who ask. It lies with the intents, so that one list finds both, and a sweep takes
+it where nobody is left to remove it."""
+
+LOST_MAX: Final = 3
+"""How many races an event has lost before its process asks."""
+
+FRESH_MS: Final = 2_000
+"""The age of the object, by the store's clock, up to which its process is taken for one that still tries."""
+
+_LOOKS_MAX: Final = 64
+_PAUSED: Final = 5
+"""The attempt after which a pause takes 16 milliseconds, on average."""
+
+
+def ask() -> Steps[None]:
+    """Ask for a turn, after a race that was lost."""
+    yield Touch(TURN)
+
+
+def end() -> Steps[None]:
+    """The turn was had. Others that have asked, too, ask again when they lose."""
+    yield Delete(TURN)
+
+
+def give_way() -> Steps[None]:
+    """Wait while somebody asks for a turn."""
+    for attempt in range(_LOOKS_MAX):
+        asked: Stat | None = yield GetStat(TURN)
+        if asked is None:
+            return
+        now_ms: int = yield StoreNow()
+        if abs(now_ms - asked.modified_ms) > FRESH_MS:
+            return
+        yield Pause(min(attempt, _PAUSED))

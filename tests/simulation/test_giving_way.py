@@ -1,0 +1,225 @@
+"""Giving way: a service that loses race after race gets a turn, and no writer waits for long, whoever has died."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import from_ms
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.base import Stat
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.timeline import giving_way, sweep
+from crdt_mor.timeline.combining import ABANDONED_MS, Crowd, Posting, look_for_others
+from crdt_mor.timeline.giving_way import FRESH_MS, LOST_MAX, TURN
+from crdt_mor.timeline.intents import BeginIntent, encode_intent
+from crdt_mor.timeline.paths import intent_path, version_path
+from crdt_mor.timeline.projection import Projector, TablePublisher
+from crdt_mor.timeline.steps import Put, Steps, Touch, run
+from tests.simulation.crowd import crowd_of
+
+PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=1)))
+FIRST = Timeline(1, "first", from_ms(1_000), "[]", table_id="id")
+SECONDS_MAX = 2.5
+"""More than a writer waits for others in the simulated environment, where chance is always a half."""
+
+
+def scene() -> tuple[MemoryStore, SimulatedEnvironment]:
+    environment = SimulatedEnvironment()
+    store = MemoryStore(environment.now_ms)
+    store.put(version_path(1), FIRST.encode())
+    return store, environment
+
+
+# --- a service beside a writer that does not pause, by a virtual clock ------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [7, 8, 9])
+def test_a_service_gets_its_turn_beside_a_writer_that_commits_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    with_turns: list[float] = []
+    sim = crowd_of(1, seconds=120, latency_ms=30, seed=seed, service_took=with_turns)
+    assert len(sim.commits) > 300
+    assert max(with_turns) < 3_000
+    monkeypatch.setattr(giving_way, "LOST_MAX", 1 << 60)
+    without: list[float] = []
+    crowd_of(1, seconds=120, latency_ms=30, seed=seed, service_took=without)
+    assert max(without) > 1.5 * max(with_turns)
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+def losing(store: MemoryStore, environment: SimulatedEnvironment, steps: Steps[Any], races: int) -> list[Any]:
+    """Drive a protocol whose first puts of a version come too late; what it touched and put, in order."""
+    done: list[Any] = []
+    lost = 0
+
+    def watched() -> Steps[Any]:
+        nonlocal lost
+        reply: Any = None
+        value = FIRST
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                return end.value
+            if isinstance(step, Put) and step.path == version_path(value.version + 1) and lost < races:
+                lost += 1
+                value = value.decide(f"other {lost}", 0)
+                store.put(version_path(value.version), value.encode())
+            done.append(step)
+            reply = yield step
+
+    run(watched(), store, environment)
+    return done
+
+
+def set_properties(tail: Timeline, wall_ms: int) -> Timeline:
+    return tail.set_properties("service", wall_ms, (("a", "b"),))
+
+
+@pytest.mark.parametrize("races", range(6))
+def test_who_has_lost_several_races_asks_after_each_and_leaves_nothing(races: int) -> None:
+    store, environment = scene()
+    done = losing(store, environment, PUBLISHER.publish(set_properties, FIRST), races)
+    asked = sum(isinstance(step, Touch) and step.path == TURN for step in done)
+    assert asked == max(0, races - LOST_MAX + 1)
+    assert store.stat(TURN) is None
+
+
+def test_an_event_that_others_can_publish_does_not_ask() -> None:
+    store, environment = scene()
+    intent = BeginIntent("writer", None, None)
+    steps = PUBLISHER.publish(intent.derive, FIRST, posting=Posting(intent, None))
+    done = losing(store, environment, steps, LOST_MAX + 3)
+    assert not any(isinstance(step, Touch) and step.path == TURN for step in done)
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def waited_ms(store: MemoryStore, environment: SimulatedEnvironment) -> int:
+    before = environment.now_ms()
+    run(giving_way.give_way(), store, environment)
+    return environment.now_ms() - before
+
+
+def test_nobody_waits_where_nobody_has_asked() -> None:
+    assert waited_ms(*scene()) == 0
+
+
+def test_a_writer_waits_until_the_turn_was_had() -> None:
+    store, environment = scene()
+    run(giving_way.ask(), store, environment)
+    with environment.every(0.1, lambda: store.delete(TURN), "the service"):
+        assert 100 <= waited_ms(store, environment) < 150
+
+
+def test_a_writer_does_not_wait_for_one_that_has_died_long_ago() -> None:
+    store, environment = scene()
+    run(giving_way.ask(), store, environment)
+    environment.sleep(FRESH_MS / 1000 + 0.001)
+    assert waited_ms(store, environment) == 0
+
+
+def test_a_writer_goes_on_after_a_while_whatever_others_do() -> None:
+    store, environment = scene()
+    run(giving_way.ask(), store, environment)
+    with environment.every(0.1, lambda: store.touch(TURN), "services without end"):
+        assert 500 < waited_ms(store, environment) < SECONDS_MAX * 1000
+
+
+def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Path) -> None:
+    environment = SimulatedEnvironment()
+
+    class Clocked(LocalStore):
+        """A disk whose clock is the simulated one."""
+
+        touched_ms: int | None = None
+
+        def now_ms(self) -> int:
+            return environment.now_ms()
+
+        def touch(self, path: str) -> None:
+            super().touch(path)
+            self.touched_ms = environment.now_ms() if path == TURN else self.touched_ms
+
+        def stat(self, path: str) -> Stat | None:
+            stat = super().stat(path)
+            return stat and Stat(stat.path, stat.size, self.touched_ms or 0) if path == TURN else stat
+
+    store = Clocked(tmp_path / "t")
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    table = Table.create(tmp_path / "t", schema, key="id", buckets=1, environment=environment)
+    table._session._store = store
+    table.upsert(pa.table({"id": ["a"], "n": [1]}, schema=schema))
+    for write in ("alone", "in a block"):
+        run(giving_way.ask(), store, environment)
+        before = environment.now_ms()
+        if write == "alone":
+            table.upsert(pa.table({"id": ["a"], "n": [2]}, schema=schema))
+        else:
+            with table.transaction() as tx:
+                tx.upsert(pa.table({"id": ["a"], "n": [3]}, schema=schema))
+        assert 500 < environment.now_ms() - before < SECONDS_MAX * 1000
+        store.delete(TURN)
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "n": 3}]
+
+
+def test_a_store_that_does_not_answer_the_hint_stops_no_write(tmp_path: Path) -> None:
+    class Refusing(LocalStore):
+        def stat(self, path: str) -> Stat | None:
+            if path == TURN:
+                raise StorageUnavailableError(f"not now. path={path}")
+            return super().stat(path)
+
+    schema = pa.schema([("id", pa.string())])
+    table = Table.create(tmp_path / "t", schema, key="id", buckets=1)
+    table._session._store = Refusing(tmp_path / "t")
+    table.upsert(pa.table({"id": ["a"]}, schema=schema))
+    assert table.scan().to_arrow().num_rows == 1
+
+
+# --- beside intents ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("posted", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_look_for_others_tells_who_asks_from_who_has_posted(asked: bool, posted: bool) -> None:
+    store, environment = scene()
+    if asked:
+        run(giving_way.ask(), store, environment)
+    if posted:
+        store.put(intent_path("other"), encode_intent(BeginIntent("other", None, None), "id"))
+    crowd = Crowd()
+    assert run(look_for_others(crowd), store, environment) == posted
+    assert crowd == Crowd(is_crowded=posted, is_asked=asked)
+
+
+def test_who_publishes_for_others_does_not_read_what_is_no_intent() -> None:
+    store, environment = scene()
+    run(giving_way.ask(), store, environment)
+    store.read = lambda path: pytest.fail(path) if path == TURN else MemoryStore.read(store, path)  # type: ignore[method-assign]
+    intent, crowd = BeginIntent("writer", None, None), Crowd(is_crowded=True)
+    value = run(PUBLISHER.publish(intent.derive, FIRST, posting=Posting(intent, crowd)), store, environment)
+    assert value.find_by_nonce("writer") is not None
+    assert crowd.others == 0
+
+
+def test_what_one_that_died_has_touched_goes_with_a_sweep() -> None:
+    store, environment = scene()
+    run(giving_way.ask(), store, environment)
+    environment.sleep(ABANDONED_MS / 1000 + 1)
+    run(sweep.sweep(PUBLISHER, FIRST), store, environment)
+    assert store.stat(TURN) is None
