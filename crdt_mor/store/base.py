@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from crdt_mor.parquet import ParquetSource, RangeReader
 
@@ -23,6 +23,11 @@ them is raised by the put as it is, and nothing is created."""
 
 Content: TypeAlias = bytes | memoryview | Chunks
 """What an object holds: its bytes, whole or in chunks."""
+
+
+Durable: TypeAlias = bool | Literal["content"]
+"""Whether an object outlasts a power cut once it is put. False: it may be lost or empty, which is for hints. "content":
+it may be lost, but is never empty, until `make_durable` is called for an object in its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,10 @@ class Store(Protocol):
         """The whole object, uncopied where the store can: for objects that never change, of which parts are used."""
         ...
 
-    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
         """Create the object, durably and whole, if there is none: True. False if there is one already.
 
-        `durable=False` is for hints: whole for every reader, but a power cut may lose or empty it.
+        It is whole for every reader, also where it is not to be durable.
         """
         ...
 
@@ -80,7 +85,7 @@ class Store(Protocol):
         ...
 
     def make_durable(self, path: str) -> None:
-        """Make an object that another process put last through a power cut, if it is there.
+        """Make an object that another process put last through a power cut, if it is there, and its neighbours' names.
 
         `put` does this for its own object, but its process may have died before it could, or the put failed half way:
         whoever builds on an object that was there already, or was read back, makes it durable first.

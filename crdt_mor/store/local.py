@@ -14,6 +14,10 @@ journal that could not be written fails every later fsync too, unlike the pages 
 failed one; therefore what failed before the link is written anew. A reply that got lost (network disks repeat a link
 that had worked) shows in the link count of the temporary file.
 
+Of many files that are put for one purpose, as the log files of a commit, only the content is fsynced
+(`durable="content"`). Their names last once `make_durable` has fsynced the folder, for all of them at once, before
+anything is built on them.
+
 A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
 """
 
@@ -32,7 +36,7 @@ from typing import TypeVar
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Chunks, Content, Stat
+from crdt_mor.store.base import Chunks, Content, Durable, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path, stays_empty
 
 R = TypeVar("R")
@@ -95,7 +99,7 @@ class LocalStore:
             except (*_NOT_THERE, IsADirectoryError):
                 return None
 
-    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
         """Create the object, whole and as a rule durably, if there is none: True. False if there is one already."""
         target = self._at(path)
         if os.path.lexists(target):
@@ -209,7 +213,7 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, chunks: Chunks, durable: bool) -> bool:
+    def _put(self, path: str, target: str, chunks: Chunks, durable: Durable) -> bool:
         """The steps of a put, as the module's picture has them."""
         folder = path.rpartition("/")[0]
         streamed = iter(chunks) is chunks
@@ -235,7 +239,7 @@ class LocalStore:
                     _fsync_path(temp)
                 if not self._in_folders([folder], lambda: self._link(temp, target, path)):
                     return False
-                if durable:
+                if durable is True:
                     self._publish(folder, path)
                     self._note_durable(path)
                 return True

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Content, Stat
+from crdt_mor.store.base import Content, Durable, Stat
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 
 
@@ -43,7 +43,7 @@ class MemoryStore:
         content = self.read(path)
         return None if content is None else memoryview(content)
 
-    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:  # noqa: ARG002  memory has no power cuts
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
         content = bytes(data) if isinstance(data, (bytes, memoryview)) else b"".join(data)
         with self._lock:

@@ -38,7 +38,7 @@ from crdt_mor.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
 from crdt_mor.store.at_once import AtOnce, T
-from crdt_mor.store.base import Content, Stat
+from crdt_mor.store.base import Content, Durable, Stat
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind, refused, unavailable
 from crdt_mor.store.options import Options, read_options
@@ -203,7 +203,7 @@ class ObjectStore:
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:  # noqa: ARG002  always durable
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:  # noqa: ARG002  always durable
         """Create the object, whole and durably, if there is none: True. False if there is one already.
 
         Chunks are joined first: at most 5 GiB on S3, 5,000 MiB on Azure.

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Content, Stat, Store
+from crdt_mor.store.base import Content, Durable, Stat, Store
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class DelegatingStore:
     def parquet(self, path: str) -> ParquetSource | None:
         return self.around("parquet", path, lambda: self.store.parquet(path))
 
-    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
         return self.around("put", path, lambda: self.store.put(path, data, durable=durable))
 
     def copy(self, source: str, target: str) -> bool:

@@ -196,6 +196,13 @@ class StoreSuite:
         assert not store.put("a/hint", b"2", durable=False)
         assert store.read("a/hint") == b"1"
 
+    def test_what_is_to_last_later_is_whole_and_put_once_all_the_same(self, store: Store) -> None:
+        assert store.put("a/first", b"1", durable="content")
+        assert store.put("a/second", b"2", durable="content")
+        assert not store.put("a/first", b"3", durable="content")
+        store.make_durable("a/second")
+        assert [store.read(path) for path in ("a/first", "a/second")] == [b"1", b"2"]
+
     def test_no_path_leads_out_of_the_store(self, store: Store) -> None:
         for path in ("", "/etc/x", "../x", "a/../../x", "a//b", "a/./b", "a/", "a\0b"):
             with raising(InvalidInputError, "relative"):

@@ -47,7 +47,18 @@ from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.publish import Projected, confirmed, expire_in_turn, unknown_outcome, wall_clock
 from crdt_mor.timeline.records import claim_record, pending_record
 from crdt_mor.timeline.segments import SegmentGoneError, seal
-from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Together, put_all_surely, put_surely
+from crdt_mor.timeline.steps import (
+    Delete,
+    GetStat,
+    MakeDurable,
+    Nonce,
+    Put,
+    Read,
+    Steps,
+    Together,
+    put_all_surely,
+    put_surely,
+)
 from crdt_mor.timeline.stopping import blocking_token, require_open
 from crdt_mor.timeline.tail import delete_if_table_is_gone, still_stands
 
@@ -246,10 +257,12 @@ class _Attempt:
         that of a table which was made here since, or of a write that has not gone by the claim.
         """
         logs = {file.path: data for file, data in self.write.logs}
-        puts = [Put(path, data) for path, data in logs.items()]
+        puts = [Put(path, data, durable="content") for path, data in logs.items()]
         puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
         puts += [put for put in self.write.partitions if put.path not in self.write.seen]
         answered, there = yield from put_all_surely(puts)
+        for path in {file.partition: file.path for file, _ in self.write.logs}.values():
+            yield MakeDurable(path)  # the names in a folder all at once
         others: set[str] = set()
         for put in there:
             if put.path in logs and (yield Read(put.path)) != put.data:

@@ -18,7 +18,7 @@ import hashlib
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.model.names import BaseFileName, data_file_name, driver_token
 from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Content, Stat, Store
+from crdt_mor.store.base import Content, Durable, Stat, Store
 from crdt_mor.timeline.paths import HEARTBEATS, LOADS, STAGED, VERSIONS
 from crdt_mor.timeline.steps import PUTS_MAX
 
@@ -61,7 +61,7 @@ class LoadStore:
         """The whole object, uncopied where the store can; None if there is none."""
         return self._store.view(self._at(path))
 
-    def put(self, path: str, data: Content, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
         """Create the object if there is none: True. False if there is one already."""
         return self._store.put(self._at(path), data, durable=durable)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
-from crdt_mor.store.base import Store, is_bucket
+from crdt_mor.store.base import Durable, Store, is_bucket
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Put:
 
     path: str
     data: bytes
-    durable: bool = True
+    durable: Durable = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.model.texts import integers, repeated, text_scalar
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.store.base import Chunks, Store
+from crdt_mor.store.base import Chunks, Durable, Store
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.partitions import metadata_put
 
@@ -98,13 +98,13 @@ Group = tuple[str, int]
 """A file group of ours: partition path and bucket."""
 
 
-def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable: bool = True) -> DataFile:
+def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable: Durable = True) -> DataFile:
     """Put a log file while it is encoded, unless it is there already; returns `file` with the size of what is there."""
     size, _ = put_chunks(store, path, content, durable=durable)
     return replace(file, size=size)
 
 
-def put_chunks(store: Store, path: str, content: Chunks, *, durable: bool = True) -> tuple[int, bool]:
+def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = True) -> tuple[int, bool]:
     """Put an object while its chunks are made; returns its size, and whether this call has put it.
 
     Otherwise an object was there before, and its size is returned; it is made durable, as others build on it now.

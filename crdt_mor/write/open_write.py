@@ -31,6 +31,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
 from crdt_mor.store.base import Chunks, is_bucket
+from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion, find_overwrite, may_be_dropped
@@ -71,6 +72,7 @@ class OpenWrite:
     _staged: list[str] = field(default_factory=list)
     _ensured: set[str] = field(default_factory=set)
     _unchecked: list[str] = field(default_factory=list)
+    _unnamed: dict[str, str] = field(default_factory=dict)
     _alive: ExitStack = field(default_factory=ExitStack)
     _late: list[Projected] | None = None
     _pending_in: Timeline = field(init=False)
@@ -125,7 +127,8 @@ class OpenWrite:
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
         self.expect_file(file)
-        size, created = put_chunks(self.session.store, file.path, data)
+        size, created = put_chunks(self.session.store, file.path, data, durable="content")
+        self._unnamed[file.partition] = file.path
         self.note_placed(file, own=created)
         return replace(file, size=size)
 
@@ -158,6 +161,11 @@ class OpenWrite:
         else:
             self._ensure(file.partition)
 
+    def _make_names_durable(self) -> None:
+        """Make the names of all files last that were put: one wait for the disk a folder, not one a file."""
+        list(in_threads(self.session.store.make_durable, list(self._unnamed.values())))
+        self._unnamed.clear()
+
     def _ensure(self, partition: str) -> None:
         ensure_partition(self.session.store, partition, self.begun.requested)
 
@@ -183,7 +191,9 @@ class OpenWrite:
         self.session.require_own_process()
         try:
             self.publish_growth()
-            steps = complete(stage())
+            staged = stage()
+            self._make_names_durable()
+            steps = complete(staged)
             committed = self.session.run_beside(steps, [partial(self._ensure, path) for path in self._unchecked])
         except CommitUnknownError as error:
             committed = self._roll_back_or_find(error)

@@ -23,7 +23,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.services import erase
-from crdt_mor.store.base import Store
+from crdt_mor.store.base import Durable, Store
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
 from tests.simulated import Simulated
@@ -321,7 +321,7 @@ def test_a_write_that_began_before_the_rows_were_gone_keeps_what_it_may_read() -
     held: list[Any] = []
 
     class BeforeTheClean(InterruptedStore):
-        def put(self, path: str, data: Any, *, durable: bool = True) -> bool:
+        def put(self, path: str, data: Any, *, durable: Durable = True) -> bool:
             if "/plans/" in path and not held:
                 held.append(reading.transaction())
                 held[0].__enter__()

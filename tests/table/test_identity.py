@@ -31,7 +31,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
-from crdt_mor.store.base import Stat
+from crdt_mor.store.base import Durable, Stat
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import sweep
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
@@ -416,7 +416,7 @@ def before_put(monkeypatch: pytest.MonkeyPatch, matches: Callable[[str], bool], 
     """Something happens once, just before an object is put."""
     original = LocalStore.put
 
-    def put(store: LocalStore, name: str, data: bytes, *, durable: bool = True) -> bool:
+    def put(store: LocalStore, name: str, data: bytes, *, durable: Durable = True) -> bool:
         if matches(name):
             monkeypatch.setattr(LocalStore, "put", original)
             happens()

@@ -11,6 +11,7 @@ import pytest
 
 from crdt_mor import FutureSnapshotError, MemoryStore, StorageUnavailableError, Table
 from crdt_mor.model.instant import from_ms, to_datetime
+from crdt_mor.store.base import Durable
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.timeline import publish
 
@@ -183,7 +184,7 @@ class _ReadOnly(MemoryStore):
     def __init__(self, store: MemoryStore) -> None:
         self.__dict__ |= store.__dict__
 
-    def put(self, path: str, data: Any, *, durable: bool = True) -> bool:
+    def put(self, path: str, data: Any, *, durable: Durable = True) -> bool:
         raise StorageUnavailableError(f"this process may not write. path={path}")
 
 

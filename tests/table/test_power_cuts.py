@@ -148,6 +148,43 @@ def test_a_commit_in_one_event_that_cannot_be_made_durable_is_an_unknown_outcome
         table.upsert(frame(("a", "x", 2)))
 
 
+KEYS = [f"k{number}" for number in range(40)]
+PARTITIONS = ("x", "y", "z")
+
+
+@pytest.mark.parametrize("write", [in_block, alone])
+@pytest.mark.parametrize("partition_by", [(), "region"])
+def test_all_log_files_of_a_commit_last_and_each_folder_is_waited_for_once(
+    make: Make, path: str, disk: Disk, write: Callable[..., None], partition_by: str | tuple[()]
+) -> None:
+    table = make(buckets=8, partition_by=partition_by)
+    table.upsert(frame(*((key, PARTITIONS[i % 3], 0) for i, key in enumerate(KEYS))))
+    before = set(table.inspect.files()["path"].to_pylist())
+    disk.fsyncs.clear()
+    write(table, *((key, PARTITIONS[i % 3], 1) for i, key in enumerate(KEYS)))
+    files = set(table.inspect.files()["path"].to_pylist()) - before
+    folders = [os.path.dirname(file) or "." for file in files]
+    assert len(files) > len(set(folders)) == (3 if partition_by else 1)
+    assert {folder: disk.fsyncs.count(folder) for folder in folders} == dict.fromkeys(folders, 1)
+    disk.cut()
+    assert rows(Table.open(path), "id", "n") == [(key, 1) for key in sorted(KEYS)]
+
+
+@pytest.mark.parametrize("write", [in_block, alone])
+def test_log_files_whose_names_cannot_be_made_durable_are_of_no_commit(
+    make: Make, path: str, disk: Disk, write: Callable[..., None]
+) -> None:
+    table = make(buckets=8)
+    table.upsert(frame(*((key, "x", 0) for key in KEYS)))
+    before = sorted(os.listdir(path))
+    disk.fails = lambda fsyncs: fsyncs[-1] == "."
+    with pytest.raises(StorageUnavailableError, match="EIO"):
+        write(table, *((key, "x", 1) for key in KEYS))
+    disk.fails = lambda fsyncs: False
+    assert sorted(os.listdir(path)) == before
+    assert rows(Table.open(path), "n") == [(0,)] * len(KEYS)
+
+
 def test_a_begin_that_cannot_be_made_durable_publishes_nothing(make: Make, path: str, disk: Disk) -> None:
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 1)))
