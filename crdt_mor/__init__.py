@@ -86,7 +86,7 @@ if _TYPE_CHECKING:
     from crdt_mor.services.roll_back import GivenUp
     from crdt_mor.services.upkeep import Maintained, Upkeep
     from crdt_mor.sources import LoadSource
-    from crdt_mor.store.base import Chunks, Content, Stat, Store
+    from crdt_mor.store.base import Chunks, Content, Durable, Stat, Store
     from crdt_mor.store.local import LocalStore
     from crdt_mor.store.memory import MemoryStore
     from crdt_mor.store.open import storage_options
@@ -172,7 +172,7 @@ _NAMES = {
     "services.roll_back": ("GivenUp",),
     "services.upkeep": ("Maintained", "Upkeep"),
     "sources": ("LoadSource",),
-    "store.base": ("Chunks", "Content", "Stat", "Store"),
+    "store.base": ("Chunks", "Content", "Durable", "Stat", "Store"),
     "store.local": ("LocalStore",),
     "store.memory": ("MemoryStore",),
     "store.open": ("storage_options",),
@@ -231,6 +231,7 @@ __all__ = [
     "Data",
     "DataFile",
     "Dot",
+    "Durable",
     "Environment",
     "Erased",
     "ErasureUnfinishedError",

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError, StorageUnavailableError, TableExistsError
@@ -23,8 +24,12 @@ from crdt_mor.timeline import loads
 from crdt_mor.timeline.paths import PROPERTIES
 from crdt_mor.timeline.session import Session, read_config
 
-Merge = Mapping[str | tuple[str, ...], Payload | str] | PartialUpdate | str
-"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them."""
+Merge = Mapping[Any, Payload | str] | PartialUpdate | str
+"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them.
+
+Columns are texts, or tuples of them that decide together. The type of a mapping's keys has to fit exactly, so that a
+narrower one than `Any` would refuse a dictionary of texts alone, or of tuples alone.
+"""
 
 
 def new_properties(
@@ -138,7 +143,7 @@ def merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
     )
 
 
-def _members(columns: Mapping[str | tuple[str, ...], Payload | str]) -> tuple[ColumnMerge, ...]:
+def _members(columns: Mapping[Any, Payload | str]) -> tuple[ColumnMerge, ...]:
     """What the table will store of its payloads; each keeps its laws, or is refused here."""
     members = [ColumnMerge(names_of(n), reference(payload_of(payload))) for n, payload in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))

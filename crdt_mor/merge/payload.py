@@ -163,4 +163,4 @@ class PartialUpdate:
     """
 
     nulls: Literal["value", "keep"] = "value"
-    columns: Mapping[str | tuple[str, ...], Payload | str] = field(default_factory=dict, kw_only=True)
+    columns: Mapping[Any, Payload | str] = field(default_factory=dict, kw_only=True)

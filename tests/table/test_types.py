@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 import crdt_mor as mor
+from crdt_mor.payloads import Counter
 
 columns = pa.schema([("id", pa.string())])
 table = mor.Table.create("t", columns, key="id")
@@ -49,6 +50,14 @@ with table.transaction() as tx:
     tx.delete(frame.lazy())
 for schema in (columns, data, frame, frame.schema, frame.lazy(), {"id": pl.String}, {"id": pa.string()}, other):
     mor.Table.create("u", schema, key="id")
+counted = {"n": Counter()}
+by_name = {"n": "counter"}
+mor.Table.create("v", columns, key="id", merge=counted)
+mor.Table.create("v", columns, key="id", merge=by_name)
+mor.Table.create("v", columns, key="id", merge=mor.PartialUpdate(columns=counted))
+together = {("a", "b"): Counter()}
+mor.Table.create("v", columns, key="id", merge=together)
+mor.Table.create("v", columns, key="id", merge={"n": Counter(), ("a", "b"): "my_module:Rule"})
 rows: pl.DataFrame = table.to_polars(columns=["id"], filter=pl.col("id") == "a")
 number: int = table.count("id = 'a'")
 few: pl.DataFrame = table.head(2)
@@ -66,6 +75,7 @@ nothing: mor.Data = object()  # refused
 mor.Table.create("t", 5, key="id")  # refused
 mor.Table.create("t", [("id", pl.String)], key="id")  # refused
 mor.Table(5)  # refused
+mor.Table.create("v", columns, key="id", merge={"n": 5})  # refused
 """
 
 
