@@ -21,16 +21,19 @@ from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.snapshot import (
+    AtOnce,
     can_be_at_once,
     is_late,
     merge,
-    merge_at_once,
     passed_through,
+    read_at_once,
+    resolve_at_once,
     touched,
     written,
 )
 
 __all__ = [
+    "AtOnce",
     "Carry",
     "Collapsed",
     "Columns",
@@ -48,11 +51,12 @@ __all__ = [
     "is_late",
     "joined",
     "merge",
-    "merge_at_once",
     "parts",
     "passed_through",
     "polars_type",
     "precombine",
+    "read_at_once",
+    "resolve_at_once",
     "text_order",
     "to_arrow",
     "touched",

@@ -11,19 +11,18 @@ largest block plays it (a first load goes to logs). Knows columns and keys; neit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from crdt_mor.merge.base import BASE_TIME, Base, Scanned
+from crdt_mor.merge.base import BASE_TIME, Base, Scanned, without_each
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct, is_partial
 from crdt_mor.merge.contributions import (
     AT,
@@ -73,24 +72,54 @@ def merge(
 
 
 def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
-    """Whether `merge_at_once` takes a slice: one with a base and logs, in which the last line of a key wins."""
+    """Whether `resolve_at_once` takes a slice: one with a base and logs, in which the last line of a key wins."""
     plain = rule.kind == "latest" and files.base is not None and bool(files.blocks) and files.base_rows is None
     return plain and not (any(map(is_partial, files.blocks)) or have_own_times(files.blocks) or is_late(files))
 
 
-def merge_at_once(
+class AtOnce(NamedTuple):
+    """Of one of several slices: the winning rows of its logs, its base, and the keys of the base that are not shown."""
+
+    live: pl.DataFrame
+    base: Scanned
+    drop: Keys
+
+
+def resolve_at_once(
     slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
-) -> list[Callable[[], list[pl.DataFrame]]]:
-    """For each slice a call that gives what `merge` gives. The logs of all are merged here, the calls read the bases.
+) -> list[AtOnce]:
+    """The logs of all slices merged, of each slice what `read_at_once` takes.
 
     Each slice must be one that `can_be_at_once`, and no key may be in two of them.
     """
+    key = columns.merge_key
     need = _needed(select, predicate)
+    contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
+    won, _ = last_of_each(contributions.lines[LINE_KEY])
+    best = contributions.lines.filter(won)
+    is_live = _marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
+    live = contributions.rows.filter(pl.Series(is_live))
+    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
+    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
+    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
+    keys_of = _cut(best[LINE_KEY], won.to_numpy(), np.add(heights, deletes))
+    live_of = _cut(live, is_live, heights)
 
-    def read(one: _AtOnce) -> list[pl.DataFrame]:
-        return _frames(one.live, one.base.without(one.drop, need), select, predicate)
+    def base_of(files: Slice) -> Scanned:
+        assert files.base is not None, "else it cannot be at once"
+        return Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
 
-    return [partial(read, one) for one in _resolved_at_once(slices, columns, columns.merge_key, need, predicate)]
+    of_each = zip(live_of, map(base_of, slices), map(Keys, keys_of), strict=True)
+    return [AtOnce(*one) for one in of_each]
+
+
+def read_at_once(
+    resolved: Sequence[AtOnce], *, select: Sequence[str], predicate: pl.Expr | None = None
+) -> list[pl.DataFrame]:
+    """What `merge` gives of each of the slices, one after another. The bases are read here, together."""
+    rests = without_each([one.base for one in resolved], [one.drop for one in resolved], _needed(select, predicate))
+    frames = (_frames(one.live, rest, select, predicate) for one, rest in zip(resolved, rests, strict=True))
+    return list(chain.from_iterable(frames))
 
 
 def passed_through(
@@ -256,37 +285,6 @@ def resolve(
             drop = Keys(drop.texts.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY])
     is_row = best[KIND] == ROW
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
-
-
-class _AtOnce(NamedTuple):
-    """Of one of several slices: the winning rows of its logs, its base, and the keys of the base that are not shown."""
-
-    live: pl.DataFrame
-    base: Scanned
-    drop: Keys
-
-
-def _resolved_at_once(
-    slices: Sequence[Slice], columns: Columns, key: str, need: Sequence[str], predicate: pl.Expr | None
-) -> list[_AtOnce]:
-    """The logs of all slices merged: their rows and lines, in the order of the slices, are made in one go."""
-    contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
-    won, _ = last_of_each(contributions.lines[LINE_KEY])
-    best = contributions.lines.filter(won)
-    is_live = _marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
-    live = contributions.rows.filter(pl.Series(is_live))
-    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
-    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
-    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
-    best_of = _cut(best[LINE_KEY], won.to_numpy(), np.add(heights, deletes))
-    live_of = _cut(live, is_live, heights)
-
-    def base_of(files: Slice) -> Scanned:
-        assert files.base is not None, "else it cannot be at once"
-        return Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
-
-    of_each = zip(live_of, map(base_of, slices), map(Keys, best_of), strict=True)
-    return [_AtOnce(*one) for one in of_each]
 
 
 def _marks(places: pl.Series, count: int) -> np.ndarray:

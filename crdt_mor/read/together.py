@@ -4,8 +4,8 @@
     slice 2    base ── log            ─►    the bases as one, all blocks by START_COMMIT_TIME    ─►    one merge
     slice 3    base ── log ── log
 
-So it is with small slices. Of larger ones with small logs the logs alone are merged together, and each base is read by
-itself, side by side:
+So it is with small slices. Of larger ones with small logs the logs alone are merged together, and then the bases are
+read side by side, each without the keys that its logs replace:
 
     slice 1    base                                                            ─►    rows of the base
     slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
@@ -40,6 +40,9 @@ BYTES_MAX: Final = 1 << 20
 
 LOG_BYTES_MAX: Final = 16 << 20
 """The most bytes of logs that are merged together, and of what is in memory of their bases, as it waits for that."""
+
+BASE_BYTES_MAX: Final = 64 << 20
+"""The most bytes of bases that are read together, whose rows are in memory at once."""
 
 SLICES_MAX: Final = 64
 """The most slices that are merged together: a scan makes a table of all touched keys for each base file."""
@@ -81,15 +84,25 @@ class Merges:
     def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
         """The merges of slices whose logs are merged here."""
         items = list(chain.from_iterable(run))
-        merges: list[Merge] = []
+        resolved: list[kernel.AtOnce] = []
         # An error of several slices does not name the file that is gone or damaged; that of each alone does.
         with suppress(OSError, *POLARS_ERRORS):
-            merges = kernel.merge_at_once(
+            resolved = kernel.resolve_at_once(
                 [part for _, part in items], self.merging.columns, select=self.select, predicate=self.predicate
             )
-        if not merges:
-            merges = [partial(self._merge, part) for _, part in items]
-        return (partial(self._naming, slice_, merge) for (slice_, _), merge in zip(items, merges, strict=True))
+        if not resolved:
+            return (partial(self._naming, slice_, partial(self._merge, part)) for slice_, part in items)
+        left = zip((slice_ for slice_, _ in items), resolved, strict=True)
+        return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX))
+
+    def _bases(self, some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
+        """The rows of slices whose logs are merged."""
+        read = partial(kernel.read_at_once, select=self.select, predicate=self.predicate)
+        if len(some) > 1:
+            # As for the logs.
+            with suppress(OSError, *POLARS_ERRORS):
+                return read([one for _, one in some])
+        return list(chain.from_iterable(self._naming(slice_, partial(read, [one])) for slice_, one in some))
 
     def _together(self, items: list[Item]) -> list[pl.DataFrame]:
         """The merge of slices whose files are merged as those of one."""
@@ -114,6 +127,12 @@ class Merges:
             part.base, columns, select=select, predicate=predicate, limit=self.limit, ranges=part.base_ranges
         )
         return [rows]
+
+
+def _bytes_of_base(one: tuple[FileSlice, kernel.AtOnce]) -> tuple[Kind | None, int]:
+    """Of a slice whose logs are merged how many bytes are left to be read; all such slices are of one kind."""
+    base = one[0].base
+    return (), 0 if base is None else base.size
 
 
 def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[list[Item]]:
