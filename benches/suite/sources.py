@@ -82,7 +82,7 @@ def lay_open(world: World, path: Path) -> Sources:
                 names = tuple(pq.read_schema(part).names)
                 blocks.append(Block(str(part), buffer, names, block.instant, row["file_id"]))
             else:
-                gone = pl.DataFrame(pl.from_arrow(decode_deletes([block])[0]))
+                (gone,) = decode_deletes([block])
                 deletes.append(
                     gone.select(
                         pl.col("record_key").alias("id"),

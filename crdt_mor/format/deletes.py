@@ -221,20 +221,20 @@ def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bo
 # ---- read ----------------------------------------------------------------------------------------------------------
 
 
-def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pa.Table]:
+def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.DataFrame]:
     """`record_key` and `ordering` of every delete of each block. `places`: of each block, for error messages."""
     bodies = [_body(content, where) for content, where in zip(contents, places, strict=True)]
-    tables: list[pa.Table] = []
-    for body, table, where in zip(bodies, _decode_columns(bodies), places, strict=True):
+    frames: list[pl.DataFrame] = []
+    for body, frame, where in zip(bodies, _decode_columns(bodies), places, strict=True):
         try:
-            tables.append(_decode_any(body) if table is None else table)
+            frames.append(_decode_any(body) if frame is None else frame)
         except UnsupportedFeatureError as error:
             raise UnsupportedFeatureError(f"{error} {where}") from error
         except Exception as error:  # fastavro raises whatever the bytes lead it to
             raise FormatError(f"damaged delete block: {error!r}. {where}") from error
-        if tables[-1]["record_key"].null_count:
+        if frames[-1]["record_key"].null_count():
             raise FormatError(f"damaged delete block: a delete without a key. {where}")
-    return tables
+    return frames
 
 
 def _body(content: memoryview, where: str) -> memoryview:
@@ -263,19 +263,19 @@ class _OneBranch(NamedTuple):
     deletes: memoryview
 
 
-def _decode_columns(bodies: Sequence[memoryview]) -> list[pa.Table | None]:
+def _decode_columns(bodies: Sequence[memoryview]) -> list[pl.DataFrame | None]:
     """The deletes of each block whose deletes are all of one branch, None for other blocks.
 
     Blocks of one branch are decoded together, since each call of the decoder has a fixed cost.
     """
     guesses = [_one_branch(body) for body in bodies]
-    tables: list[pa.Table | None] = [None] * len(bodies)
+    frames: list[pl.DataFrame | None] = [None] * len(bodies)
     for branch in {guess.branch for guess in guesses if guess is not None}:
         group = [(number, g) for number, g in enumerate(guesses) if g is not None and g.branch == branch]
         decoded = _decode_branch(branch, [guess for _, guess in group])
-        for (number, _), table in zip(group, decoded, strict=True):
-            tables[number] = table
-    return tables
+        for (number, _), frame in zip(group, decoded, strict=True):
+            frames[number] = frame
+    return frames
 
 
 def _one_branch(body: memoryview) -> _OneBranch | None:
@@ -298,7 +298,7 @@ def _one_branch(body: memoryview) -> _OneBranch | None:
     return _OneBranch(branch, count, body[start:])
 
 
-def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pa.Table | None]:
+def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFrame | None]:
     """The deletes of blocks of one branch, decoded together; None for a block that has other branches as well."""
     wrapper = _WRAPPERS[branch]
     # The closing 0 of each array is its sentinel's null key.
@@ -310,18 +310,23 @@ def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pa.Table |
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         frame = None
     if frame is None or not _all_of_branch(frame, branch, ends):
-        return [None] if len(blocks) == 1 else [table for block in blocks for table in _decode_branch(branch, [block])]
-    keys = frame["record_key"].to_arrow().cast(pa.string())
-    table = pa.table({"record_key": keys, "ordering": _ordering(frame, wrapper)})
-    return [table.slice(end - 1 - block.height, block.height) for end, block in zip(ends.tolist(), blocks, strict=True)]
+        return [None] if len(blocks) == 1 else [alone for block in blocks for alone in _decode_branch(branch, [block])]
+    deletes = _frame(frame["record_key"], _ordering(frame, wrapper))
+    firsts = [end - 1 - block.height for end, block in zip(ends.tolist(), blocks, strict=True)]
+    return [deletes.slice(first, block.height) for first, block in zip(firsts, blocks, strict=True)]
 
 
 def _all_of_branch(frame: pl.DataFrame, branch: int, ends: NDArray[np.int64]) -> bool:
     """Whether all rows are of the branch, and the last row before each end is a sentinel."""
     if frame.height != ends[-1] or not (frame["branch"] == branch).all():
         return False
-    sentinels = frame[ends - 1]
-    return sentinels["record_key"].null_count() == len(ends) and bool((sentinels["partition"] == _SENTINEL_TEXT).all())
+    last = pl.Series(ends - 1)
+    keys, partitions = frame["record_key"].gather(last), frame["partition"].gather(last)
+    return keys.null_count() == len(ends) and bool((partitions == _SENTINEL_TEXT).all())
+
+
+def _frame(record_keys: pl.Series | pa.Array, ordering: pa.Array) -> pl.DataFrame:
+    return pl.DataFrame({"record_key": record_keys, "ordering": ordering})
 
 
 def _after_text(body: memoryview, position: int) -> int:
@@ -389,7 +394,7 @@ def _union_schema() -> object:
     return fastavro.parse_schema({"type": "array", "items": record})
 
 
-def _decode_any(body: memoryview) -> pa.Table:
+def _decode_any(body: memoryview) -> pl.DataFrame:
     """The deletes of a block, one by one, whatever their branches. No writer that we know mixes branches."""
     buffer = io.BytesIO(body)
     rows = fastavro.schemaless_reader(buffer, _union_schema(), None, return_record_name=True)  # type: ignore[arg-type]
@@ -411,7 +416,7 @@ def _decode_any(body: memoryview) -> pa.Table:
         raise UnsupportedFeatureError(f"deletes with ordering values of different types are not read: {sorted(names)}.")
     wrapper = next((item for item in _WRAPPERS if f"{item.name}Wrapper" in names), _WRAPPERS[0])
     keys = pa.array([record["recordKey"] for record in records], pa.string())
-    return pa.table({"record_key": keys, "ordering": _typed(values, wrapper)})
+    return _frame(keys, _typed(values, wrapper))
 
 
 def _typed(values: list[object], wrapper: _Wrapper) -> pa.Array:

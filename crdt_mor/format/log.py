@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
@@ -256,7 +257,7 @@ def _rollback_target(command: LogBlock) -> str:
     return target
 
 
-def decode_deletes(blocks: Sequence[LogBlock]) -> list[pa.Table]:
+def decode_deletes(blocks: Sequence[LogBlock]) -> list[pl.DataFrame]:
     """The deletes of each block: `record_key` (string) and `ordering` (its own type; null type for plain deletes).
 
     An ordering value of integer 0 stays 0: that Hudi means "in natural order" by it is the caller's knowledge.

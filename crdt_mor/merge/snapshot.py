@@ -43,7 +43,7 @@ from crdt_mor.merge.contributions import (
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
-from crdt_mor.merge.order import Keys, distinct_keys, last_of_each
+from crdt_mor.merge.order import Keys, distinct_keys
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take
@@ -95,10 +95,10 @@ def resolve_at_once(
     key = columns.merge_key
     need = _needed(select, predicate)
     contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
-    won, _ = last_of_each(contributions.lines[LINE_KEY])
+    won = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
     best = contributions.lines.filter(won)
     is_live = _marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
-    live = contributions.rows.filter(pl.Series(is_live))
+    live = contributions.rows.select(need).filter(pl.Series(is_live))
     heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
     deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
     assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
@@ -183,8 +183,12 @@ def _frames(
     """Merged rows, to which the predicate is applied here, and the rest of the base, to which it was in the scan."""
     if predicate is not None:
         merged = merged.filter(predicate)
-    frames = [merged.select(select), *([rest.select(select)] if rest is not None else [])]
+    frames = [_exactly(frame, select) for frame in (merged, rest) if frame is not None]
     return [f for f in frames if f.height] or frames[:1]
+
+
+def _exactly(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    return frame if frame.columns == list(columns) else frame.select(columns)
 
 
 def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 import polars as pl
-import pyarrow as pa
 
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base import read_footer
@@ -182,19 +181,19 @@ def _user_columns(schema: str) -> tuple[str, ...]:
     return tuple(name for name in fields if name not in META_COLUMNS)
 
 
-def _open_deletes(block: LogBlock, table: pa.Table, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+def _open_deletes(block: LogBlock, deletes: pl.DataFrame, config: TableConfig) -> list[DataBlock | DeleteBlock]:
     merge = config.merge
-    keys = pl.DataFrame({RECORD_KEY: pl.from_arrow(table["record_key"])})
-    ordering = table["ordering"]
-    if merge.kind == "latest" and not merge.hudi_commit_time and pa.types.is_string(ordering.type):
-        times = pl.Series(pl.from_arrow(ordering))
-        carried = bool((times != block.instant).any())  # by a compaction, each with its own requested time
-        return [DeleteBlock(block.instant, keys.with_columns(time=times) if carried else keys)]
-    if merge.kind != "ordering" or pa.types.is_null(ordering.type):
+    keys = deletes["record_key"].alias(RECORD_KEY).to_frame()
+    ordering = deletes["ordering"]
+    if merge.kind == "latest" and not merge.hudi_commit_time and ordering.dtype == pl.String:
+        # A compaction that carried them left each delete its own requested time.
+        carried = bool({ordering.min(), ordering.max()} - {None, block.instant})
+        return [DeleteBlock(block.instant, keys.with_columns(ordering.alias("time")) if carried else keys)]
+    if merge.kind != "ordering" or ordering.dtype == pl.Null:
         return [DeleteBlock(block.instant, keys)]
-    keys = keys.with_columns(ordering=pl.Series(pl.from_arrow(ordering)))
+    keys = keys.with_columns(ordering)
     plain = pl.col("ordering").is_null()
-    if pa.types.is_int32(ordering.type) and not block.ordered:
+    if ordering.dtype == pl.Int32 and not block.ordered:
         plain = plain | (pl.col("ordering") == NATURAL_ORDER)
     parts = [keys.filter(plain).drop("ordering"), keys.filter(~plain)]
     return [DeleteBlock(block.instant, part) for part in parts if part.height]

@@ -82,14 +82,14 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
 
         monkeypatch.setattr(kernel, name, counted)
 
-    for name in ("joined", "merge_at_once"):
+    for name in ("joined", "resolve_at_once"):
         count(name, getattr(kernel, name))
     small = answers(table, commits)
     assert at_once.pop("joined") > 1
     at_once.clear()
     monkeypatch.setattr(together, "BYTES_MAX", 0)
     large = answers(table, commits)
-    assert at_once.keys() == ({"merge_at_once"} if merge == "latest" else set())
+    assert at_once.keys() == ({"resolve_at_once"} if merge == "latest" else set())
     at_once.clear()
     monkeypatch.setattr(together, "SLICES_MAX", 1)
     assert small == large == answers(table, commits)
