@@ -192,7 +192,8 @@ class TableSchema:
         return pa.table(arrays, names=[column.name for column in kept])
 
     def _refuse_unknown(self, names: Iterable[str]) -> None:
-        unknown = [name for name in names if name not in self.declared.names]
+        declared = frozenset(self.declared.names)
+        unknown = [name for name in names if name not in declared]
         reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
         if reserved:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")

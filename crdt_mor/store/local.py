@@ -229,14 +229,15 @@ class LocalStore:
                         if durable and streamed and written >= _SYNCED_AT_ONCE:
                             os.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
                             written = 0
+                with _answering("put", path):
+                    if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
+                        return False
+                    if durable:
+                        os.fsync(file)
             finally:
                 with _answering("put", path):
                     os.close(file)
             with _answering("put", path):
-                if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
-                    return False
-                if durable:
-                    _fsync_path(temp)
                 if not self._in_folders([folder], lambda: self._link(temp, target, path)):
                     return False
                 if durable is True:

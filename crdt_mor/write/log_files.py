@@ -195,8 +195,10 @@ def numbered_rows(
     first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
-    # A frame made of columns: of a handful of rows each query of polars' costs more than the rows.
-    picked = pl.DataFrame([frame.get_column(name) for name in names])[rows]
+    # A frame made of columns, and left as it is if it is in order: of a handful of rows a query costs more than the rows.
+    picked = pl.DataFrame([frame.get_column(name) for name in names])
+    if not (len(rows) == frame.height and (rows.to_numpy() == np.arange(frame.height)).all()):
+        picked = picked[rows]
     numbers = integers(np.arange(first, first + len(rows))).cast(pa.string())
     sequence = pc.binary_join_element_wise(text_scalar(f"{instant}_{writer}_"), numbers, text_scalar(""))
     return stored_table(picked, schema).add_column(0, "_hoodie_commit_seqno", sequence)
@@ -212,7 +214,8 @@ def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Tabl
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
     """A frame as an Arrow table in the types that files hold. Text is in views, for which nothing is copied."""
-    return in_views(frame).cast(_stored_columns(schema, tuple(frame.columns)))
+    table, stored = in_views(frame), _stored_columns(schema, tuple(frame.columns))
+    return table if table.schema == stored else table.cast(stored)
 
 
 @lru_cache(maxsize=256)

@@ -173,7 +173,8 @@ class Statements:
 
         Raises where a column that the table was created with is absent. In a table of partial updates nothing is added.
         """
-        absent = [name for name in schema.declared.names if name not in rows.column_names]
+        given = frozenset(rows.column_names)
+        absent = [name for name in schema.declared.names if name not in given]
         if not absent or self._config.merge.partial:
             return rows
         created = columns_of_creation(self._config, self._value)
