@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
+import pyarrow as pa
 
 from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
 from crdt_mor.merge.contributions import ORDER, gather
@@ -25,15 +27,21 @@ _NO_DELETES = pl.DataFrame(schema={RECORD_KEY: pl.String})
 _NO_TOMBSTONES = pl.DataFrame(schema={RECORD_KEY: pl.String, ORDER: pl.Null})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RowsWrite:
     """An upsert: `_hoodie_record_key`, any of Hudi's columns, the user's, and columns that are only passed on.
 
+    data: the rows, of which polars makes a frame when it is asked for.
     given: the user columns that it sets; None: all user columns of `rows`.
     """
 
-    rows: pl.DataFrame
+    data: pl.DataFrame | pa.Table
     given: tuple[str, ...] | None = None
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The rows as a frame."""
+        return self.data if isinstance(self.data, pl.DataFrame) else pl.DataFrame(pl.from_arrow(self.data))
 
 
 @dataclass(frozen=True, slots=True)

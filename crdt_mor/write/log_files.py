@@ -195,13 +195,18 @@ def numbered_rows(
     first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
-    # A frame made of columns, and left as it is if it is in order: of a handful of rows a query costs more than the rows.
+    # A frame made of columns, and left as it is if in order: of a handful of rows each query costs more than the rows.
     picked = pl.DataFrame([frame.get_column(name) for name in names])
     if not (len(rows) == frame.height and (rows.to_numpy() == np.arange(frame.height)).all()):
         picked = picked[rows]
-    numbers = integers(np.arange(first, first + len(rows))).cast(pa.string())
+    return numbered(stored_table(picked, schema), instant, first, writer)
+
+
+def numbered(rows: pa.Table, instant: InstantTime, first: int, writer: int) -> pa.Table:
+    """Rows with their sequence numbers in front. first, writer: as for `numbered_rows`."""
+    numbers = integers(np.arange(first, first + rows.num_rows)).cast(pa.string())
     sequence = pc.binary_join_element_wise(text_scalar(f"{instant}_{writer}_"), numbers, text_scalar(""))
-    return stored_table(picked, schema).add_column(0, "_hoodie_commit_seqno", sequence)
+    return rows.add_column(0, "_hoodie_commit_seqno", sequence)
 
 
 def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Table:

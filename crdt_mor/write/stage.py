@@ -2,6 +2,8 @@
 
     statements ─ precombine ─► deletes, tombstones, rows ─ by file group ─► one log file each, put while it is encoded
 
+A few rows, of which each key is once, are sorted and cut as they come, in Arrow; all else goes by way of polars.
+
 The caller decides where a file goes: under its final name, or, in a distributed write, where nobody looks until the
 write's driver places it.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -20,13 +23,14 @@ import pyarrow as pa
 
 from crdt_mor.format.base import Judgements
 from crdt_mor.laws.merging import Merging
-from crdt_mor.merge.blocks import META_COLUMNS, RECORD_KEY
+from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import text_order
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.texts import integers
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks
 from crdt_mor.threads import in_threads
@@ -39,15 +43,18 @@ from crdt_mor.write.log_files import (
     StoredRows,
     by_group,
     log_file,
+    numbered,
     numbered_rows,
     rows_of_group,
     sorted_keys,
 )
-from crdt_mor.write.statements import Statement
+from crdt_mor.write.statements import Statement, few_rows
 
 Placed = TypeVar("Placed")
 Groups = Sequence[tuple[Group, pl.Series]]
 """File groups, each with the positions of its rows."""
+Parts = dict[Group, list[Callable[[], Deletes | Rows]]]
+"""Of each file group what its log file will hold."""
 
 AT_ONCE_ROWS_MAX: Final = 200_000
 """Up to so many rows are put in order for all file groups at once; of more there would be a whole copy in memory."""
@@ -72,26 +79,52 @@ class Staging:
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """Fold what the statements say of each key, and `put` one log file for each file group that they touch."""
+        few = few_rows(statements)
+        parts = self._folded(statements) if few is None else self._few(few)
+        by_name = sorted(parts.items(), key=itemgetter(0))
+        return list(in_threads(partial(self._put_log_file, put), by_name, self.at_once))
+
+    def _few(self, rows: pa.Table) -> Parts:
+        """A few rows of different keys, which stay Arrow: a query of polars' costs more than they do."""
+        names = [name for name in rows.column_names if name not in (*META_COLUMNS, BUCKET)]
+        places = zip(*(rows[name].to_pylist() for name in (PARTITION_PATH, BUCKET, RECORD_KEY)), strict=True)
+        order = sorted(enumerate(places), key=itemgetter(1))
+        picked = rows.select([RECORD_KEY, *names]).take(integers(np.array([row for row, _ in order], dtype=np.int64)))
+        table = numbered(picked, self.requested, 0, self._writer)
+        is_partial = self.merging.rule.kind == "columns" and self._lack_columns(names)
+        parts: Parts = {}
+        start = 0
+        for group, members in groupby((partition, bucket) for _, (partition, bucket, _) in order):
+            count = len(list(members))
+            stored = StoredRows(count, [*META_COLUMNS, *names], (), self._cut(table, group, start))
+            parts[group] = [partial(Rows, self.requested, stored, is_partial)]
+            start += count
+        return parts
+
+    def _folded(self, statements: Sequence[Statement]) -> Parts:
+        """Any statements, of which each key is left once."""
         if not statements:
-            return []
-        rule, schema = self.merging.rule, self.merging.schema
-        combined = precombine(statements, rule)
-        parts: dict[Group, list[Callable[[], Deletes | Rows]]] = {}
+            return {}
+        combined = precombine(statements, self.merging.rule)
+        parts: Parts = {}
         for keys, ordering in ((combined.deletes, None), (combined.tombstones, self.config.merge.ordering)):
             for group, positions in by_group(keys):
                 parts.setdefault(group, []).append(partial(self._deletes, keys, positions, ordering))
         first = 0
         for columns, states in combined.rows:
-            rows = rule.show(states)
-            is_partial = columns is not None and not set(schema.declared.names) <= set(rows.columns)
+            rows = self.merging.rule.show(states)
+            is_partial = columns is not None and self._lack_columns(rows.columns)
             groups = list(by_group(rows))
             repeating = self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, len(groups))))
             cut = self._cut_at_once if rows.height <= AT_ONCE_ROWS_MAX else self._cut_by_group
             for group, stored in cut(rows, groups, first, repeating):
                 parts.setdefault(group, []).append(partial(self._rows, stored, is_partial))
             first += rows.height
-        by_name = sorted(parts.items(), key=itemgetter(0))
-        return list(in_threads(partial(self._put_log_file, put), by_name, self.at_once))
+        return parts
+
+    def _lack_columns(self, names: Sequence[str]) -> bool:
+        """Whether some columns of the table are not among these."""
+        return not set(self.merging.schema.declared.names) <= set(names)
 
     def _deletes(self, keys: pl.DataFrame, positions: pl.Series, ordering: str | None) -> Deletes:
         """The deletes of one file group, at these positions of `keys`."""
@@ -119,12 +152,16 @@ class Staging:
         table = numbered_rows(rows, order, self.requested, first, self.merging.schema, self._writer)
         columns, start = _columns(rows), 0
         for group, positions in groups:
-
-            def cut(start: int, count: int, group: Group = group, first: int = start) -> pa.Table:
-                return rows_of_group(table.slice(first + start, count), group, self.requested)
-
-            yield group, partial(StoredRows, len(positions), columns, repeating, cut)
+            yield group, partial(StoredRows, len(positions), columns, repeating, self._cut(table, group, start))
             start += len(positions)
+
+    def _cut(self, table: pa.Table, group: Group, first: int) -> Callable[[int, int], pa.Table]:
+        """The rows of a file group, which are those of `table` from `first` on."""
+
+        def cut(start: int, count: int) -> pa.Table:
+            return rows_of_group(table.slice(first + start, count), group, self.requested)
+
+        return cut
 
     def _cut_by_group(
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]

@@ -6,7 +6,7 @@ grown schema; open_write.py publishes the growth, and stage.py makes log files o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import polars as pl
@@ -28,6 +28,9 @@ from crdt_mor.write.log_files import BUCKET
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
 Statement = RowsWrite | DeleteWrite
+
+FEW_ROWS_MAX: Final = 7
+"""The most rows that stay Arrow from the caller to their log files. None of their columns is worth a dictionary."""
 
 PLACES_PER_TASK: Final = 1 << 20
 _PLACES: Final = 1 << 30
@@ -69,17 +72,19 @@ class Statements:
         self._check_columns(rows, merging)
         keys = _keys(self._config, rows)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
-        frame = pl.DataFrame(pl.from_arrow(pa.table({**columns_of_rows, **keys})))
-        if operation == "INSERT":
-            refuse_repeats(frame)
-        columns = None
+        statement = RowsWrite(pa.table({**columns_of_rows, **keys}))
+        if operation == "INSERT" and rows.num_rows > 1:
+            refuse_repeats(statement.rows)
         if self._config.merge.custom:
-            lifted = lift(frame.select(rows.column_names), merging, self._dot(rows.num_rows))
-            columns, frame = tuple(lifted.columns), lifted.hstack(frame.select(keys.keys()).get_columns())
+            lifted = lift(statement.rows.select(rows.column_names), merging, self._dot(rows.num_rows))
+            keyed_rows = lifted.hstack(statement.rows.select(keys.keys()).get_columns())
+            statement = RowsWrite(keyed_rows, tuple(lifted.columns))
+        elif rows.num_rows > FEW_ROWS_MAX:
+            statement = RowsWrite(statement.rows)
         if schema != self.schema:
             self.move_to(schema)
         self._operations.add(operation)
-        self.collected.append(RowsWrite(frame, columns))
+        self.collected.append(statement)
 
     def delete(self, data: pa.Table, plain: bool) -> None:
         """Delete by key. In a table with an ordering column tombstones carry its value, unless they are `plain`."""
@@ -205,6 +210,15 @@ class Statements:
                 )
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
+
+
+def few_rows(statements: Sequence[Statement]) -> pa.Table | None:
+    """What statements say that are a few rows of different keys and no more; None: anything else."""
+    only = statements[0] if len(statements) == 1 else None
+    if not isinstance(only, RowsWrite) or not isinstance(only.data, pa.Table):
+        return None
+    keys = zip(only.data[PARTITION_PATH].to_pylist(), only.data[RECORD_KEY].to_pylist(), strict=True)
+    return only.data if len(set(keys)) == only.data.num_rows else None
 
 
 def first_place(task: int | None, rows: int) -> int:

@@ -6,12 +6,14 @@ import errno
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,12 +42,12 @@ print(json.dumps([won, read]))
 """
 
 KILLED_WRITER = """
-import os, signal, sys
+import os, signal, stat, sys
 from crdt_mor.store import local
 at, root = sys.argv[1:]
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 if at == "fsync":
-    local._fsync_path = lambda path: die() if "put-" in path else None
+    os.fsync = lambda file: die() if stat.S_ISREG(os.fstat(file).st_mode) else None
 else:
     os.link = die
 local.LocalStore(root).put("t/version", b"x" * 10_000)
@@ -229,11 +231,11 @@ def test_names_of_temp_files_come_from_the_given_nonces(tmp_path: Path) -> None:
 # Failures of the disk ------------------------------------------------------------------------------------------------
 
 
-def failing(code: int, real: Callable[..., object], when: Callable[[str], bool]) -> Callable[..., object]:
-    """`real`, but an `OSError` for the paths that `when` picks (of several paths, the first counts)."""
+def failing(code: int, real: Callable[..., object], when: Callable[[Any], bool]) -> Callable[..., object]:
+    """`real`, but an `OSError` for the paths or open files that `when` picks (of several paths, the first counts)."""
 
-    def call(path: str, *rest: object) -> object:
-        if when(str(path)):
+    def call(path: str | int, *rest: object) -> object:
+        if when(path):
             raise OSError(code, os.strerror(code))
         return real(path, *rest)
 
@@ -242,6 +244,11 @@ def failing(code: int, real: Callable[..., object], when: Callable[[str], bool])
 
 def is_temp(path: str) -> bool:
     return "put-" in path
+
+
+def is_file(number: int) -> bool:
+    """Whether an open file is no folder."""
+    return stat.S_ISREG(os.fstat(number).st_mode)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO], ids=errno.errorcode.get)
@@ -254,7 +261,7 @@ def test_a_disk_that_fails_before_the_link_leaves_nothing_behind(
         if step == "write":
             patch.setattr(os, "write", failing(code, os.write, lambda _: True))
         elif step == "fsync":
-            patch.setattr(module, "_fsync_path", failing(code, module._fsync_path, is_temp))
+            patch.setattr(os, "fsync", failing(code, os.fsync, is_file))
         elif step == "link":
             patch.setattr(os, "link", failing(code, os.link, is_temp))
         else:
@@ -354,17 +361,23 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
     disk: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    fsync, link = module._fsync_path, os.link
+    fsync, fsync_folder, link = os.fsync, module._fsync_path, os.link
 
-    def fsync_noted(path: str) -> None:
-        fsync(path)
-        done.append("fsync temp" if is_temp(path) else f"fsync {os.path.relpath(path, disk.root)}")
+    def fsync_noted(number: int) -> None:
+        fsync(number)
+        if is_file(number):
+            done.append("fsync temp")
+
+    def fsync_folder_noted(path: str) -> None:
+        fsync_folder(path)
+        done.append(f"fsync {os.path.relpath(path, disk.root)}")
 
     def link_noted(source: str, target: str) -> None:
         link(source, target)
         done.append("link")
 
-    monkeypatch.setattr(module, "_fsync_path", fsync_noted)
+    monkeypatch.setattr(os, "fsync", fsync_noted)
+    monkeypatch.setattr(module, "_fsync_path", fsync_folder_noted)
     monkeypatch.setattr(os, "link", link_noted)
     disk.put("t/deep/1", b"1")
     assert done[-3:] == ["fsync temp", "link", "fsync t/deep"]
