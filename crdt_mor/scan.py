@@ -147,7 +147,7 @@ class Scan(ArrowRows):
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""
-        frames = list(self.frames())
+        frames = [self._restore_polars(frame) for frame in self._frames(self._columns, kept=True)]
         if not frames:
             return pl.DataFrame(schema=self.polars_schema)
         return pl.concat(frames, rechunk=False)
@@ -192,15 +192,19 @@ class Scan(ArrowRows):
         _, late = self._conditions
         return list(dict.fromkeys([*columns, *(late.meta.root_names() if late is not None else [])]))
 
-    def _frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Merged rows in stored types, no more than the limit."""
+    def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
+        """Merged rows in stored types, no more than the limit. kept: as in `Snapshot.frames`."""
         down, late = self._conditions
         snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
         if late is None:
-            frames = snapshot.frames(columns, down, self._limit, keys=self._keys)
+            frames = snapshot.frames(columns, down, self._limit, keys=self._keys, kept=kept)
         else:
             frames = snapshot.frames(
-                self._needed(columns), down, finish=lambda frame: self._late(frame, late, columns), keys=self._keys
+                self._needed(columns),
+                down,
+                finish=lambda frame: self._late(frame, late, columns),
+                keys=self._keys,
+                kept=kept,
             )
         return frames if self._limit is None else _first(frames, self._limit)
 

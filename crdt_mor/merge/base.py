@@ -60,8 +60,7 @@ class Scanned:
 
     @property
     def _matching(self) -> pl.LazyFrame:
-        """The rows that meet the predicate. It is all that the scan gets, which uses statistics of row groups for it.
-        """
+        """The rows that meet the predicate, of which the scan rules out row groups by their statistics."""
         return self._rows if self.predicate is None else self._rows.filter(self.predicate)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:

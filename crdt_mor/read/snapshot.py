@@ -99,12 +99,15 @@ class Snapshot:
         limit: int | None = None,
         finish: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
         keys: Sequence[str] | None = None,
+        *,
+        kept: bool = False,
     ) -> Iterator[pl.DataFrame]:
         """Merged rows, stored types, in no particular order; slices are merged side by side, small ones together.
 
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
         finish: a function of each merged frame that runs in the thread that merged it.
         keys: the predicate holds for rows of these keys alone, so that other rows of base files need not be read.
+        kept: the caller keeps all frames; else no more than a few slices are to be in memory.
         """
         store = self.session.store
         merging = merging_of(self.session.config, self.value.schema)
@@ -120,7 +123,7 @@ class Snapshot:
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        merges = Merges(store, self.session.config, merging, select, predicate, limit)
+        merges = Merges(store, self.session.config, merging, select, predicate, limit, kept)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
             return [finish(frame) for frame in merge()]

@@ -5,7 +5,7 @@
     slice 3    base ── log ── log
 
 So it is with small slices. Of larger ones with small logs the logs alone are merged together, and then the bases are
-read side by side, each without the keys that its logs replace:
+read, each without the keys that its logs replace; some at once for a caller who keeps all rows:
 
     slice 1    base                                                            ─►    rows of the base
     slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
@@ -42,7 +42,7 @@ LOG_BYTES_MAX: Final = 16 << 20
 """The most bytes of logs that are merged together, and of what is in memory of their bases, as it waits for that."""
 
 BASE_BYTES_MAX: Final = 64 << 20
-"""The most bytes of bases that are read together, whose rows are in memory at once."""
+"""The most bytes of bases that are read together for a caller who keeps all rows; else each is read by itself."""
 
 SLICES_MAX: Final = 64
 """The most slices that are merged together: a scan makes a table of all touched keys for each base file."""
@@ -59,7 +59,10 @@ Merge = Callable[[], list[pl.DataFrame]]
 
 @dataclass(frozen=True, slots=True)
 class Merges:
-    """The merges of a scan, of the columns `select` and the rows that meet `predicate`, or of `limit` of them."""
+    """The merges of a scan, of the columns `select` and the rows that meet `predicate`, or of `limit` of them.
+
+    kept: the caller keeps all rows, so that what is read together is no more in memory than it would be anyway.
+    """
 
     store: Store
     config: TableConfig
@@ -67,6 +70,7 @@ class Merges:
     select: Sequence[str]
     predicate: pl.Expr | None
     limit: int | None
+    kept: bool
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
         """The merges of all items, each to be done in any thread. What they share is done here."""
@@ -93,7 +97,7 @@ class Merges:
         if not resolved:
             return (partial(self._naming, slice_, partial(self._merge, part)) for slice_, part in items)
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
-        return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX))
+        return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.kept else 0))
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
         """The rows of slices whose logs are merged."""

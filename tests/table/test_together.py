@@ -82,15 +82,21 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
 
         monkeypatch.setattr(kernel, name, counted)
 
-    for name in ("joined", "resolve_at_once"):
+    for name in ("joined", "resolve_at_once", "read_at_once"):
         count(name, getattr(kernel, name))
     small = answers(table, commits)
     assert at_once.pop("joined") > 1
     at_once.clear()
     monkeypatch.setattr(together, "BYTES_MAX", 0)
     large = answers(table, commits)
-    assert at_once.keys() == ({"resolve_at_once"} if merge == "latest" else set())
+    assert at_once.keys() == ({"resolve_at_once", "read_at_once"} if merge == "latest" else set())
+    assert all(slices > 1 for slices in at_once.values())
     at_once.clear()
+    if merge == "latest":
+        monkeypatch.setattr(together, "BASE_BYTES_MAX", 0)
+        assert large == answers(table, commits)
+        assert at_once.pop("read_at_once") == 1, "each base by itself"
+        at_once.clear()
     monkeypatch.setattr(together, "SLICES_MAX", 1)
     assert small == large == answers(table, commits)
     assert not at_once
