@@ -67,7 +67,6 @@ class Bucket:
     _clock: _Clock = field(default_factory=_Clock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asked: list[tuple[int, str, int]] = field(default_factory=list)
-    _aside: list[Any] = field(default_factory=list)
     _pools: list[_Pool] = field(default_factory=list)
 
     def store(self, environment: Environment | None = None) -> ObjectStore:
@@ -89,22 +88,16 @@ class Bucket:
 
     def count(self, operation: Callable[[], object]) -> Count:
         """What an operation asks."""
-        self._wait_for_what_is_aside()
         self._clock.now = 0
         for pool in self._pools:
             pool.wind_back()
         with self._lock:
             self._asked.clear()
         operation()
-        self._wait_for_what_is_aside()
         with self._lock:
             asked = sorted(self._asked)
         said = tuple(f"{trip or '':>3}  {what}  {size:,}" for trip, what, size in asked)
         return Count(len(asked), max((trip for trip, _, _ in asked), default=0), sum(s for _, _, s in asked), said)
-
-    def _wait_for_what_is_aside(self) -> None:
-        while self._aside:
-            self._aside.pop().result()
 
     def note(self, *requests: tuple[str, int]) -> None:
         """Requests that this thread makes side by side, each with its bytes."""
@@ -114,7 +107,7 @@ class Bucket:
             self._asked += [(trip, what, size) for what, size in requests]
 
     def _pool(self, threads: int, thread_name_prefix: str = "") -> _Pool:
-        pool = _Pool(self._clock, threads, thread_name_prefix, self._aside)
+        pool = _Pool(self._clock, threads, thread_name_prefix)
         self._pools.append(pool)
         return pool
 
@@ -189,12 +182,16 @@ class _Library:
 
 
 class _Pool(ThreadPoolExecutor):
-    """A pool of threads that carries virtual time to its work, and from there to whoever takes the result."""
+    """A pool of threads that carries virtual time to its work, and from there to whoever takes the result.
 
-    def __init__(self, clock: _Clock, threads: int, thread_name_prefix: str, aside: list[Any]) -> None:
+    Work that nobody waits for is done when it is given, in no virtual time: what it finds, and so what it asks, would
+    else hang on how fast this machine is.
+    """
+
+    def __init__(self, clock: _Clock, threads: int, thread_name_prefix: str) -> None:
         super().__init__(threads, thread_name_prefix)
         self._clock = clock
-        self._aside = aside if thread_name_prefix == "afterwards" else None
+        self._aside = thread_name_prefix == "afterwards"
         self._free = [0] * threads
         self._taking = threading.Lock()
 
@@ -206,7 +203,7 @@ class _Pool(ThreadPoolExecutor):
         given = self._clock.now
 
         def work() -> tuple[Any, int]:
-            self._clock.aside = self._aside is not None
+            self._clock.aside = self._aside
             with self._taking:
                 self._clock.now = max(given, heapq.heappop(self._free))
             try:
@@ -216,8 +213,8 @@ class _Pool(ThreadPoolExecutor):
                     heapq.heappush(self._free, self._clock.now)
 
         future = super().submit(work)
-        if self._aside is not None:
-            self._aside.append(future)
+        if self._aside:
+            future.result()
         return _Joined(future, self._clock)
 
 
