@@ -201,12 +201,12 @@ def commit(
         answered, others = yield from attempt.stage()
         value = None if others else (yield from attempt.derive(wall_ms))
     except (StorageUnavailableError, CommitUnknownError) as error:
-        yield from attempt.withdraw(answered)
+        yield from attempt.withdraw(answered, (yield from attempt.find_others()))
         raise StorageUnavailableError(
             f"the store failed while the write was staged; nothing was published. Try again. cause={error}"
         ) from error
     if value is None:
-        yield from attempt.withdraw(answered, others)
+        yield from attempt.withdraw(answered, others or (yield from attempt.find_others()))
         return None
     owned = yield from attempt.publish(value, late)
     if owned is None:
@@ -315,11 +315,11 @@ class _Attempt:
             for put in self.write.partitions if completion is not None else ():
                 yield from put_surely(put)
         except (TableReplacedError, TableNotFoundError):
-            paths = [file.path for file, _ in self.write.logs]
-            projector = self.publisher.projector
-            yield from delete_if_table_is_gone(
-                self.tail, [*paths, projector.requested_path(self.write.requested), self.claim.path]
-            )
+            others = yield from self.find_others()
+            paths = [file.path for file, _ in self.write.logs if file.path not in others]
+            if not others:
+                paths += [self.publisher.projector.requested_path(self.write.requested), self.claim.path]
+            yield from delete_if_table_is_gone(self.tail, paths)
             raise
         except StorageUnavailableError as error:
             raise unknown_outcome(error) from error
@@ -351,6 +351,18 @@ class _Attempt:
             return None if newest.version > tail.version else newest.decide(nonce, 0)
 
         return (yield from self.publisher.publish(derive, now))
+
+    def find_others(self) -> Steps[frozenset[str]]:
+        """The paths of log files and of the claim at which another's stands, of a table that was made here since.
+
+        Where the store does not say, it may be any of them.
+        """
+        own = {file.path: data for file, data in self.write.logs} | {self.claim.path: claim_record(self.claim.nonce)}
+        try:
+            found = yield Together(tuple(map(Read, own)))
+        except StorageUnavailableError:
+            return frozenset(own)
+        return frozenset(p for (p, data), there in zip(own.items(), found, strict=True) if there not in (None, data))
 
     def withdraw(self, answered: bool, others: Collection[str] = ()) -> Steps[None]:
         """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's.

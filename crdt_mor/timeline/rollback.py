@@ -15,7 +15,7 @@ from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, List, Nonce, Steps, Walk
-from crdt_mor.timeline.tail import delete_if_table_is_gone
+from crdt_mor.timeline.tail import delete_if_table_is_gone, find_tail
 
 
 def give_up(
@@ -44,8 +44,10 @@ def give_up(
     try:
         value = yield from publisher.publish(derive, known)
     except (TableReplacedError, TableNotFoundError):
-        # A table that was made here since would have the files, and Hudi's readers would show them.
-        yield from delete_if_table_is_gone(known, staged or ())
+        # A table that was made here since would have the files, and Hudi's readers would show them. Those that it has
+        # itself stay.
+        theirs = yield from _files_of_table_here(requested, staged or ())
+        yield from delete_if_table_is_gone(known, [path for path in staged or () if path not in theirs])
         raise
     rolled_back = value.find_rolled_back(requested)
     if rolled_back is not None:
@@ -60,6 +62,21 @@ def give_up(
         for path in staged if not (ours or unknown) else ():
             yield Delete(path)
     return value
+
+
+def _files_of_table_here(requested: InstantTime, staged: Iterable[str]) -> Steps[frozenset[str]]:
+    """Of files that a write has put those that the table which is here now has under the same names, or may have.
+
+    So it is where it was made within the very millisecond of `requested`, or a clock was ahead.
+    """
+    try:
+        tail = yield from find_tail(None)
+    except TableNotFoundError:
+        return frozenset()
+    if tail.find_pending(requested) is not None:
+        return frozenset(staged)  # it may be about to put any of them
+    completion = yield from find_completion(requested, tail)
+    return frozenset() if completion is None else frozenset(file.path for file in completion.files)
 
 
 def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:

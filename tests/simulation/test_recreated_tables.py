@@ -24,7 +24,7 @@ from tests.simulation.recreated_tables import run
 from tests.tiers import seeds, slow
 
 
-@pytest.mark.parametrize("seed", seeds(range(2), range(2, 5)))
+@pytest.mark.parametrize("seed", seeds([0, 1, 51, 235], range(2, 5)))
 def test_no_table_has_anything_of_the_one_before_it(seed: int, fast_path: Path) -> None:
     run(seed, fast_path / "t", steps=60)
 
@@ -88,7 +88,7 @@ def run_all(seeds: range, path: Path) -> None:
     [
         (values_are_not_compared, 0, "is gone, and answered"),
         (every_first_version_has_one_nonce, 0, "is gone, and answered"),
-        (checkpoints_have_no_id, 49, "a follower has|a data file of this snapshot is gone"),
+        (checkpoints_have_no_id, 49, "a follower has"),
         (jobs_and_plans_are_not_compared, 3, "is gone, and answered"),
         slow(a_put_into_the_next_table_stays, 8, "is there, and was refused|properties here are of one table"),
         slow(what_was_projected_into_the_next_table_stays, 26, "timeline is missing"),
