@@ -59,12 +59,12 @@ _NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_p
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 """Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
 _SAMPLE_ROWS: Final = 1_024
-_REPEATS_MIN: Final = 8
-_JUDGED_FOR_WRITES: Final = 32
-_JUDGEMENTS_MAX: Final = 64
+REPEATS_MIN: Final = 8
 """A value must occur this often on average among the rows that share a dictionary. In a row group of 131,072 rows 5,000
 texts decode three times as fast from a dictionary as without, and 10,000 prices twice as fast, in two thirds of the
 bytes; 20,000 numbers twice as fast, but in more bytes, and they take longer to encode."""
+_JUDGED_FOR_WRITES: Final = 32
+_JUDGEMENTS_MAX: Final = 64
 
 _ZSTD_LEVEL: Final = 1
 _RUN_ROWS: Final = 8_192
@@ -246,7 +246,7 @@ def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tup
 
     together: how many of the rows share a dictionary, at most.
     """
-    most = min(rows.height, together) // _REPEATS_MIN
+    most = min(rows.height, together) // REPEATS_MIN
     if not most:
         return ()
     meta = _ALWAYS_REPEAT | _NEVER_REPEAT

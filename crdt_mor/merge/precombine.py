@@ -38,6 +38,11 @@ class RowsWrite:
     data: pl.DataFrame | pa.Table
     given: tuple[str, ...] | None = None
 
+    @property
+    def height(self) -> int:
+        """The number of rows."""
+        return len(self.data)
+
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows as a frame."""
@@ -49,6 +54,11 @@ class DeleteWrite:
     """A delete: `_hoodie_record_key`; with a column `ordering`, ordered tombstones (a null makes it a plain delete)."""
 
     keys: pl.DataFrame
+
+    @property
+    def height(self) -> int:
+        """The number of deletes."""
+        return self.keys.height
 
 
 def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Collapsed:

@@ -155,7 +155,7 @@ class MergeRule:
             if member.hidden is not None and member.hidden in rows.columns
             for series in member.unpack(rows[member.hidden], member.columns)
         ]
-        return rows.with_columns(visible) if visible else rows
+        return rows.with_columns(visible)
 
     def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.DataFrame:
         """Rows of a base, with no more state than later commits can ask for. `seen`: as in `Member.settle`."""

@@ -101,23 +101,29 @@ class Merges:
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
         """The rows of slices whose logs are merged."""
-        read = partial(kernel.read_at_once, select=self.select, predicate=self.predicate)
-        if len(some) > 1:
-            # As for the logs.
-            with suppress(OSError, *POLARS_ERRORS):
-                return read([one for _, one in some])
-        return list(chain.from_iterable(self._naming(slice_, partial(read, [one])) for slice_, one in some))
+        return self._all_or_each(some, partial(kernel.read_at_once, select=self.select, predicate=self.predicate))
 
-    def _together(self, items: list[Item]) -> list[pl.DataFrame]:
-        """The merge of slices whose files are merged as those of one."""
-        if len(items) > 1:
-            # An error of several slices does not name the file that is gone or damaged; that of each alone does.
+    def _together(self, items: Sequence[Item]) -> list[pl.DataFrame]:
+        """The merge of slices whose files are merged as those of one, if they can be."""
+
+        def read(parts: Sequence[Slice]) -> list[pl.DataFrame]:
+            part = parts[0] if len(parts) == 1 else kernel.joined(parts)
+            return [] if part is None else self._merge(part)
+
+        return self._all_or_each(items, read)
+
+    def _all_or_each(
+        self, some: Sequence[tuple[FileSlice, T]], read: Callable[[Sequence[T]], list[pl.DataFrame]]
+    ) -> list[pl.DataFrame]:
+        """What `read` gives of several slices, one frame or more; where it gives none, or fails, what it gives of each.
+
+        An error of several slices does not name the file that is gone or damaged; that of each alone does.
+        """
+        if len(some) > 1:
             with suppress(OSError, *POLARS_ERRORS):
-                part = kernel.joined([part for _, part in items])
-                if part is not None:
-                    return self._merge(part)
-        alone = (self._naming(slice_, partial(self._merge, part)) for slice_, part in items)
-        return list(chain.from_iterable(alone))
+                if frames := read([one for _, one in some]):
+                    return frames
+        return list(chain.from_iterable(self._naming(slice_, partial(read, [one])) for slice_, one in some))
 
     def _naming(self, slice_: FileSlice, merge: Merge) -> list[pl.DataFrame]:
         with naming_damage(self.store, slice_):

@@ -195,10 +195,7 @@ def numbered_rows(
     first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
-    # A frame made of columns, and left as it is if in order: of a handful of rows each query costs more than the rows.
-    picked = pl.DataFrame([frame.get_column(name) for name in names])
-    if not (len(rows) == frame.height and (rows.to_numpy() == np.arange(frame.height)).all()):
-        picked = picked[rows]
+    picked = pl.DataFrame([frame.get_column(name) for name in names])[rows]
     return numbered(stored_table(picked, schema), instant, first, writer)
 
 
@@ -219,8 +216,7 @@ def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Tabl
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
     """A frame as an Arrow table in the types that files hold. Text is in views, for which nothing is copied."""
-    table, stored = in_views(frame), _stored_columns(schema, tuple(frame.columns))
-    return table if table.schema == stored else table.cast(stored)
+    return in_views(frame).cast(_stored_columns(schema, tuple(frame.columns)))
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.stage import Staging
-from crdt_mor.write.statements import Statements, few_rows
+from crdt_mor.write.statements import Statements
 
 GROUPS_MAX: Final = 64
 """File groups of a write that is tried as one event: its files are made again if it is not alone."""
@@ -103,7 +103,7 @@ class TriedWrite:
         config = self.session.config
         if not config.key.partition_fields and config.buckets is not None and config.buckets <= GROUPS_MAX:
             return True
-        if few_rows(self.statements.collected) is not None:
+        if sum(statement.height for statement in self.statements.collected) <= GROUPS_MAX:
             return True
         frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in self.statements.collected)
         return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames) <= GROUPS_MAX

@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.format.base import REPEATS_MIN
 from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
@@ -29,8 +30,9 @@ Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
 Statement = RowsWrite | DeleteWrite
 
-FEW_ROWS_MAX: Final = 7
-"""The most rows that stay Arrow from the caller to their log files. None of their columns is worth a dictionary."""
+FEW_ROWS_MAX: Final = REPEATS_MIN - 1
+"""The most rows that stay Arrow from the caller to their log files: so few that none of their columns is worth a
+dictionary."""
 
 PLACES_PER_TASK: Final = 1 << 20
 _PLACES: Final = 1 << 30

@@ -25,7 +25,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks
 from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import FEW_ROWS_MAX, Statements, few_rows
-from tests.table.helpers import Make, frame, rows
+from tests.table.helpers import Make, Place, data_files, frame, rows
 
 T = InstantTime("20260101000000000")
 NUMBER = "_hoodie_commit_seqno"
@@ -119,10 +119,12 @@ def test_rows_of_a_frame_of_a_slice_and_of_several_chunks_are_the_same_rows(make
     assert rows(table, "id", "region", "n") == [(f"k{i}", "x", i) for i in (0, 11, 12, 3, 4, 5, 6, 7, 9)]
 
 
-def test_without_rows_nothing_is_written(make: Make) -> None:
+def test_without_rows_no_file_is_written(make: Make, place: Place) -> None:
     table = make()
     table.upsert(frame(("a", "x", 1)))
+    files = data_files(place)
     table.upsert(frame(("a", "x", 1)).slice(0, 0))
+    assert data_files(place) == files
     assert rows(table, "id", "region", "n") == [("a", "x", 1)]
 
 
