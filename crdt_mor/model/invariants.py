@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
-from crdt_mor.model.overwrites import void_files
-from crdt_mor.model.scopes import still_noted
+from crdt_mor.model.scopes import still_noted, void_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 

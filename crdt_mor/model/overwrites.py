@@ -135,12 +135,6 @@ def overwritten(
     return replace(following, overwrites=still_noted((*older, Overwrite(barrier, staged.scope)), oldest))
 
 
-def void_files(value: Timeline, requested: InstantTime, files: Iterable[DataFile]) -> list[DataFile]:
-    """Those of a pending write's files that an overwrite of a later barrier covers: they must not be seen."""
-    later = [o.scope for o in value.overwrites if o.barrier > requested]
-    return [file for file in files if any(scope.covers(file.partition) for scope in later)]
-
-
 def overwritten_at(value: Timeline, partition: str) -> InstantTime:
     """The last overwrite of a partition that a pending write was requested before; EPOCH: there is none."""
     return max((o.barrier for o in value.overwrites if o.scope.covers(partition)), default=EPOCH)

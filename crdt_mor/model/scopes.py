@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdt_mor.model.instant import InstantTime
+
+if TYPE_CHECKING:
+    from crdt_mor.model.timeline import Timeline
+    from crdt_mor.model.timeline_parts import DataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,12 @@ class Overwrite:
 def still_noted(overwrites: Iterable[Overwrite], oldest: InstantTime | None) -> tuple[Overwrite, ...]:
     """The overwrites that void files of writes which are still pending. oldest: of these; None: no write is pending."""
     return tuple(o for o in overwrites if oldest is not None and oldest < o.barrier)
+
+
+def void_files(value: Timeline, requested: InstantTime, files: Iterable[DataFile]) -> list[DataFile]:
+    """Those of a pending write's files that an overwrite of a later barrier covers: they must not be seen."""
+    later = [o.scope for o in value.overwrites if o.barrier > requested]
+    return [file for file in files if any(scope.covers(file.partition) for scope in later)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from crdt_mor.services.maintain import (
     tell,
 )
 from crdt_mor.services.upkeep import Upkeep
-from crdt_mor.timeline import plans
 from crdt_mor.timeline.actions import COMPACT
+from crdt_mor.timeline.frozen_plans import read_plan
 from crdt_mor.timeline.session import Session
 
 
@@ -57,5 +57,5 @@ def _left_behind(
     A plan that is younger is left to whoever is at work on it: two executors are safe, but one of them is in vain.
     """
     old = [p for p in value.plans if p.action == COMPACT.name and now_ms - to_ms(p.barrier) > session.expiry_ms]
-    read = (session.run(plans.read_plan(value, plan)) for plan in old)
+    read = (session.run(read_plan(value, plan)) for plan in old)
     return [plan for plan in read if isinstance(plan, CompactionPlan) and set(plan.file_groups) & groups]

@@ -55,9 +55,9 @@ from crdt_mor.observing import AdoptionEvent
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import ACTIONS
 from crdt_mor.timeline.cutting import dropped_by_restores
+from crdt_mor.timeline.frozen_plans import read_plan
 from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.paths import OWN_FOLDER, VERSIONS, version_path
-from crdt_mor.timeline.plans import read_plan
 from crdt_mor.timeline.projection import Projector, TablePublisher, wide_completions
 from crdt_mor.timeline.steps import List, Nonce, Read, Steps
 from crdt_mor.timeline.tail import find_tail

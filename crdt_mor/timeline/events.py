@@ -17,8 +17,8 @@ from crdt_mor.model import layout
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.moving import require_not_moved
-from crdt_mor.model.overwrites import void_files
 from crdt_mor.model.schema import TableSchema
+from crdt_mor.model.scopes import void_files
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token

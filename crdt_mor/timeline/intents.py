@@ -14,7 +14,7 @@ from typing import Any, Final
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.overwrites import void_files
+from crdt_mor.model.scopes import void_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require_types
 from crdt_mor.model.timeline_parts import DataFile

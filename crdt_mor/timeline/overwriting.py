@@ -13,9 +13,9 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import OpenPlan, Pending
 from crdt_mor.timeline.adoption import adopt
 from crdt_mor.timeline.events import WriteOutcome, expired_or_unknown, taken_over_error
+from crdt_mor.timeline.frozen_plans import read_plan
 from crdt_mor.timeline.history import find_completion, find_overwrite
 from crdt_mor.timeline.paths import heartbeat_path
-from crdt_mor.timeline.plans import read_plan
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.segments import Contents, read_once

@@ -18,20 +18,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import cast
 
-from crdt_mor.errors import InvalidInputError, TableNotFoundError, TableReplacedError
+from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.moving import require_not_moved
 from crdt_mor.model.packing import droppable_until
-from crdt_mor.model.plans import FrozenPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.observing import PlanEvent
 from crdt_mor.timeline.actions import P, PlannedAction, planned_action
+from crdt_mor.timeline.frozen_plans import read_plan
 from crdt_mor.timeline.history import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
 from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.steps import Delete, Nonce, Put, Read, Steps, put_surely
+from crdt_mor.timeline.steps import Delete, Nonce, Put, Steps, put_surely
 from crdt_mor.timeline.tail import delete_if_table_is_gone, find_tail
 
 
@@ -107,22 +107,6 @@ def groups_in_plans(tail: Timeline) -> Steps[set[FileGroup]]:
         plan = yield from read_plan(tail, open_plan)
         taken.update(plan.file_groups if plan is not None else ())
     return taken
-
-
-def read_plan(tail: Timeline, plan: OpenPlan) -> Steps[FrozenPlan | None]:
-    """A plan that is open in `tail`; None if it has been completed or cancelled since.
-
-    Its object may be gone then: a process that learns late that its plan was scheduled, and cancelled, deletes the
-    object, and so does a sweep. An event that is derived from `tail` cannot be published any more in that case, so it
-    may ignore the plan.
-    """
-    data = yield Read(plan.path)
-    if data is not None:
-        frozen: FrozenPlan = planned_action(plan.action).decode(data, plan.path)
-        return frozen
-    if (yield from find_tail(tail)).find_plan(plan.barrier) is None:
-        return None
-    raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
 
 
 def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:

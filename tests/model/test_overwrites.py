@@ -19,10 +19,9 @@ from crdt_mor.model.overwrites import (
     is_end_of_write,
     overwritten,
     overwritten_at,
-    void_files,
 )
 from crdt_mor.model.plans import CompactionPlan, pending_in, plan_compaction
-from crdt_mor.model.scopes import EVERYTHING, Overwrite, Scope
+from crdt_mor.model.scopes import EVERYTHING, Overwrite, Scope, void_files
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, Pending

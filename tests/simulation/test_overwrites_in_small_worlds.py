@@ -34,6 +34,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.timeline import events, intents, jobs, overwriting, plans, publish, rollback, sweep
 from crdt_mor.timeline.base_names import place
+from crdt_mor.timeline.frozen_plans import read_plan
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.paths import STAGED, VERSIONS
 from crdt_mor.timeline.projection import Projector
@@ -159,7 +160,7 @@ def freeze(tail: Timeline) -> CompactionPlan:
 def execute(tail: Timeline, barrier: InstantTime) -> Run:
     """The stable rows become the base, the others are carried, as of every table but the default."""
     found = tail.find_plan(barrier)
-    plan = (yield from plans.read_plan(tail, found)) if found is not None else None
+    plan = (yield from read_plan(tail, found)) if found is not None else None
     if plan is None or not (yield from plans.keep_outputs(tail, barrier, [])):
         return []
     assert isinstance(plan, CompactionPlan)
