@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
 from crdt_mor.late import Late
+from crdt_mor.model.decimals import near_scale
 
 if TYPE_CHECKING:
     import fastavro
@@ -157,7 +158,7 @@ def _tails(ordering: pa.Array) -> pa.Array:
 
 def _wide_decimal(ordering: pa.Array) -> pa.Array:
     try:
-        return ordering.cast(_DECIMAL)
+        return near_scale(ordering, _DECIMAL.scale).cast(_DECIMAL)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             "an ordering value of a delete has at most 23 digits before the point and 15 after it in Hudi's format. "

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.model.casts import to_declared
+from crdt_mor.model.decimals import near_scale
 
 
 def polars_frame(data: pa.Table) -> pl.DataFrame:
@@ -63,4 +64,5 @@ def _has_zone(name: str) -> bool:
 
 def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
     """A series as Arrow, in the type that files hold."""
-    return series.to_arrow(compat_level=pl.CompatLevel.newest()).cast(kind)  # keys and what orders them: never nested
+    values = series.to_arrow(compat_level=pl.CompatLevel.newest())  # keys and what orders them: never nested
+    return near_scale(values, kind.scale if pt.is_decimal(kind) else 0).cast(kind)

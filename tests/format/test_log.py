@@ -223,6 +223,9 @@ def test_decimal_ordering_values_are_javas_big_integers() -> None:
         assert key + b"\x02\x00\x12" + bytes([2 * length]) + unscaled.to_bytes(length, "big", signed=True) in block
     with pytest.raises(InvalidInputError, match="23 digits"):
         delete_block(T1, SCHEMA, ["a"], "", pa.array([decimal.Decimal(10) ** 23], pa.decimal128(38, 2)))
+    smallest = decimal.Decimal(2**64 - 1).scaleb(-15)
+    block = delete_block(T1, SCHEMA, ["a"], "", pa.array([smallest], pa.decimal128(38, 30)))
+    assert decode_deletes(only(block))["ordering"].to_pylist() == [smallest], "Arrow's own cast refuses it"
 
 
 def test_a_plain_delete_has_hudis_natural_order_and_an_ordered_zero_is_told_from_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, Table
+from crdt_mor import Commit, InvalidInputError, MemoryStore, Table
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
 from crdt_mor.write.log_files import put_chunks
@@ -46,6 +46,20 @@ def test_compaction_folds_logs_into_base_files_and_changes_no_answer(table: Tabl
     before = every_answer(table, commits)
     assert table.maintenance.compact()[0].file_groups == 1
     assert every_answer(table, commits) == before
+
+
+@pytest.mark.parametrize("ordering", [pa.uint64(), pa.decimal128(23, 0), pa.decimal128(38, 15)], ids=str)
+def test_the_greatest_ordering_values_of_deletes_are_carried_beside_a_pending_write(ordering: pa.DataType) -> None:
+    schema = pa.schema([("id", pa.string()), ("o", ordering)])
+    table = Table.create("t", schema, key="id", ordering="o", buckets=1, store=MemoryStore())
+    most, newer = (pa.table({"id": ["a"], "o": pa.array([n], ordering)}) for n in (2**64 - 1, 2**64 - 2))
+    with table.transaction() as pending:
+        table.upsert(most)
+        table.delete(most)
+        assert table.maintenance.compact()[0].carried == 1
+        pending.upsert(newer)
+    table.maintenance.compact()
+    assert table.count() == 0, "the delete has the greater ordering value"
 
 
 def test_a_straggler_never_stops_compaction_never_loses_a_row_and_never_wins_late(table: Table) -> None:
