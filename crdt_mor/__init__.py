@@ -10,6 +10,7 @@ public name stands in three places: among the imports, which are for type checke
 """
 
 from importlib import import_module as _import_module
+from os import path as _path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
@@ -182,6 +183,11 @@ _NAMES = {
     "write.statements": ("SchemaMode",),
 }
 """What each module below crdt_mor gives to the front door."""
+
+_HERE = _path.dirname(__file__)
+_CHECKOUT = _path.dirname(_HERE)
+if not _path.isdir(_path.join(_HERE, "payloads")) and _path.isfile(_path.join(_CHECKOUT, "payloads", "__init__.py")):
+    __path__.append(_CHECKOUT)  # the symbolic links are missing: git makes none on Windows, nor do many unzip programs
 
 if not _TYPE_CHECKING:  # a type checker would take any name for one that is there
     _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}

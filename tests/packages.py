@@ -10,6 +10,7 @@ both are installed with the versions of `requirements.lock`, and a small program
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,14 @@ def build(folder: Path) -> tuple[Path, Path]:
     [source], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
     if wheel.read_bytes() != (folder / "tree" / wheel.name).read_bytes():
         raise SystemExit("the wheel of the source distribution is not that of the tree: what does its `include` lack?")
+    copy = folder / "copy"
+    kept = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=kept)
+    for link in ("payloads", "readers"):
+        (copy / "crdt_mor" / link).unlink()
+    call(*python, "--wheel", "--outdir", folder / "without-links", copy)
+    if wheel.read_bytes() != (folder / "without-links" / wheel.name).read_bytes():
+        raise SystemExit("a checkout without links gives another wheel: see [tool.hatch.build.targets.wheel]")
     return source, wheel
 
 

@@ -1,8 +1,12 @@
-"""A user's own folders may be called `payloads` and `readers`: nothing of ours is looked for under these names."""
+"""A user's own folders may be called `payloads` and `readers`: nothing of ours is looked for under these names.
+
+The folders of the checkout that bear these names are found without the symbolic links of the package, too.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +16,8 @@ import pytest
 
 import crdt_mor as mor
 from tests.tiers import slow
+
+ROOT = Path(__file__).parent.parent
 
 PROGRAM = """
 import crdt_mor as mor, pyarrow as pa
@@ -54,3 +60,16 @@ def test_a_program_beside_packages_of_these_names_finds_ours(project: Path) -> N
 @pytest.mark.parametrize("command", [["cat", "t", "--format", "jsonl"], slow(["laws", "crdt_mor.payloads:Counter"])])
 def test_the_command_line_beside_packages_of_these_names_finds_ours(project: Path, command: list[str]) -> None:
     assert run(project, "-m", "crdt_mor.cli.main", *command)
+
+
+@pytest.mark.parametrize("link", ["a file with the address", slow("nothing")])
+def test_a_checkout_without_symbolic_links_finds_its_folders(fast_path: Path, link: str) -> None:
+    """Git for Windows makes a text file of each link, and programs that unpack a zip file make that or nothing."""
+    for folder in ("crdt_mor", "payloads", "readers"):
+        shutil.copytree(ROOT / folder, fast_path / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("payloads", "readers"):
+        (fast_path / "crdt_mor" / name).unlink()
+        if link != "nothing":
+            (fast_path / "crdt_mor" / name).write_text(f"../{name}")
+    said = run(fast_path, "-c", "import crdt_mor.readers.polars as found, crdt_mor.payloads; print(found.__file__)")
+    assert said == f"{fast_path}/readers/polars.py\n"
