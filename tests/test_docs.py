@@ -13,7 +13,8 @@ import pytest
 import crdt_mor
 
 REPO = Path(__file__).parents[1]
-DOCUMENTS = sorted([*REPO.glob("*.md"), *REPO.glob("docs/*.md"), *REPO.glob("benches/*.md")])
+FOLDERS = ("*.md", "docs/**/*.md", "benches/*.md", "tests/**/*.md")
+DOCUMENTS = sorted(page for folder in FOLDERS for page in REPO.glob(folder))
 README = (REPO / "README.md").read_text()
 
 

@@ -5,7 +5,7 @@ A failure prints the whole history; the test's name holds its rule and seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,18 @@ import pytest
 
 from crdt_mor import SnapshotExpiredError
 from crdt_mor.format import bloom
+from crdt_mor.merge import compaction
 from crdt_mor.model import restoring, retention
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.invariants import BrokenInvariantError
+from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Token
+from crdt_mor.model.timeline_parts import DataFile, Token
 from crdt_mor.read import cuts
+from crdt_mor.services import compact
 from crdt_mor.timeline import restoring as events
+from crdt_mor.timeline.session import Session
 from tests.simulation.random_history import RULES, run
 from tests.simulation.restoring_history import run_restoring
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
@@ -115,6 +119,45 @@ def test_histories_find_what_is_planted(
     monkeypatch.setattr(place, name, planted)
     with pytest.raises(bug):
         run_some(tmp_path)
+
+
+def an_executor_looks_at_what_is_pending_now(patch: pytest.MonkeyPatch) -> None:
+    execute = compact._execute
+
+    def careless(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
+        pending = tuple(sorted(p.requested for p in session.tail().pending))
+        return execute(session, replace(plan, pending=pending), threads)
+
+    patch.setattr(compact, "_execute", careless)
+
+
+def no_deletes_are_carried(patch: pytest.MonkeyPatch) -> None:
+    fold = compaction.compact_all
+    patch.setattr(compact, "compact_all", lambda *files: replace(fold(*files), carry=list))
+
+
+@pytest.mark.parametrize(
+    ("plant", "rule", "seeds_that_find"),
+    [
+        (an_executor_looks_at_what_is_pending_now, "partial", (12, 18)),
+        (no_deletes_are_carried, "latest", (57, 114, 163)),
+    ],
+)
+def test_histories_find_a_compaction_that_does_not_go_by_its_plan(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    rule: str,
+    seeds_that_find: Sequence[int],
+    fast_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant(monkeypatch)
+
+    def some_histories() -> None:
+        for seed in seeds_that_find:
+            run(seed, rule, fast_path / str(seed), steps=25)
+
+    with pytest.raises(AssertionError, match="wanted"):
+        some_histories()
 
 
 @pytest.mark.slow
