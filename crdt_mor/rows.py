@@ -93,12 +93,13 @@ class ArrowRows(NotASequence, ABC):
 
     def _first(self, count: int) -> pl.DataFrame:
         """The first rows that come, without those behind them."""
-        rows, batches = self.schema.empty_table(), self._batches()
-        for batch in batches:
-            rows = pa.concat_tables([rows, pa.Table.from_batches([batch], self.schema)])
-            if rows.num_rows >= count:
+        batches, left = list[pa.RecordBatch](), count
+        for batch in self._batches():
+            batches.append(batch)
+            left -= batch.num_rows
+            if left <= 0:
                 break
-        return polars_frame(rows.slice(0, count))
+        return polars_frame(pa.Table.from_batches(batches, self.schema).slice(0, count))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first rows."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.kernel import to_arrow
-from crdt_mor.merge.polars_types import polars_frame, polars_schema
+from crdt_mor.merge.polars_types import polars_frame, polars_schema, selected
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.model.slices import balanced_parts
@@ -129,7 +129,7 @@ class Scan(ArrowRows):
         snapshot = self._snapshot
         session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
-        columns = self._needed(self._columns)
+        columns = snapshot.read_columns(self._needed(self._columns), down)
         return explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet, self._keys)
 
     def count(self) -> int:
@@ -137,9 +137,7 @@ class Scan(ArrowRows):
         if self._filter is None:
             rows = self._snapshot.count()
             return rows if self._limit is None else min(rows, self._limit)
-        # A frame of no columns has no height, so a column is read: one that the filter reads anyway.
-        named = self._filter.meta.root_names() or self._snapshot.schema.declared.names
-        return sum(frame.height for frame in self._frames(named[:1]))
+        return sum(frame.height for frame in self._frames([]))
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows as polars DataFrames, a file slice or a few small ones at a time."""
@@ -210,18 +208,20 @@ class Scan(ArrowRows):
 
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
         """`columns` of the rows of which a condition on restored columns is true."""
-        named = frame.select(list(dict.fromkeys(condition.meta.root_names())) or frame.columns[:1])
+        named = selected(frame, list(dict.fromkeys(condition.meta.root_names())))
         try:
             keep = self._restore_polars(named).select(condition.alias("keep"))["keep"]
         except pl.exceptions.PolarsError as error:
             raise failed_on_rows(error, self._snapshot.schema, condition) from error
         # Of a literal and a column that has one value in all rows, polars may make a single value for all of them.
-        return frame.select(columns).filter(keep if len(keep) == frame.height else keep.new_from_index(0, frame.height))
+        rows = selected(frame, columns)
+        return rows.filter(keep if len(keep) == rows.height else keep.new_from_index(0, rows.height))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
         for frame in self._frames(self._columns):
-            yield from self._snapshot.schema.restore(to_arrow(frame)).cast(schema).to_batches()
+            rows = self._snapshot.schema.restore(to_arrow(frame))
+            yield from (rows.cast(schema) if schema.names else rows).to_batches()
 
     def _restored(self, frame: pl.DataFrame) -> pl.DataFrame:
         return polars_frame(self._snapshot.schema.restore(to_arrow(frame)))

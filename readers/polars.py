@@ -51,6 +51,13 @@ def _frames(
     if n_rows is None or predicate is None:
         return scan.narrowed(columns=columns, filter=predicate, limit=n_rows).frames()
     # polars takes the first rows, and then those of them for which the predicate holds.
-    named = columns and list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
+    named = None if columns is None else list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
     frames = scan.narrowed(columns=named, limit=n_rows).frames()
-    return (frame.filter(predicate).select(columns or pl.all()) for frame in frames)
+    return (_selected(frame.filter(predicate), columns) for frame in frames)
+
+
+def _selected(frame: pl.DataFrame, columns: list[str] | None) -> pl.DataFrame:
+    """The columns that polars asked for. Where it asked for none, it still counts rows, which `select` would forget."""
+    if columns is None:
+        return frame
+    return frame.select(columns) if columns else pl.DataFrame(height=frame.height)

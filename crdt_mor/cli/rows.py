@@ -58,6 +58,11 @@ def _is_terminal() -> bool:
 
 def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
     """Print at most `limit` rows."""
+    if not rows.schema.names and format not in (Format.jsonl, Format.arrow):
+        raise mor.InvalidInputError(
+            "rows without columns cannot be told apart in this format: name columns (--columns), count the rows with "
+            f"crdt-mor count, or take --format jsonl or arrow. format={format.value}"
+        )
     if format is Format.table:
         _print(rows, TABLE_ROWS if limit is None else limit)
     elif format is Format.jsonl:
@@ -117,5 +122,5 @@ def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> N
         writer = pq.ParquetWriter(out, schema)
     with writer:
         for batch in _first(rows, limit):
-            writer.write_batch(batch.cast(schema))
+            writer.write_batch(batch.cast(schema) if schema.names else batch)
     sys.stdout.buffer.flush()

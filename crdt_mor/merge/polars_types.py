@@ -6,6 +6,7 @@ polars does not refuse them, it panics: a fixed offset from UTC or a time zone t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import polars as pl
@@ -18,9 +19,16 @@ from crdt_mor.model.decimals import near_scale
 
 def polars_frame(data: pa.Table) -> pl.DataFrame:
     """A table of any declared types as a frame."""
+    if not data.num_columns:
+        return pl.DataFrame(height=data.num_rows)
     kinds = [_known(kind) for kind in data.schema.types]
     columns = [to_declared(column, kind) for column, kind in zip(data.columns, kinds, strict=True)]
     return pl.DataFrame(pl.from_arrow(pa.table(columns, names=data.column_names)))
+
+
+def selected(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of a frame, or none, with as many rows: of none polars' own `select` makes a frame without rows."""
+    return frame.select(columns) if columns else pl.DataFrame(height=frame.height)
 
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:

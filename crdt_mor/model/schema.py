@@ -212,6 +212,8 @@ class TableSchema:
 
     def restore(self, data: pa.Table) -> pa.Table:
         """`data` in the declared types: any columns of the table in any order, Hudi's own five as strings."""
+        if not data.num_columns:
+            return data  # with its number of rows, which a table that is made of no arrays lacks
         columns, arrays = [], []
         for name, array in zip(data.schema.names, data.columns, strict=True):
             declared = _column(self.declared, name)

@@ -18,6 +18,7 @@ from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Slice
+from crdt_mor.merge.polars_types import selected
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
@@ -104,6 +105,7 @@ class Snapshot:
     ) -> Iterator[pl.DataFrame]:
         """Merged rows, stored types, in no particular order; slices are merged side by side, small ones together.
 
+        select: the columns; where there are none, each frame still has as many rows as are shown.
         limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
         finish: a function of each merged frame that runs in the thread that merged it.
         keys: the predicate holds for rows of these keys alone, so that other rows of base files need not be read.
@@ -111,22 +113,23 @@ class Snapshot:
         """
         store = self.session.store
         merging = merging_of(self.session.config, self.value.schema)
+        columns = self.read_columns(select, predicate)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
             with naming_damage(store, slice_):
-                parts = self._parts(slice_, select, predicate, keys)
-                return [(slice_, plan(part, merging, select, predicate, keys, limit)) for part in parts]
+                parts = self._parts(slice_, columns, predicate, keys)
+                return [(slice_, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
 
         def fetch(item: tuple[FileSlice, Fetch]) -> Item:
             slice_, fetch = item
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        merges = Merges(store, self.session.config, merging, select, predicate, limit, kept)
+        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
-            return [finish(frame) for frame in merge()]
+            return [finish(frame if select else selected(frame, ())) for frame in merge()]
 
         bucket = is_bucket(store)
         at_once = REQUESTS if bucket else None
@@ -136,6 +139,15 @@ class Snapshot:
             parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if bucket else map(fetch, opened)
             for frames in in_threads(finished, merges.of(parts)):
                 yield from frames
+
+    def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
+        """The columns that are read for `select`: one at least, as only columns have a number of rows.
+
+        Where `select` names none, it is one that the predicate reads anyway, or the key, which every merge reads.
+        """
+        named = [] if predicate is None else predicate.meta.root_names()
+        key = merging_of(self.session.config, self.value.schema).columns.merge_key
+        return list(select) or named[:1] or [key]
 
     def prefetch(self) -> None:
         """Ask a bucket for the ends of the first files, which are kept in memory: no more than it gives at once."""
@@ -174,8 +186,7 @@ class Snapshot:
             self._require_kept(slice_)
             assert slice_.base is not None
             rows += slice_.base.rows
-        key = merging_of(self.session.config, self.value.schema).columns.merge_key
-        return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([key], None))
+        return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([], None))
 
 
 def _weight_of_logs(slice_: FileSlice) -> int:

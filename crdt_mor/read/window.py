@@ -95,7 +95,11 @@ class Window:
     # --- the ways to see it -----------------------------------------------------------------------------------------
 
     def frames(self, mode: Mode, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The changes in one of the ways to see them; stored types."""
+        """The changes in one of the ways to see them; stored types.
+
+        Where `select` names no column, the frames have the key, so that they have rows.
+        """
+        select = select or [self._states.key]
         match mode:
             case "merged":
                 return self.merged(select)

@@ -69,7 +69,7 @@ def changes(table: Table, options: ReadOptions, schema: StructType | None = None
         return window
     check_schema(schema, spark_schema(window.schema))
     columns = [name for name in schema.names if name in table.schema.names]
-    return _changes(table, options, columns or list(table.config.key.fields))
+    return _changes(table, options, columns)
 
 
 def _changes(table: Table, options: ReadOptions, columns: list[str] | None) -> Changes:

@@ -135,7 +135,7 @@ def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Reco
         if not batch.num_rows:
             continue
         columns = [_cast(batch.column(field.name), field.type) for field in schema]
-        whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+        whole = pa.RecordBatch.from_arrays(columns, schema=schema) if columns else batch.select([])
         rows = max(1, BATCH_BYTES * whole.num_rows // max(1, whole.nbytes))
         for start in range(0, whole.num_rows, rows):
             yield whole.slice(start, rows)

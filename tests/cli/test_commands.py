@@ -258,6 +258,22 @@ def test_cat_gives_the_same_rows_in_every_format(table: Path, limit: int | None)
         assert parquet.sort("id").equals(EVENTS)
 
 
+@pytest.mark.parametrize("format", ["jsonl", "arrow", "table", "csv", "parquet"])
+def test_cat_of_no_columns_tells_the_rows_or_says_that_the_format_cannot(table: Path, format: str) -> None:
+    if format in ("jsonl", "arrow"):
+        printed = crdt_mor("cat", table, "--columns", "", "--format", format)
+        if format == "jsonl":
+            assert printed.stdout == "{}\n" * 3
+        else:
+            assert pa.ipc.open_stream(printed.stdout_bytes).read_all().num_rows == 3
+        return
+    refused = crdt_mor("cat", table, "--columns", "", "--format", format, code=1)
+    assert "name columns (--columns), count the rows with crdt-mor count, or take --format jsonl" in refused.stderr
+    assert refused.stdout == ""
+    changed = crdt_mor("changes", table, "--columns", "", "--format", format)
+    assert changed.stdout_bytes
+
+
 def test_cat_refuses_nested_columns_as_csv_by_name(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), ("s", pa.struct([("l", pa.int64())]))])
     mor.Table.create(tmp_path / "t", schema, key="id")

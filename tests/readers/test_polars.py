@@ -101,6 +101,19 @@ QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
     "columns": lambda f: f.select("n", "id"),
     "no column": lambda f: f.select(pl.len()),
     "a constant": lambda f: f.select(pl.lit(1).alias("one")),
+    "numbers of rows": lambda f: f.with_row_index().select("index"),
+    "the greatest number of a row": lambda f: f.with_row_index().select(pl.col("index").max()),
+    "the last numbers of rows": lambda f: f.with_row_index().select("index").tail(3),
+    "a part of the numbers of rows": lambda f: f.with_row_index().slice(7, 20).select("index"),
+    "numbers of rows, grouped": lambda f: f.with_row_index().group_by(pl.col("index") % 7).agg(pl.len()),
+    "numbers of rows, filtered": lambda f: f.with_row_index().filter(pl.col("index") % 10 == 0).select("index"),
+    "numbers of filtered rows": lambda f: f.filter(pl.col("n") > 50).with_row_index().select("index"),
+    "numbers of the first rows": lambda f: f.head(20).with_row_index().select("index"),
+    "a range as long as the rows": lambda f: f.select(pl.int_range(pl.len())),
+    "as many as there are rows": lambda f: f.select(pl.repeat(1, pl.len())),
+    "each row with another frame": lambda f: f.join(pl.LazyFrame({"a": [1, 2]}), how="cross").select("a"),
+    "another frame with each row": lambda f: pl.LazyFrame({"a": [1, 2]}).join(f, how="cross").select("a"),
+    "numbers of two of it": lambda f: pl.concat([f, f]).with_row_index().select("index"),
     "a filter": lambda f: f.filter(pl.col("n") > 50),
     "filters on restored columns": lambda f: f.filter(pl.col("at") > MIDNIGHT, pl.col("small") < 70).select("id"),
     "the same column twice": lambda f: f.filter((pl.col("small") > 9) & (pl.col("small") < 12)),
@@ -158,6 +171,8 @@ def test_rows_are_counted_before_a_later_filter_and_after_an_earlier_one(table: 
     first = lazy.head(20).collect()
     before = lazy.head(20).filter(pl.col("n") % 2 == 0).select("id").collect(engine=engine)
     assert_frame_equal(before, first.filter(pl.col("n") % 2 == 0).select("id"), check_row_order=False)
+    counted = lazy.head(20).filter(pl.col("n") % 2 == 0).with_row_index().select("index").collect(engine=engine)
+    assert counted.height == before.height
     after = lazy.filter(pl.col("n") % 2 == 0).head(20).collect(engine=engine)
     assert after.height == 20
     assert (after["n"] % 2 == 0).all()

@@ -6,8 +6,9 @@ has. Its copy must then be the plain fold of the commits up to that checkpoint: 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from crdt_mor import Changes
 from crdt_mor.testing.oracle import Row
@@ -30,10 +31,24 @@ class Follower:
     def go_on(self, history: History) -> None:
         changes = history.table.changes(self.checkpoint, images=self.images, consistency=self.consistency)
         apply(changes, self.copy, history, images=self.images)
+        self.count(changes, history)
         self.checkpoint = changes.checkpoint
         by, _, time = self.checkpoint.partition(":")
         seen = [d for d in history.done if shown(d, by, time)]
         same(self.copy, history.expected(seen), history, f"{self}")
+
+    def count(self, changes: Changes, history: History) -> None:
+        """The same changes without a column of the table: as many rows of each kind, but updates of no column."""
+        asked: dict[str, Any] = {"images": self.images, "consistency": self.consistency}
+        counted = history.table.changes(self.checkpoint, columns=[], until=changes.checkpoint, **asked)
+        wanted = kinds(changes)
+        wanted -= {kind: wanted[kind] for kind in ("update_preimage", "update_postimage")}
+        assert kinds(counted) == wanted, f"{self}\nfound {kinds(counted)}\nwanted {wanted}\n{history.story()}"
+
+
+def kinds(changes: Changes) -> Counter[str]:
+    """How many rows there are of each kind of change."""
+    return Counter(row["_change_type"] for row in changes.to_arrow().to_pylist())
 
 
 def shown(done: Done, by: str, time: str) -> bool:

@@ -9,7 +9,7 @@ the latest snapshot and for every earlier one, before and after any compaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
@@ -46,6 +46,15 @@ TRIALS_MAX = 5
 KEYS = ["a", "b", "é"]
 PARTS = ["x", "y"]
 OPEN_MAX = 4
+
+HEIGHTS: dict[str, Callable[[Scan], int]] = {
+    "polars": lambda scan: scan.to_polars().height,
+    "arrow": lambda scan: scan.to_arrow().num_rows,
+    "stream": lambda scan: sum(batch.num_rows for batch in scan.to_reader()),
+    "parts": lambda scan: sum(frame.height for part in scan.parts(size=1) for frame in part.frames()),
+    "count": Scan.count,
+}
+"""The outputs of a scan, and how many rows each has where no column is asked for."""
 
 Kind = Literal["delete", "tombstone", "row"]
 Statement = tuple[str, Kind, tuple[tuple[str, object], ...]]
@@ -474,7 +483,10 @@ class History:
 
 
 def show(scan: Scan, expected: dict[str, Row], history: History) -> None:
-    """A scan shows exactly these rows, each once; a column that it does not know yet is null in them."""
+    """A scan shows exactly these rows, each once; a column that it does not know yet is null in them.
+
+    Without a column it still shows how many there are.
+    """
     rows = scan.to_arrow().to_pylist()
     found = {history.key(row): {n: row[n] for n in row if n in history.columns} for row in rows}
     assert len(found) == len(rows), f"a key twice: {rows}\n{history.story()}"
@@ -484,6 +496,9 @@ def show(scan: Scan, expected: dict[str, Row], history: History) -> None:
     want = {key: {n: row.get(n) for n in names} for key, row in expected.items()}
     assert found == want, f"as of {scan.as_of}\nfound {found}\nwanted {want}\n{history.story()}"
     assert times == want_times, f"as of {scan.as_of}\nfound {times}\nwanted {want_times}\n{history.story()}"
+    output = history.layouts.choice(list(HEIGHTS))
+    height = HEIGHTS[output](scan.narrowed(columns=[]))
+    assert height == len(expected), f"{height} rows without columns, {output}, not {len(expected)}\n{history.story()}"
 
 
 def run(seed: int, rule: str, path: Path, steps: int, kind: type[History] | None = None) -> History:

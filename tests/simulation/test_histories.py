@@ -5,11 +5,12 @@ A failure prints the whole history; the test's name holds its rule and seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from crdt_mor import SnapshotExpiredError
@@ -22,7 +23,8 @@ from crdt_mor.model.invariants import BrokenInvariantError
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Token
-from crdt_mor.read import cuts
+from crdt_mor.read import cuts, snapshot
+from crdt_mor.read.window import Mode, Window
 from crdt_mor.services import compact
 from crdt_mor.timeline import restoring as events
 from crdt_mor.timeline.session import Session
@@ -51,6 +53,28 @@ def test_a_filter_that_rules_out_a_key_that_is_there_is_found(fast_path: Path, m
 
     with pytest.raises(AssertionError, match="wanted"):
         some_histories()
+
+
+def without_rows(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    return frame.select(columns)
+
+
+def asked_for_none(self: Window, mode: Mode, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+    frames: Iterator[pl.DataFrame] = getattr(self, mode)(select)
+    return frames
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "planted", "what"),
+    [(snapshot, "selected", without_rows, "rows without columns"), (Window, "frames", asked_for_none, "Follower")],
+    ids=["scans", "changes"],
+)
+def test_rows_that_go_with_their_columns_are_found(
+    place: Any, name: str, planted: Any, what: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, name, planted)
+    with pytest.raises(AssertionError, match=what):
+        run(1, "latest", fast_path / "t", steps=25)
 
 
 @pytest.mark.parametrize("seed", seeds((), range(1000, 1001), range(1001, 1004)))

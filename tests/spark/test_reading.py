@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
 
 from crdt_mor import Table
 from crdt_mor.readers.spark.versions import ONE_SNAPSHOT_A_FRAME, SPARK
@@ -52,6 +53,17 @@ def test_a_schema_that_is_asked_for_prunes_and_orders_the_columns(spark: SparkSe
     assert listed(changes) == listed(wanted)
     kinds = read(spark, events.uri, "_change_type string", changes="merged")
     assert listed(kinds) == listed(events.changes().to_arrow().select(["_change_type"]))
+    times = read(spark, events.uri, "_commit_version long", changes="raw")
+    assert listed(times) == listed(events.changes(raw=True).to_arrow().select(["_commit_version"]))
+
+
+def test_rows_are_counted_without_columns(spark: SparkSession, events: Table) -> None:
+    rows = spark.read.format("crdt_mor").schema(StructType([])).load(events.uri)
+    assert rows.columns == []
+    assert rows.count() == read(spark, events.uri).count() == events.count()
+    some = spark.read.format("crdt_mor").schema(StructType([])).option("filter", "n > 3").load(events.uri)
+    assert some.count() == events.count("n > 3")
+    assert read(spark, events.uri).selectExpr("1 AS one").groupBy().sum("one").collect()[0][0] == events.count()
 
 
 def test_a_column_that_is_never_null_is_so_in_spark(spark: SparkSession, events: Table) -> None:

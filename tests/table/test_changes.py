@@ -93,6 +93,30 @@ def test_images_say_commit_by_commit_what_was_and_what_is(make: Make, state: str
     assert {to_datetime(second.completed_at), to_datetime(third.completed_at)} <= times
 
 
+def test_changes_without_a_column_of_the_table_say_how_many_rows_changed_and_how(make: Make, state: str) -> None:
+    table = make(buckets=2)
+    first = table.upsert(frame(("a", "x", 1), ("b", "x", 2), ("c", "x", 3)))
+    table.upsert(frame(("a", "x", 10), ("d", "x", 4)))
+    table.delete(keys=["b"])
+    settle(table, state)
+
+    def kinds(changes: Changes) -> dict[str, int]:
+        assert changes.to_polars().height == changes.to_arrow().num_rows
+        assert sum(part.to_arrow().num_rows for part in changes.parts(size=1)) == changes.to_arrow().num_rows
+        found = [row["_change_type"] for row in changes.to_arrow().to_pylist()]
+        return {kind: found.count(kind) for kind in found}
+
+    for options in ({}, {"since": first}, {"raw": True}, {"since": first, "raw": True}):
+        none, some = (table.changes(columns=columns, **options) for columns in ([], ["n"]))
+        assert none.schema.names == some.schema.names[1:]
+        assert kinds(none) == kinds(some), options
+    for images in (table.changes(columns=[], images=True), table.diff(first, "now", columns=[])):
+        assert images.to_arrow()["_change_type"].to_pylist().count("delete") == 1
+    # What is left out is not compared, so that an update is none, as with the key alone.
+    assert kinds(table.changes(columns=[], images=True)) == kinds(table.changes(columns=["id"], images=True))
+    assert kinds(table.diff(first, "now", columns=[])) == {"insert": 1, "delete": 1}
+
+
 FLOATS: dict[str, pa.DataType] = {
     "float64": pa.float64(),
     "float32": pa.float32(),

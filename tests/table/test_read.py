@@ -60,6 +60,32 @@ def test_duckdb_queries_a_scan_as_it_is(table: Table) -> None:
     assert found == [("eu", 15, sum(range(11, 40, 2))), ("us", 15, sum(range(10, 40, 2)))]
 
 
+@pytest.mark.parametrize("filter", [None, "n >= 10", "n + 1 > 10", pl.col("id") == "k07"], ids=str)
+def test_every_output_of_no_columns_has_as_many_rows_as_are_shown(table: Table, filter: Any) -> None:
+    scan, count = table.scan(columns=[], filter=filter), table.scan(filter=filter).to_arrow().num_rows
+    assert count
+    assert scan.to_polars().shape == scan.to_arrow().shape == scan.to_pandas().shape == (count, 0)
+    assert pl.DataFrame(scan).shape == pa.table(scan).shape == (count, 0)
+    for batches in (scan.to_reader(), pa.RecordBatchReader.from_stream(scan)):
+        assert sum(batch.num_rows for batch in batches) == count
+    assert sum(frame.height for frame in scan.frames()) == count
+    assert sum(part.to_arrow().num_rows for part in scan.parts(size=1)) == count
+    assert scan.narrowed(columns=[]).count() == scan.count() == count
+    assert scan.narrowed(limit=3).to_arrow().num_rows == min(count, 3)
+    assert scan._repr_html_().count("<tr>") - 1 == min(count, 10)
+    assert table.head(5, columns=[]).shape == (5, 0)
+
+
+def test_a_scan_of_no_columns_says_what_it_reads_to_count(table: Table) -> None:
+    assert table.scan(columns=[], filter="n >= 10").explain().columns[0] == "n"
+    assert table.scan(columns=[]).explain().columns == ("id",)
+
+
+def test_duckdb_says_that_it_takes_no_stream_without_columns(table: Table) -> None:
+    with pytest.raises(duckdb.InvalidInputException, match="at least one column"):
+        duckdb.connect().register("scan", table.scan(columns=[]))
+
+
 def test_a_scan_can_be_read_again_and_shows_what_it_was_sealed_to(table: Table) -> None:
     scan = table.scan()
     before = by_key(scan.to_arrow())
