@@ -16,15 +16,15 @@ what an open plan of the covered file groups would put behind b is not to come a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.model.instant import EPOCH, InstantTime, tick_after
 from crdt_mor.model.names import COMMIT, DELTA_COMMIT, WRITE_TOKEN, BaseFileName, join_path
-from crdt_mor.model.scopes import Overwrite, Overwriting, Scope, still_noted
+from crdt_mor.model.scopes import Overwrite, Overwriting, Scope
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, Pending, RolledBack, Token
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, Pending, RolledBack
 
 OVERWRITE_TABLE: Final = "INSERT_OVERWRITE_TABLE"
 OVERWRITE: Final = "INSERT_OVERWRITE"
@@ -103,36 +103,25 @@ def overwritten(
     completed = tick_after(ended, wall_ms)
     files = staged.files(barrier, slices)
     note = Overwriting(write.requested, staged.scope)
-    completions = (
-        Completion(
-            write.requested, ended, version, write.nonce, DELTA_COMMIT, staged.operation, driver=write.driver,
-            author=write.author,
-        ),
-        Completion(
-            barrier, completed, version, nonce, COMMIT, staged.operation, files, author=write.author, overwriting=note,
-            token=token,
-        ),
+    end_of_write = Completion(
+        write.requested, ended, version, write.nonce, DELTA_COMMIT, staged.operation, driver=write.driver,
+        author=write.author,
     )  # fmt: skip
-    tokens = value.tokens
-    if token is not None:
-        last = value.find_token(token[0])
-        assert last is None or last.number < token[1], "a token's numbers grow"
-        others = (t for t in tokens if t.application != token[0])
-        tokens = (*others, Token(token[0], token[1], barrier, completed, version))
-    following = replace(
-        value,
-        version=version,
-        nonce=nonce,
-        clock=completed,
+    overwrite = Completion(
+        barrier, completed, version, nonce, COMMIT, staged.operation, files, author=write.author, overwriting=note,
+        token=token,
+    )  # fmt: skip
+    older = (noted for noted in value.overwrites if not staged.scope.includes(noted.scope))
+    return value.following(
+        nonce,
+        completed,
         pending=tuple(p for p in value.pending if p is not write),
         plans=tuple(p for p in value.plans if p not in cancelled),
         rolled_back=(*value.rolled_back, *(RolledBack(p.barrier, p.nonce, version, p.action) for p in cancelled)),
-        completions=(*value.completions, *completions),
-        tokens=tokens,
+        completions=(*value.completions, end_of_write, overwrite),
+        tokens=value.tokens_after(overwrite),
+        overwrites=(*older, Overwrite(barrier, staged.scope)),
     )
-    older = (overwrite for overwrite in value.overwrites if not staged.scope.includes(overwrite.scope))
-    oldest = min((p.requested for p in following.pending), default=None)
-    return replace(following, overwrites=still_noted((*older, Overwrite(barrier, staged.scope)), oldest))
 
 
 def overwritten_at(value: Timeline, partition: str) -> InstantTime:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.errors import FormatError, InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
@@ -66,16 +66,14 @@ def save(
     saved = tick_after(value.clock, wall_ms)
     marks = EPOCH if any(s.marks == newest for s in value.savepoints) else newest
     point = Savepoint(name, value.clock, saved, marks, value.version + 1, nonce, comment, author)
-    return replace(
-        value, version=value.version + 1, nonce=nonce, clock=saved, savepoints=(*value.savepoints, point)
-    )
+    return value.following(nonce, saved, savepoints=(*value.savepoints, point))
 
 
 def unsave(value: Timeline, nonce: str, wall_ms: int, name: str) -> Timeline:
     """The savepoint of this name is gone; what it showed stays as long as anything else needs it."""
     left = tuple(s for s in value.savepoints if s.name != name)
     clock = tick_after(value.clock, wall_ms)
-    return replace(value, version=value.version + 1, nonce=nonce, clock=clock, savepoints=left)
+    return value.following(nonce, clock, savepoints=left)
 
 
 def newest_commit(completions: Iterable[Completion]) -> InstantTime:
@@ -320,11 +318,9 @@ def restored(
     )
     given_up = [RolledBack(p.requested, p.nonce, version) for p in value.pending]
     given_up += [RolledBack(p.barrier, p.nonce, version, p.action) for p in value.plans]
-    return replace(
-        value,
-        version=version,
-        nonce=nonce,
-        clock=done,
+    return value.following(
+        nonce,
+        done,
         pending=(),
         plans=(),
         overwrites=(),

@@ -183,7 +183,11 @@ class Timeline:
 
     # --- transitions --------------------------------------------------------------------------------------------
 
-    def _next(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
+    def following(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
+        """The next value: every transition makes it here. changes: the fields that differ, beside version and clock.
+
+        The overwrites that void nothing pending any more are forgotten.
+        """
         following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, format=FORMAT, **changes)
         if not following.overwrites:
             return following
@@ -196,7 +200,7 @@ class Timeline:
         """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
         requested = begin_after(self.clock, wall_ms)
         begun = Pending(requested, nonce, self.version + 1, store_ms, author=author)
-        return self._next(nonce, requested, pending=(*self.pending, begun))
+        return self.following(nonce, requested, pending=(*self.pending, begun))
 
     def hand_over(
         self, nonce: str, wall_ms: int, requested: InstantTime, driver: str, author: Author | None = None
@@ -206,7 +210,7 @@ class Timeline:
         assert old is not None, "rule 1: only a pending instant can be completed by anybody"
         new = replace(old, driver=driver, drivers=old.drivers + 1, author=author or old.author)
         pending = tuple(new if p is old else p for p in self.pending)
-        return self._next(nonce, tick_after(self.clock, wall_ms), pending=pending)
+        return self.following(nonce, tick_after(self.clock, wall_ms), pending=pending)
 
     def complete(
         self,
@@ -249,21 +253,30 @@ class Timeline:
 
     def _committed(self, nonce: str, completion: Completion, pending: tuple[Pending, ...]) -> Timeline:
         """The value with one more completion, which the clock reaches and whose token counts from now on."""
-        tokens, token = self.tokens, completion.token
-        if token is not None:
-            last = self.find_token(token[0])
-            assert last is None or last.number < token[1], "a token's numbers grow"
-            others = tuple(t for t in tokens if t.application != token[0])
-            tokens = (*others, Token(*token, completion.requested, completion.completed, completion.version))
-        completions = (*self.completions, completion)
-        return self._next(nonce, completion.completed, pending=pending, completions=completions, tokens=tokens)
+        return self.following(
+            nonce,
+            completion.completed,
+            pending=pending,
+            completions=(*self.completions, completion),
+            tokens=self.tokens_after(completion),
+        )
+
+    def tokens_after(self, completion: Completion) -> tuple[Token, ...]:
+        """The tokens of the value that follows with this completion: the one that it carries replaces the last."""
+        token = completion.token
+        if token is None:
+            return self.tokens
+        last = self.find_token(token[0])
+        assert last is None or last.number < token[1], "a token's numbers grow"
+        others = tuple(t for t in self.tokens if t.application != token[0])
+        return (*others, Token(*token, completion.requested, completion.completed, completion.version))
 
     def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
         """A pending write is given up for good; its files may be removed once this value is known to be genuine."""
         old = self.find_pending(requested)
         assert old is not None, "rule 1: only a pending instant can be rolled back"
         rolled_back = RolledBack(requested, old.nonce, self.version + 1)
-        return self._next(
+        return self.following(
             nonce,
             tick_after(self.clock, wall_ms),
             pending=tuple(p for p in self.pending if p is not old),
@@ -278,7 +291,7 @@ class Timeline:
             requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA", author=author
         )
         added = self._with_added(schema)
-        return self._next(nonce, completed, schema=schema, added=added, completions=(*self.completions, completion))
+        return self.following(nonce, completed, schema=schema, added=added, completions=(*self.completions, completion))
 
     def _with_added(self, schema: str) -> tuple[str, ...]:
         """`added` with the columns that are new in `schema`. The first schema of a table adds none."""
@@ -300,7 +313,7 @@ class Timeline:
         barrier = self.next_barrier
         plan = OpenPlan(barrier, nonce, self.version + 1, path, action)
         kept = retention or self.retention
-        return self._next(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan), retention=kept)
+        return self.following(nonce, tick_after(barrier, wall_ms), plans=(*self.plans, plan), retention=kept)
 
     def complete_plan(
         self,
@@ -325,7 +338,7 @@ class Timeline:
         completion = Completion(
             barrier, completed, self.version + 1, plan.nonce, action, operation, tuple(files), author=author
         )
-        return self._next(
+        return self.following(
             nonce,
             completed,
             plans=tuple(p for p in self.plans if p is not plan),
@@ -338,7 +351,7 @@ class Timeline:
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can be cancelled"
         rolled_back = RolledBack(barrier, plan.nonce, self.version + 1, plan.action)
-        return self._next(
+        return self.following(
             nonce,
             tick_after(self.clock, wall_ms),
             plans=tuple(p for p in self.plans if p is not plan),
@@ -359,7 +372,7 @@ class Timeline:
             told.append(
                 Completion(requested, clock, self.version + 1, nonce, ROLLBACK, "ROLLBACK", undone=gone.requested)
             )
-        return self._next(
+        return self.following(
             nonce,
             clock if told else tick_after(clock, wall_ms),
             rolled_back=tuple(r for r in self.rolled_back if r.requested not in times),
@@ -372,15 +385,15 @@ class Timeline:
 
         moment_ms: below the store's clock, which the table's clock must not be moved beyond.
         """
-        return self._next(nonce, tick_after(self.clock, moment_ms))
+        return self.following(nonce, tick_after(self.clock, moment_ms))
 
     def set_properties(self, nonce: str, wall_ms: int, properties: Properties) -> Timeline:
         """The table has these properties from here on."""
-        return self._next(nonce, tick_after(self.clock, wall_ms), properties=properties)
+        return self.following(nonce, tick_after(self.clock, wall_ms), properties=properties)
 
     def retain(self, nonce: str, wall_ms: int, retention: Retention) -> Timeline:
         """The marks of the history that is kept are these from here on; no file has to go."""
-        return self._next(nonce, tick_after(self.clock, wall_ms), retention=retention)
+        return self.following(nonce, tick_after(self.clock, wall_ms), retention=retention)
 
     def archive_until(
         self, nonce: str, wall_ms: int, watermark: InstantTime, count: int, files: Sequence[str]
@@ -393,27 +406,27 @@ class Timeline:
             watermark, self.archive.watermark, self.version + 1, self.archive.count + count, self.archive.manifest + 1,
             tuple(files),
         )  # fmt: skip
-        return self._next(nonce, tick_after(self.clock, wall_ms), archive=archive)
+        return self.following(nonce, tick_after(self.clock, wall_ms), archive=archive)
 
     def forget_tokens(self, nonce: str, wall_ms: int, since: InstantTime) -> Timeline:
         """Applications whose last commit completed before `since` are forgotten, with the numbers of their tokens."""
         tokens = tuple(t for t in self.tokens if t.completed >= since)
-        return self._next(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
+        return self.following(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
 
     def move(self, nonce: str, wall_ms: int, moving: Moving | None) -> Timeline:
         """A migration to another table is announced, or given up (None)."""
         announced = replace(moving, since=self.clock) if moving is not None else None
-        return self._next(nonce, tick_after(self.clock, wall_ms), moving=announced)
+        return self.following(nonce, tick_after(self.clock, wall_ms), moving=announced)
 
     def close(self, nonce: str, wall_ms: int) -> Timeline:
         """From here on nothing begins in this table, which moves to another address. What is pending may end."""
         assert self.moving is not None, "a migration is announced before it closes the table"
         closed = tick_after(self.clock, wall_ms)
-        return self._next(nonce, closed, moving=replace(self.moving, closed=closed))
+        return self.following(nonce, closed, moving=replace(self.moving, closed=closed))
 
     def arrive(self, nonce: str, wall_ms: int, origin: Origin) -> Timeline:
         """The rows of another table arrive here: the next step, or the end of a migration that was given up."""
-        return self._next(nonce, tick_after(self.clock, wall_ms), origin=origin)
+        return self.following(nonce, tick_after(self.clock, wall_ms), origin=origin)
 
     def open(self, nonce: str, wall_ms: int, source: Timeline, author: Author | None = None) -> Timeline:
         """All rows of `source`, which is closed, have arrived, and this table takes writes from here on.
@@ -431,7 +444,7 @@ class Timeline:
         completion = Completion(requested, opened, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
         others = {t.application for t in source.tokens}
         stable = min([opened, *(p.requested for p in self.pending)])  # a process of the migration may have stalled
-        return self._next(
+        return self.following(
             nonce,
             opened,
             origin=replace(self.origin, opened=opened),
@@ -461,7 +474,7 @@ class Timeline:
         adopted = tuple(replace(c, version=version, adopted=True) for c in completions)
         clock = max([self.clock, *(c.completed for c in adopted)])
         file_ids = [file.name.file_id for c in adopted for file in c.files]
-        return self._next(
+        return self.following(
             nonce,
             tick_after(clock, wall_ms),
             schema=schema,

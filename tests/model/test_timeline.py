@@ -27,14 +27,17 @@ from crdt_mor.errors import (
 )
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.model.authors import Author, author_json, author_of
-from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.overwrites import StagedOverwrite, overwritten
 from crdt_mor.model.plans import CompactionPlan, GroupInput
 from crdt_mor.model.restores import Restore
+from crdt_mor.model.restoring import RestorePlan, restored, save, unsave
 from crdt_mor.model.savepoints import Savepoint
+from crdt_mor.model.scopes import Scope
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import decode_segment, encode_segment
+from crdt_mor.model.timeline_json import FORMAT, decode_segment, encode_segment
 from crdt_mor.model.timeline_parts import (
     Archive,
     Completion,
@@ -365,6 +368,24 @@ authors = st.builds(Author, st.text(), st.text(), st.integers(0, 1 << 31), infos
 @given(st.none() | authors)
 def test_an_author_comes_back_from_json(author: Author | None) -> None:
     assert author_of(json.loads(json.dumps(author_json(author)))) == author
+
+
+def test_every_event_after_a_value_of_an_older_release_has_the_newest_format() -> None:
+    """A value that looks older than it is would send the next small commits the long way."""
+    old = replace(Timeline.decode(FORMAT_1, "x"), plans=(), foreign_group=None)
+    now, write = to_ms(old.clock), old.pending[0]
+    staged = StagedOverwrite("INSERT_OVERWRITE", Scope(), (), ("empty", 50))
+    saved = save(old, "n7", now, "here", "", None, EPOCH)
+    plan = RestorePlan(begin_after(old.clock, now), old.completions[0].completed, EPOCH, ())
+    events = [
+        saved,
+        unsave(replace(saved, format=1), "n8", now, "here"),
+        overwritten(old, "n7", now, write, staged, (), ()),
+        restored(old, "n7", "n7", plan, "plan", old.completions, old.segments, None),
+        old.begin("n7", now),
+        old.complete("n7", now, write.requested, "UPSERT", ()),
+    ]
+    assert {event.format for event in events} == {FORMAT}
 
 
 def test_what_is_said_of_a_commit_counts_towards_the_bytes_that_a_value_carries() -> None:
