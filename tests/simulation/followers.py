@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from crdt_mor import Changes
+from crdt_mor import Changes, Table
 from crdt_mor.testing.oracle import Row
 
 if TYPE_CHECKING:
@@ -29,18 +29,19 @@ class Follower:
     copy: dict[str, Row] = field(default_factory=dict)
 
     def go_on(self, history: History) -> None:
-        changes = history.table.changes(self.checkpoint, images=self.images, consistency=self.consistency)
+        table = history.table
+        changes = table.changes(self.checkpoint, images=self.images, consistency=self.consistency)
         apply(changes, self.copy, history, images=self.images)
-        self.count(changes, history)
+        self.count(changes, table, history)
         self.checkpoint = changes.checkpoint
         by, _, time = self.checkpoint.partition(":")
         seen = [d for d in history.done if shown(d, by, time)]
         same(self.copy, history.expected(seen), history, f"{self}")
 
-    def count(self, changes: Changes, history: History) -> None:
+    def count(self, changes: Changes, table: Table, history: History) -> None:
         """The same changes without a column of the table: as many rows of each kind, but updates of no column."""
         asked: dict[str, Any] = {"images": self.images, "consistency": self.consistency}
-        counted = history.table.changes(self.checkpoint, columns=[], until=changes.checkpoint, **asked)
+        counted = table.changes(self.checkpoint, columns=[], until=changes.checkpoint, **asked)
         wanted = kinds(changes)
         wanted -= {kind: wanted[kind] for kind in ("update_preimage", "update_postimage")}
         assert kinds(counted) == wanted, f"{self}\nfound {kinds(counted)}\nwanted {wanted}\n{history.story()}"
