@@ -1,9 +1,9 @@
 """Which instants may leave Hudi's active timeline for its history. Pure: a function of a value and of two listings.
 
-Hudi's readers find out from the *names* in the active timeline what is committed, and when it was completed. Of an
-instant that is older than all names there they assume two things: that it is committed, and that it was completed when
-it was requested. The history leaves only where both are as good as true. It takes a prefix of the instants in the order
-of their requested times, and an instant T only if
+Hudi's readers find out from the *names* in the active timeline what is committed, and when it was completed. They
+assume two things of an instant that is older than all names there: that it is committed, and that it was completed when
+it was requested. An instant leaves only where both assumptions give the right rows. An archiving takes a prefix of the
+instants in the order of their requested times, and an instant T only if
 
  (a) every write that is pending, and every plan that is open, was requested after the completion of T. Else T leaves a
      hole, and the files of what is pending are older than some name that is gone.
@@ -18,9 +18,9 @@ of their requested times, and an instant T only if
 A savepoint keeps what came after it, so that the table can be restored to it: no instant goes that completed later, and
 (b) has to hold with the base files that its moment shows.
 
-Nor is an instant passed over that Hudi has saved, or that replaced file groups, or that only the directory knows, as a
-write of Hudi's does that has not ended. The newest commits stay, for Hudi's readers of increments; so there is always
-one whose schema they find: a table whose directory has no commit looks empty to them.
+The prefix also ends before an instant that Hudi has saved, that replaced file groups, or that only the directory knows,
+such as a write of Hudi's that has not ended. The newest commits stay, for Hudi's readers of increments. So these
+readers always find a commit with the schema: a table whose directory has no commit looks empty to them.
 """
 
 from __future__ import annotations

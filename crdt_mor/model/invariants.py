@@ -53,7 +53,7 @@ def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: T
 
 
 def versions_are_consecutive(previous: Timeline, following: Timeline) -> bool:
-    """The number is one more. A gap would look like the tail to whoever probes upward, and hide what follows it."""
+    """The number is one more. A gap would look like the tail to a process that probes upward, and hide what follows."""
     return following.version == previous.version + 1
 
 
@@ -231,7 +231,7 @@ def completions_never_change(previous: Timeline, following: Timeline) -> bool:
 
 
 def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
-    """What is new bears the number of this version, by which whoever follows finds the events to be projected."""
+    """What is new bears the number of this version, by which a helper finds the events to be projected."""
     return all(c.version == following.version for c in _new_completions(previous, following))
 
 

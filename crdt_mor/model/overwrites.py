@@ -1,4 +1,4 @@
-"""Overwrites, as pure functions: the rows of a scope are replaced, beside running writers, of whom nobody waits.
+"""Overwrites, as pure functions: the rows of a scope are replaced, beside running writers, and no writer waits.
 
     ──T1──────T0────p1───────▼ b ──T2──►      T0  the overwrite begins: a pending write like any other
       │        ┆     ┆       │      │         b   its barrier, just after the value that its event derives from
@@ -9,8 +9,8 @@ covers. What was requested before b is void there: completed commits since reade
 pending writes since each of them removes its own files of the scope before it completes. For that the value notes the
 overwrite as long as a write is pending that was requested before it.
 
-Nothing that completes can come between b and the event, as b follows from the very value that the event follows. And
-what an open plan of the covered file groups would put behind b is not to come any more, so that the event cancels it.
+No completion can come between b and the event, as b follows from the very value that the event follows. An open plan of
+the covered file groups would put older rows behind b, so the event cancels it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """Everything that whoever carries out a restore needs.
+    """Everything that a process needs to carry out a restore.
 
     requested: of the restore. to: what was completed by this time is kept. marks: the requested time of the newest
     commit that is kept; EPOCH: none is. dropped: the one that was completed last comes first.

@@ -6,7 +6,7 @@
     commit ─────────────────────────────► completion          of a write that is alone: it never was pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
     overwrite             a pending write replaces the rows of a scope, see `model.overwrites`
-    decide                nothing but the clock                      for whoever asks what a moment showed
+    decide                nothing but the clock                      for readers that ask what a moment showed
     set_properties        what users have noted of the table
     retain                only which history is kept; a clean that removes files says it with its plan
     archive_until         instants leave Hudi's active timeline for its history
@@ -129,7 +129,7 @@ class Timeline:
     origin: Origin | None = None
     """The table whose rows arrive in this one, or have arrived."""
     format: int = field(default=FORMAT, compare=False)
-    """The format of the object that this value was decoded from: whoever put it reads no later one."""
+    """The format of the object that this value was decoded from: the release that put it reads no later one."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:

@@ -200,7 +200,7 @@ class Archive:
     watermark: each instant that was requested at or before it is in the history, and none of them can change any more;
     EPOCH: none is.
     since: the watermark before the event that moved it last.
-    version: the version that moved it last. Whoever follows that version writes the history and removes the files.
+    version: the version that moved it last. A helper of that version writes the history and removes the files.
     count: how many instants have been archived in all.
     manifest: the number of the history's newest manifest, which that version asked for; 0: there is none of ours.
     files: the data files that this manifest names, oldest first.

@@ -6,7 +6,7 @@
 
 A delete removes every earlier contribution to a key. So the delete and the row of one commit put the key into the state
 that the old table's merge gave it, whatever the merge of the new table is. Where both tables merge alike, the states of
-payloads are copied as they are. Else readers' values are written, as a user would.
+payloads are copied as they are. Elsewhere readers' values are written, as a user would write them.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def compaction(
 
 
 def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
-    """The compaction of those of these file groups that have any log, be it a carry alone."""
+    """The compaction of those of these file groups that have any log, even a carry alone."""
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         wanted = set(groups)

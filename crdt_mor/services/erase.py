@@ -6,9 +6,9 @@
     4. clean     the history of these file groups begins now, and their older files are deleted
     5. prove     a listing shows that nothing of them is left, not even what dead processes have left
 
-A note of the erasure is put before its delete, and removed at the end. It names file groups and no keys. So an erasure
-that died or that gave up waiting is finished by the next one, whoever calls it. Every step finds out from the table
-whether it is done, so that any number of processes may go through them at once.
+A note of the erasure is put before its delete, and removed at the end. It names file groups and no keys. So the next
+erasure of any process finishes one that died or gave up waiting. Every step finds out from the table whether it is
+done, so any number of processes may go through them at once.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
             from crdt_mor.services.written import compact_written
 
             compact_written(session, value, {file.group for file in completion.files}, policies)
-    except Exception as error:  # noqa: BLE001  the commit stands, and whoever made it must learn that it does
+    except Exception as error:  # noqa: BLE001  the commit stands, and its writer must learn that it does
         from crdt_mor.services.maintain import state_of
 
         failed = state_of(error) if isinstance(error, CrdtMorError) else "failed"

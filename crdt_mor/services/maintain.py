@@ -114,7 +114,7 @@ class _Run:
 
 
 def tell(session: Session, action: Upkeep, *, inline: bool = False) -> None:
-    """Tell whoever observes what was done."""
+    """Tell the observers what was done."""
     assert action.state != "due", "nothing has happened yet"
     session.publisher.tell(
         UpkeepEvent(service=action.service, state=action.state, why=action.why, inline=inline, error=action.error)
@@ -349,7 +349,7 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
 def _sweep(run: _Run) -> Iterator[Upkeep]:
     """Give up the writers that are silent, and remove what given-up writes have left, unless it was just done.
 
-    Another service of this call may have swept already, as whoever schedules a plan does when it is time to.
+    Another service of this call may have swept already, since scheduling a plan sweeps when a sweep is due.
     """
     session, before = run.session, run.before
     since_ms, given_up = abs(run.now_ms - to_ms(before.swept)), len(before.rolled_back)

@@ -8,8 +8,8 @@
     open     one event: the new table takes writes, which come after all that the old one had
 
 Nothing is kept in memory between these steps: each step is noted in the new table before it is done (`model.moving`),
-and each of its commits carries a token with the next number. Whoever calls again, after a crash or beside another
-process, goes on from the last number that is committed.
+and each of its commits carries a token with the next number. A call after a crash, or beside another process, goes on
+from the last number that is committed.
 
 The last window is taken from a value in which the old table is closed and nothing is pending. So no write can complete
 after it, and no acknowledged commit is lost.

@@ -1,7 +1,7 @@
 """Giving up one write or one plan by hand, by its instant.
 
-One event, first; then, once that is known to stand, the files. Whoever is at work on it is told when it comes to
-complete: a writer gets `WriterExpiredError`, an executor of a plan removes what it wrote.
+One event comes first; the files go once that event is known to stand. The process that is at work on the write or plan
+is told when it comes to complete: a writer gets `WriterExpiredError`, an executor of a plan removes what it wrote.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     complete   one event; the first counts, and the others find that it is done
     cancel     one event; the outputs are removed, and a completion that comes later is refused
 
-So nobody waits for anybody, and whoever dies at any of these steps leaves a plan that anybody else finishes. A service
-adds a pure planner and an executor of one part, and its row in the table of actions (`timeline.actions`).
+So no process waits for another one, and a process that dies at any of these steps leaves a plan that any other
+finishes. A service adds a pure planner and an executor of one part, and its row in the table of actions
+(`timeline.actions`).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _left_behind(
 ) -> list[CompactionPlan]:
     """The plans that hold one of these groups and have been open for so long that their executors must be dead.
 
-    A plan that is younger is left to whoever is at work on it: two executors are safe, but one of them is in vain.
+    A plan that is younger is left to its executor: two executors are safe, but one of them is in vain.
     """
     old = [p for p in value.plans if p.action == COMPACT.name and now_ms - to_ms(p.barrier) > session.expiry_ms]
     read = (session.run(read_plan(value, plan)) for plan in old)

@@ -11,9 +11,9 @@
 A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
 up. So does an overwrite, beside the write that has staged it, and Hudi is told of it as of a compaction at its barrier:
 Hudi's own word for it, a replacecommit, would hide all later writes to the file groups, whose ids are fixed. A restore,
-too, begins and ends in one event, which whoever projects it carries out from its frozen plan. Every
-other action is one of a service (`services.service`): it begins with a plan that is frozen whole, an object of ours,
-and ends when the plan is completed or cancelled. The code that schedules, projects, completes, cancels and sweeps knows
+too, begins and ends in one event; the process that projects it carries it out from its frozen plan. Every other action
+is one of a service (`services.service`): it begins with a plan that is frozen whole, an object of ours, and
+ends when the plan is completed or cancelled. The code that schedules, projects, completes, cancels and sweeps knows
 no action by name; it asks this table.
 
 Every file of an instant that may still be given up bears our key, so that a sweep recognises it even where it is the
@@ -24,7 +24,8 @@ dies before it looks again, cannot make the table unreadable.
 
 Hudi's readers need to know of an open compaction, as its barrier opens file slices. No reader of Hudi's asks for open
 cleans, but its writers execute each that they find, and fail at paths that do not begin with the table's own. So Hudi
-is told of a clean when it is completed: one whose process died is in nobody's way until somebody finishes it.
+is told of a clean when it is completed: a clean whose process died is in nobody's way until another process finishes
+it.
 
 To add a service: a row here, with the type of its plan and the records that Hudi is told; a `Service` that plans and
 executes; and the next `FORMAT` of the timeline value, since releases that read this one take every plan for a

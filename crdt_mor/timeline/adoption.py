@@ -1,18 +1,19 @@
 """Instants that Hudi itself wrote, found in Hudi's timeline: the active one, a file each, and the archived one.
 
-Sealed completions are projected for sure, and those that the value carries are known by name. So nobody else has
-written as long as the rest of the directory counts as many completed files as the segments have that are not archived,
-none is newer than those, and none is below the watermark of what we have archived. A look is one listing then. Only
-otherwise are names compared and files read; and the archive only where its newest manifest is not one of ours.
+Completions in segments are projected for sure, and those that the value carries are known by name. So nobody else has
+written if three things hold of the rest of the directory: it counts as many completed files as the segments have that
+are not archived, none of them is newer, and none is below the watermark of what we have archived. A look is one listing
+then. Names are compared and files read only otherwise, and the archive only where its newest manifest is not one of
+ours.
 
-Never adopted: an instant that the value knows, one whose file carries our own key (a commit newer than the value, or a
-stale helper's), and a `.requested` or `.inflight` file alone; nor a savepoint, which only marks the instant whose
-requested time it bears; nor what a restore has dropped; nor any instant at or below the watermark. A commit of Hudi's
-that comes to light there is refused, as its rows could be seen by nobody.
+These are never adopted: an instant that the value knows, one whose file carries our own key (a commit newer than the
+value, or a stale helper's), and a `.requested` or `.inflight` file alone; nor a savepoint, which only marks the instant
+whose requested time it bears; nor what a restore has dropped; nor any instant at or below the watermark. A commit of
+Hudi's that is found there is refused, as no reader could see its rows.
 
-A log file belongs to the slice of the newest base file before its completion. So a commit that comes to light with a
-completion below a base file of ours, of a file group that it wrote to, would be seen by nobody: the compaction that
-wrote that base did not know it. That happens where the clock of Hudi's writer is behind the table's, or where it writes
+A log file belongs to the slice of the newest base file before its completion. So no reader would see a commit that is
+found late and completed before a base file of ours, in a file group that it wrote to: the compaction that wrote that
+base file did not know it. That happens where the clock of Hudi's writer is behind the table's, or where it writes
 at the very moment of a compaction. Such a table is refused, to readers and writers alike. As long as the compaction is
 only planned nothing is lost: adopting the commit cancels the plan, and the next one has it.
 
@@ -95,7 +96,7 @@ class HudiInstant:
 
 
 InstantCache = dict[str, tuple[HudiInstant, ...]]
-"""What files of Hudi's timeline hold, by path. They never change, so each is read once by whoever keeps the cache."""
+"""What files of Hudi's timeline hold, by path. They never change, so a process with a cache reads each once."""
 
 
 def foreign_completions(

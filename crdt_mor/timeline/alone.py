@@ -5,20 +5,20 @@
     publish   put version n+1, which begins and completes T ─ look that n still stands (rule 3)
     project   put T_C.deltacommit
 
-Each line is a round trip or two, as what is on one line is put side by side. Where anybody has published n+1 before,
-the files are removed, then the claim, and the write is made again the long way: begin, stage, complete.
+Each line is a round trip or two, as what is on one line is put side by side. Where another process has published n+1
+before, the files are removed, then the claim, and the write is made again the long way: begin, stage, complete.
 
 *Why a claim.* Nobody knows of T before its event, so two writers that hold version n might choose one T, and Hudi's
-readers show any file of a completed instant, whoever put it. So a writer stages only under a T whose claim it has put,
-and whoever finds T claimed keeps away. Such times are of a class of their own (`model.instant`), so that no write which
-begins in an event of its own ever meets a claimed time.
+readers show every file of a completed instant, no matter which writer put it. So a writer stages only under a T whose
+claim it has put, and a writer that finds T claimed keeps away. Claimed times are of a class of their own
+(`model.instant`), so a write that begins in an event of its own never meets one.
 
-*Why the claim goes last.* Who finds no claim may take T. So a claim is removed only once the files of its owner are
-known to be gone, and none of them can land late: where the answer to a put was lost, the claim stays. What stays, or is
-left by a crash, a sweep takes once the table's clock has passed T, when nobody can claim it any more.
+*Why the claim goes last.* A writer that finds no claim may take T. So a claim is removed only once the files of its
+owner are known to be gone, and none of them can land late: where the answer to a put was lost, the claim stays. A sweep
+removes such a claim, and what a crash has left, once the table's clock has passed T and nobody can claim it any more.
 
-*Nothing comes between.* The event follows the very version that the write has seen. So what payloads ask of it is so,
-and there is no barrier, overwrite or token in between that would have to be looked for.
+*Nothing comes between.* The event follows the very version that the write has seen. So what payloads ask about earlier
+commits is still true, and no barrier, overwrite or token in between has to be looked for.
 """
 
 from __future__ import annotations
@@ -121,10 +121,11 @@ class Followed:
 
 @dataclass(slots=True)
 class Turns:
-    """Whether it is worth while to try: who has lost a race goes the long way for the next commits, ever more of them.
+    """Whether it is worth while to try: a writer that has lost a race goes the long way for its next commits.
 
-    In a table with many writers nobody is alone, and who tries all the same makes its files twice. Who wins again and
-    again lets nobody else publish, nor publishes for them: so it looks whether they have posted events.
+    A table with many writers has none that is alone, and a writer that tries all the same makes its files twice. So
+    each lost race makes it stay away longer. A writer that wins again and again lets no other publish, and publishes
+    for none: so it looks whether others have posted events.
     """
 
     lost: int = 0

@@ -1,14 +1,14 @@
-"""How the base files of an overwrite get their names, by whoever follows its event, before anything else is published.
+"""How the base files of an overwrite get their names: any process that follows its event gives them, first of all.
 
     writer     stages the base files where no reader of Hudi's looks ── publishes the event, which says both paths
-    anybody    who follows the event: names them (`place`) ── tells Hudi of the overwrite ── goes on
+    follower   any process that publishes next: names them (`place`) ── tells Hudi of the overwrite ── goes on
 
-Only what has been published has effects. A base file that stood under its final name before would open a file slice in
-Hudi's readers, which leave out a slice of which no instant of their timeline knows, with the logs of all commits that
-complete behind it: those of whoever won the race, and of everybody where the writer died between the two. So the names
-are given after the event, and before the next version is published (rule 2 of `timeline.publish`). Hence no completion
-is ever behind a base file whose overwrite Hudi does not know. Readers of ours take a base file from where it was staged
-as long as it has no other name (`read.blocks`).
+Only what has been published has effects. A base file under its final name opens a file slice in Hudi's readers. They
+leave out a slice whose instant is not in their timeline, and with it the logs of all commits that complete behind it. A
+name that is given before the event would therefore hide the commits of the writer that wins the race, and those of all
+writers where this one dies before its event. So the names are given after the event, and before the next version is
+published (rule 2 of `timeline.publish`). Readers of ours take a base file from where it was staged as long as it has no
+other name (`read.blocks`).
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """Combining: where many write, one version publishes the events of many writers.
 
-    post        who has lost twice puts its event as an intent, under a name of its own: nobody races for it
-    take        whoever publishes an event of that kind next lists the intents, *after* the version that it follows was
-                put, and publishes all of them with its own
-    withdraw    who sees the outcome of its event removes its intent, before its next event
+    post        a writer that has lost two races puts its event as an *intent*, an object for whose name nobody races
+    take        the next publisher of a posted event lists the intents, *after* the version that it follows was put, and
+                publishes all of them with its own
+    withdraw    a writer that sees the outcome of its event removes its intent, before its next event
 
-Nobody leads, and nobody waits for anybody: who has posted goes on trying to publish. A writer that is alone neither
-posts nor lists.
+No writer leads, and none waits for another: a writer that has posted goes on trying to publish. A writer that is alone
+neither posts nor lists.
 
 *Why the list comes last.* An intent that is there when version n stands has an owner that has not seen its outcome, or
-has not gone on. So its event is not in version n, or n still tells: the write is pending, or was given up. With a list
-from before n it may have begun, been completed and been forgotten since, and would begin once more.
+has not gone on. So its event is not in version n, or n still tells: the write is pending, or was given up. A list from
+before n may hold a begin that was taken, completed and forgotten since, which would begin once more.
 
 *Why the intent goes before the next event*, and why a write that was given up is forgotten only once its intent is gone
-(`sweep_intents`): for the same reason. A put that lands later than all that can at worst make a write begin that nobody
-has. It is invisible, and expires; an end that is taken late finds nothing pending.
+(`sweep_intents`): for the same reason. An intent whose put lands later than all that makes at worst a write begin that
+no process has. Such a write is invisible, and expires; an end that is taken late finds nothing pending.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PAUSED: Final = 8
 """The attempt after which a pause is about as long as some round trips to a bucket."""
 
 _RACING = 8
-"""About how many of those who have posted try to publish what follows a version; the others look for their outcome."""
+"""About how many of the writers that have posted try to publish the next version; the others look for their outcome."""
 
 
 @dataclass(slots=True)
@@ -175,7 +175,7 @@ class Posting:
         yield from self.withdraw()
 
     def withdraw(self) -> Steps[None]:
-        """Remove the intent. That of a begin is gone then; who cannot remove it must not go on.
+        """Remove the intent. That of a begin is gone then; a writer that cannot remove it must not go on.
 
         An end that is taken once more does nothing, so that its intent may be left to a sweep.
         """

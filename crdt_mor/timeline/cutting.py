@@ -1,14 +1,13 @@
-"""What a restore leaves behind it, as protocol steps: anybody carries it out, as often and as late as they like.
+"""Carrying out a restore, as protocol steps: any process may do it, as often and as late as it likes.
 
     1. older versions of the value   deleted, the oldest first: a helper of one of them that has stalled finds it gone,
                                      looks at the tail, and withdraws what it put for an instant that was dropped
     2. each dropped instant          the one that was completed last goes first: its completed file in Hudi's
                                      timeline, so that it is pending to Hudi's readers, its data files, then the rest
 
-So Hudi's readers see the table as it was at one earlier moment after the other. The files of one instant are gone
-before the next one is touched: two compactions of one file group, both of them pending, would make the table
-unreadable to Hudi's Spark reader; and a log file whose instant is older than all that stand in the timeline is taken
-for committed.
+So Hudi's readers see the table as it was at one earlier moment after another. The files of one instant are gone before
+the next one is touched. Two pending compactions of one file group would make the table unreadable to Hudi's Spark
+reader, and Hudi's readers take a log file whose instant is older than all in the timeline for committed.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def delete_older_versions(value: Timeline) -> Steps[None]:
     """Delete the versions before this one, strictly oldest first; the first one that cannot be deleted ends it."""
     names: list[Stat] = yield List(VERSIONS)
     if not (yield from still_stands(value)):
-        return  # there are later ones, and whoever published them has done this; or the table is another one
+        return  # there are later ones, whose publishers have done this; or the table is another one
     for name in names:
         if name.path >= version_path(value.version) or not (yield Delete(name.path)):
             return

@@ -1,7 +1,7 @@
 """The life of a write, as protocol steps: begin, complete; and the growth of the table's schema.
 
-A pending write is invisible, so nobody *needs* to roll it back. Whoever begins, or plans a compaction, gives up the
-writes whose heartbeat has expired; the race with a writer that was merely slow is decided by one put (rule 1).
+A pending write is invisible, so no process *needs* to roll it back. A writer that begins, and a service that plans,
+gives up the writes whose heartbeat has expired; one put decides the race with a writer that was merely slow (rule 1).
 Files are deleted only once the rollback is known to be genuine (rule 3).
 """
 
@@ -93,8 +93,8 @@ def complete(
 
     looked, helped, late: as for `publish`. crowd: see `timeline.combining`.
 
-    Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them; the
-    write completes with the rest, and be it without files.
+    Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them. The
+    write completes with the rest, which may be no file at all.
     """
     requested = begun.requested
     value = known

@@ -1,14 +1,14 @@
-"""Giving way: who loses one race after another, with an event that nobody can publish for it, asks for a turn.
+"""Giving way: a service that loses one race after another, with an event that cannot be posted, asks for a turn.
 
     ask     a service that has lost several races (a plan, its end, what is archived) touches one object, each time anew
     wait    a writer that sees the object waits before it begins its next write, until the object is gone or is old
-    end     who has asked removes the object once its event is published
+    end     the service removes the object once its event is published
 
-Without it, two writers that commit small writes without a pause would keep a service from publishing for as long as
-they go on: what follows a version is theirs before a plan is derived from it.
+Two writers that commit small writes without a pause would otherwise keep a service from publishing for as long as they
+go on: they publish the next version before the service has derived its plan.
 
-It is a hint and no lock. No rule of the protocol rests on it; a writer waits for about a second at most, whatever
-others do, and for one that died after it had asked only until what it touched is old.
+The object is a hint and no lock. No rule of the protocol rests on it. A writer waits for about a second at most, and
+for a service that died after it had asked only until the object is old.
 """
 
 from __future__ import annotations

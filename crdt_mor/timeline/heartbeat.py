@@ -1,8 +1,8 @@
 """Heartbeats: a background task touches a file of each write that is under way.
 
-The first heartbeat is part of the begin (`events.begin`), since who begins may be gone before the first turn here. In a
-bucket, where it is a round trip, a write has none before that: its age is that of its begin. Ages are compared by the
-store's modification times, never by local clocks.
+The first heartbeat is part of the begin (`events.begin`), since a writer may be gone before the first turn here. In a
+bucket, where a heartbeat is a round trip, a write has none before that: its age is that of its begin. Ages are compared
+by the store's modification times, never by local clocks.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     3. remove                their files in the active timeline: requested, inflight, then completed, the oldest first
     4. tidy                  manifests but for the newest three, and data files that none of these names
 
-Anybody may do this at any time, any number of them at once, and as late as they like: who finds manifest N, or a later
-one, passes over the first two, since each version is projected before the next one is put. Everything has one name. The
-data files of a later archiving begin after this watermark, or reach beyond it, so that tidying up never meets them.
+Any number of processes may do this at once, and as late as they like: a process that finds manifest N, or a later one,
+passes over the first two steps, since each version is projected before the next one is put. Everything has one name.
+The data files of a later archiving begin after this watermark, or reach beyond it, so that tidying up never meets them.
 
 An instant's files are removed by their names, those of the completions in the value, never by their times alone: what
 Hudi's own writers may have put beside them is not ours to remove.

@@ -1,7 +1,7 @@
 """Intents: events as values, which their writer can publish itself, or post for others to publish.
 
-Only the begin and the end of a write are posted. Nothing of either is decided before it is published: each derives from
-whatever tail there is, or derives nothing, where its outcome is there already or it has become impossible.
+Only the begin and the end of a write are posted. Neither is decided before it is published: each derives the next value
+from the tail that there is then, or nothing where its outcome is there already or it has become impossible.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BeginIntent:
 
 @dataclass(frozen=True, slots=True)
 class CompleteIntent:
-    """The end of a pending write: the files that it commits. driver: who alone may end it, of a distributed write."""
+    """The end of a pending write: the files that it commits. driver: of a distributed write, which alone may end it."""
 
     nonce: str
     requested: InstantTime
@@ -102,7 +102,7 @@ def _body(intent: Intent) -> dict[str, object]:
 def decode_intent(data: bytes, table_id: str) -> Intent | None:
     """The intent in an object; None for what is not one of this table, as this release knows them: nobody needs it.
 
-    Whoever has posted it publishes its event itself, if no one else does.
+    The writer that has posted it publishes its event itself, if no other does.
     """
     try:
         document = json.loads(data)

@@ -28,7 +28,7 @@ def join(
     planned: InstantTime,
     author: Author | None = None,
 ) -> Steps[tuple[Timeline, Pending] | WriteOutcome]:
-    """Begin the write of a job, or join it: whoever comes first begins, and all hold the value that it began from.
+    """Begin the write of a job, or join it: the first process begins, and all hold the value that it began from.
 
     A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
 

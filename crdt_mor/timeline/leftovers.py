@@ -8,8 +8,9 @@ or ended never comes back. So an object that was made from a version before the 
 the oldest nor the tail names, is named by no version in between, and by none that is still to come: a process that was
 asleep since then would have to put a version that stands already.
 
-Whoever holds a value that is older than all versions that stand finds its segments gone, and reads the newest value
-(`timeline.history.newer_value`). The plan of a completion is read to project it, which is done before the next version.
+A process that holds a value which is older than all versions that stand finds its segments gone, and reads the newest
+value (`timeline.history.newer_value`). The plan of a completion is read to project it, which is done before the next
+version.
 """
 
 from __future__ import annotations

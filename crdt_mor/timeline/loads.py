@@ -2,7 +2,7 @@
 
     a load      puts base files at their places, and everything else into a folder of its own, `loads/<table id>`
     appears     puts the settings at their place, if there are none: the one event, of which one load or create is first
-    in place    whoever opens a table without a timeline copies what the load's folder holds, the timeline last
+    in place    a process that opens a table without a timeline copies what the load's folder holds, the timeline last
 
 Loads do not wait for one another, nor for one that has died. Each of them has its folder, and the names of its base
 files bear a token of its own, so that none of them meets what another one has put. Before there is a table nobody
@@ -123,7 +123,7 @@ class LoadStore:
 def put_in_place(store: Store, table_id: str | None) -> bool:
     """Give a table that has appeared with its first load its timeline, if it has none; returns whether it has one.
 
-    Anybody does so who finds no timeline, and it is the same whoever does: of the load's folder everything is copied
+    Any process that finds no timeline does so, and all do the same: of the load's folder everything is copied
     that Hudi's readers look for, and then the newest version of the timeline.
     """
     if table_id is None or store.list(VERSIONS):

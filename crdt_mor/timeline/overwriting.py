@@ -1,7 +1,7 @@
 """An overwrite, as protocol steps: a pending write, whose base files are staged, and then one event.
 
-The barrier and the file groups of the scope follow from the value that the event follows, so that a lost race derives
-them again, and has had no effect. Whoever follows the event gives the base files their names (`timeline.base_names`).
+The barrier and the file groups of the scope follow from the value that the event follows, so a lost race derives them
+again, and has had no effect. A process that follows the event gives the base files their names (`timeline.base_names`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Plans of every service live so. What Hudi is told of each is in the table of `ti
 Hudi's readers put a log file into the slice of the newest base file before its completion, and they leave out a slice
 whose base file belongs to no instant of their timeline. So a plan stands in Hudi's timeline before its first output is
 put and until its last output is removed. They also refuse a table with two pending compactions of one file group. So
-the files of a cancelled plan are removed from Hudi's timeline before the next version is published, and whoever
-publishes that makes sure of it (`Publisher.help_project`).
+the files of a cancelled plan are removed from Hudi's timeline before the next version is published, and the publisher
+of that version makes sure of it (`Publisher.help_project`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """What Hudi's own readers are told: the files of Hudi's timeline directory, as a function of one value.
 
-Which files an action has, in which order they are put, and what they hold, the table in `timeline.actions` says. The
+The table in `timeline.actions` says which files an action has, in which order they are put, and what they hold. The
 files of a cancelled plan are removed.
 
 The completion in the value, for some actions with its frozen plan, says everything that a completed file holds, so any
-helper can project any event, and the bytes are the same whoever does. They are made only where a file is missing: those
-of a commit of 10,000 files take half a second, and whoever publishes next finds them there. Every completed file of a
+helper can project any event, and all helpers put the same bytes. They are made only where a file is missing: those of a
+commit of 10,000 files take half a second, and the next publisher finds them there. Every completed file of a
 commit carries the value's joined schema, since Hudi's readers take the table's schema from the commit with the greatest
 requested time.
 """
@@ -209,7 +209,7 @@ class Projector:
     def _begun(self, instant: InstantTime, action: Action, make: Callable[[], bytes]) -> list[EventFile]:
         """The files that say of an instant that it has begun.
 
-        A power cut that takes those of a write takes the writer as well, while a plan waits for whoever executes it.
+        A power cut that takes those of a write takes the writer as well, while a plan waits for any executor.
         So the files of a write need not be durable, which saves a commit four of its twelve waits for the disk.
         """
         durable = action is not WRITE

@@ -82,7 +82,7 @@ A plain function where the tail says everything; a generator of steps where some
 
 @dataclass(frozen=True, slots=True)
 class EventFile:
-    """A file that tells others of an event. `make` makes its bytes, which only who finds the file missing asks for."""
+    """A file that tells others of an event. `make` makes its bytes, which a process asks for that finds it missing."""
 
     path: str
     make: Callable[[], bytes]
@@ -270,7 +270,7 @@ class Publisher:
             raise
 
     def help_project(self, tail: Timeline) -> Steps[None]:
-        """Rule 2: whoever follows a version makes sure that its events are projected."""
+        """Rule 2: the publisher that follows a version makes sure that its events are projected."""
         yield MakeDurable(version_path(tail.version))
         yield from self.project(tail)
 
@@ -348,7 +348,7 @@ class Publisher:
 
 
 def expire_in_turn(value: Timeline) -> Steps[None]:
-    """Delete the versions that are too old, if it is the turn of who published `value`."""
+    """Delete the versions that are too old, if it is the turn of the publisher of `value`."""
     if value.version % EXPIRE_EVERY == 0:
         yield from expire_versions(value)
 
@@ -361,7 +361,7 @@ def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
     if not files:
         return []
     if len(files) > _FEW and files[-1].durable and (yield GetStat(files[-1].path)) is not None:
-        yield MakeDurable(files[-1].path)  # whoever has put it has put all others before
+        yield MakeDurable(files[-1].path)  # its maker has put all others before
         return []
     stats = yield Together(tuple(GetStat(file.path) for file in files))
     for file, stat in zip(files, stats, strict=True):

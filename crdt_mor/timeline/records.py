@@ -112,7 +112,7 @@ def encode_rollback_record(completion: Completion) -> bytes:
 
 
 def encode_completed_rollback(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001  no commit's record
-    """A rollback's metadata. It names no files: whoever gave the write up had removed them before."""
+    """A rollback's metadata. It names no files: they were removed before, when the write was given up."""
     return encode_rollback(_rollback(completion))
 
 

@@ -9,9 +9,9 @@ whose files a compaction has superseded. So opening the latest snapshot reads fe
 `model.packing` says which completions share a segment.
 
 A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all who
-follow that tail put the same objects. What only one event needs has a name of that attempt, and who has lost the race
-deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a version that is not above the
-oldest one that stands, and that neither this nor the tail names, is named by no version (`timeline.sweep`).
+follow that tail put the same objects. What only one event needs has a name of that attempt, and a publisher that loses
+the race deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a version that is not
+above the oldest one that stands, and that neither this nor the tail names, is named by no version (`timeline.sweep`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
     """`value`, derived from `tail`, with completions in segments once they are many, or large.
 
     Those of the tail are projected already. Those of `value` itself are moved only if they are large, so that no
-    version carries them: whoever projects the event finds them by `fresh_completions`.
+    version carries them: a process that projects the event finds them by `fresh_completions`.
 
     known: what was read of segments. own: the paths of the segments that are put for this attempt alone are added.
     """

@@ -212,10 +212,10 @@ def _look(
 
 
 def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
-    """Put objects, side by side, whose content is the same whoever puts them.
+    """Put objects, side by side, whose content is the same in all processes that put them.
 
-    A lost reply says nothing, so it is asked for again. They last, also those that were there: who put them may have
-    died before they did.
+    A lost reply says nothing, so the put is made again. All of them are durable afterwards, also those that were there:
+    the process that put them may have died before it had made them so.
 
     Returns whether each was answered at once, so that none can land later than this; and those that were there.
     """

@@ -1,12 +1,12 @@
 """Upkeep that writers and planners do in passing: silent writers are given up, and what dead writers left is deleted.
 
-How long a writer has been silent, and when the last sweep was, is asked of the store's clock alone: of modification
-times, and of times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and
-stays where a wrong one took it. Where the store's clock itself was wrong for a while (on a local disk it is the
-machine's), a time that lies ahead says nothing about silence, which then counts from when somebody notices.
+The store's clock alone says how long a writer has been silent and when the last sweep was: by modification times, and
+by times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and stays where
+a wrong one took it. The store's clock itself may have been wrong for a while (on a local disk it is the machine's). A
+time that lies ahead then says nothing about silence, which counts from the moment at which a process notices.
 
-Rubbish that a process may not delete, because it is another user's, stops nobody. It stays invisible, and it stays for
-a sweep by somebody who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
+Garbage that a process may not delete, because it is another user's, stops nobody. It is invisible, and it stays for a
+sweep by a user who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
 timeline as long as a data file of it is left. (Hudi's readers take a log file whose instant is older than all that they
 know for one of an archived commit, and would show it.)
 """

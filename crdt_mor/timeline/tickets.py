@@ -1,7 +1,7 @@
 """Jobs, the writes of many processes: their names, and the tickets by which a process joins one.
 
-The name of a job is the nonce of its write's begin. So whoever knows the name finds the write in the value. The ticket
-is the value that the write began from, which all processes of the job have to hold.
+The name of a job is the nonce of its write's begin. So a process that knows the name finds the write in the value. The
+ticket is the value that the write began from, which all processes of the job have to hold.
 """
 
 from __future__ import annotations

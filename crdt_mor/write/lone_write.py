@@ -4,8 +4,8 @@
     2. collect   statements are checked and keyed, as in a write that has begun (statements.py)
     3. commit    their log files are made in memory, then `timeline.alone` puts all of it
 
-Whoever else has published meanwhile wins. Then nothing is left, and the statements are made again in a write that
-begins (`open_write`), on the version that is the newest by then.
+Another process that has published meanwhile wins. Then nothing of this write is left, and the statements are made again
+in a write that begins (`open_write`), on the version that is the newest by then.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     3. stage     per touched file group one log file, appearing whole (stage.py)
     4. complete  one put makes all of it visible
 
-Whatever fails before 4 rolls the write back and leaves nothing; what dies before 4 is garbage that nobody sees.
+A failure before step 4 rolls the write back and leaves nothing; a process that dies before step 4 leaves garbage that
+no reader sees.
 """
 
 from __future__ import annotations

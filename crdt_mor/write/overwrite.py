@@ -2,8 +2,8 @@
 
     statements ─ precombine ─► rows, states settled ─ by file group ─► one base file each, and one without rows
 
-The rows are as a compaction would leave them while nothing is pending: whoever writes to these file groups later began
-when the overwrite was there, so that no state has to be kept for a write that has not seen them.
+The rows are as a compaction would leave them while nothing is pending: every later write to these file groups began
+when the overwrite was there, so no state has to be kept for a write that has not seen them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def require_bucketed(config: TableConfig) -> None:
 
 
 def require_written_format(config: TableConfig) -> None:
-    """Raise for tables in which nothing is written, be it rows or the outputs of a service."""
+    """Raise for tables in which nothing is written, neither rows nor the outputs of a service."""
     if config.version != WRITTEN_VERSION:
         raise InvalidInputError(
             f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
@@ -54,7 +54,7 @@ def require_no_archive(session: Session) -> None:
 
 
 def require_no_metadata_table(config: TableConfig) -> None:
-    """Raise where Hudi's readers would not find what we write, be it a commit or a compaction."""
+    """Raise where Hudi's readers would find neither a commit of ours nor a compaction."""
     if config.metadata_partitions:
         raise InvalidInputError(
             "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell its "
