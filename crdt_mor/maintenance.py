@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from functools import partial
+from typing import Literal, TypedDict
 
 import polars as pl
 
 from crdt_mor.creation import Merge
 from crdt_mor.data import Data
 from crdt_mor.erasure import Erased, erase
-from crdt_mor.errors import InvalidInputError, PayloadError
+from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.migration import Migrated, Wanted, cancel_migration, migrate
 from crdt_mor.model.archiving import KEPT_COMMITS
 from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.retention import RetentionPolicy
-from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.reading import AsOf, point_of
 from crdt_mor.services import service
 from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compact import compaction
+from crdt_mor.services.finishing import finish, finish_all, raise_failed
 from crdt_mor.services.maintain import maintain
 from crdt_mor.services.migrate import MigrationProgress
 from crdt_mor.services.restore import Restored, restore, would_restore
@@ -85,10 +87,7 @@ class Maintenance:
         rewrite: "order": also the file groups whose base file has its rows in another order than the table's properties
             `crdt_mor.cluster_by` and `crdt_mor.cluster_order` ask for, whatever logs they have.
         """
-        chosen = compaction(
-            _log_files(log_files_min), logs_only=_flag(logs_only), reorder=_reorders(rewrite, logs_only)
-        )
-        plan = service.schedule(self._session, chosen)
+        plan = service.schedule(self._session, compaction(**_options(log_files_min, logs_only, rewrite)))
         return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
@@ -106,18 +105,29 @@ class Maintenance:
         log_files_min: int = 1,
         logs_only: bool = False,
         rewrite: Literal["order"] | None = None,
+        execute_parts: Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]] | None = None,
     ) -> list[Compacted]:
         """Execute `plan`; without one, every open plan, oldest first, and then a new one.
 
         Any number of processes may do this at once: they share the work's names, and the first to complete counts.
 
+        A file group that cannot be compacted, since a payload raises on what it holds or a file is damaged, stops no
+        other: its plan is cancelled, and made again without it. When the others are done, what it said is raised.
+
         log_files_min, logs_only, rewrite: of the new plan, as in `plan_compaction`.
+        execute_parts: executes plans elsewhere. It is called with the parts of a plan, which can be pickled, and gives
+            for each, in their order, what `execute` gives, or the error that it raises.
+
+        Raises `PayloadError`, `FormatError`, `SnapshotExpiredError` or `UnsupportedFeatureError` for a file group that
+        cannot be compacted.
         """
-        if plan is not None:
-            return self._execute([_plan(plan)])
-        done = self._execute(self.open_plans())
-        fresh = self.plan_compaction(log_files_min=log_files_min, logs_only=logs_only, rewrite=rewrite)
-        return done + (self._execute([fresh]) if fresh is not None else [])
+        options = _options(log_files_min, logs_only, rewrite)
+        if plan is None:
+            done = finish_all(self._session, partial(compaction, **options), execute_parts)
+        else:
+            done = [finish(self._session, _plan(plan), execute_parts)]
+        raise_failed({group: error for one in done for group, error in one.failed.items()})
+        return [_compacted(one.plan, one.completion) for one in done if one.completion is not None]
 
     def clean(
         self,
@@ -237,29 +247,19 @@ class Maintenance:
 
         For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
         as it takes. Whoever holds the files of all parts calls `complete`.
+
+        Raises what is said of a file group that cannot be compacted, as `compact` does. The plan stays open then, until
+        `compact` or `maintain` makes it again without that file group, or somebody cancels it.
         """
-        try:
-            return service.execute(self._session, compaction(), plan)
-        except PayloadError as error:
-            raise PayloadError(
-                f"{error} The plan stays open: compact again when the payload is mended, or give the plan up with "
-                f"maintenance.cancel({plan.barrier!r})."
-            ) from error
+        executed = service.execute(self._session, compaction(), plan)
+        for _, error in executed.failed:
+            raise error
+        return executed.files
 
     def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
         """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
         done = service.complete(self._session, plan, files)
-        if done is None:
-            return None
-        made = plan.made(done.files)
-        return Compacted(
-            plan.barrier,
-            sum(file.is_base for file in done.files),
-            sum(file.rows for file in made if file.is_base),
-            sum(file.size for file in made),
-            sum(file.rows + file.deletes for file in made if not file.is_base),
-            len(plan.copied),
-        )
+        return None if done is None else _compacted(plan, done)
 
     def erase(
         self,
@@ -344,9 +344,17 @@ class Maintenance:
         """
         return cancel_migration(self._session, storage_options, store, removed)
 
-    def _execute(self, plans: list[CompactionPlan]) -> list[Compacted]:
-        done = [self.complete(plan, self.execute(plan)) for plan in plans]
-        return [compacted for compacted in done if compacted is not None]
+
+def _compacted(plan: CompactionPlan, done: Completion) -> Compacted:
+    made = plan.made(done.files)
+    return Compacted(
+        plan.barrier,
+        sum(file.is_base for file in done.files),
+        sum(file.rows for file in made if file.is_base),
+        sum(file.size for file in made),
+        sum(file.rows + file.deletes for file in made if not file.is_base),
+        len(plan.copied),
+    )
 
 
 def _plan(plan: object) -> CompactionPlan:
@@ -388,6 +396,21 @@ def _kept(count: object) -> int:
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         return count
     raise InvalidInputError(f"keep_commits is how many of the newest stay, at least 1. keep_commits={count!r}")
+
+
+class _Options(TypedDict):
+    log_files_min: int
+    logs_only: bool
+    reorder: bool
+
+
+def _options(log_files_min: object, logs_only: bool, rewrite: object) -> _Options:
+    """What a new compaction is told."""
+    return {
+        "log_files_min": _log_files(log_files_min),
+        "logs_only": _flag(logs_only),
+        "reorder": _reorders(rewrite, logs_only),
+    }
 
 
 def _log_files(count: object) -> int:

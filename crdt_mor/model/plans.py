@@ -297,6 +297,23 @@ def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
     return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)
 
 
+def plan_again(
+    value: Timeline,
+    slices: Collection[FileSlice],
+    merge: MergeSpec,
+    taken: Collection[FileGroup],
+    before: CompactionPlan,
+) -> CompactionPlan | None:
+    """The plan for the file groups of an earlier one that are not `taken` by an open plan, nor compacted since then."""
+    wanted = {(group.partition, group.file_id): group for group in before.groups}
+    chosen = [
+        _input(value, s, logs_only=wanted[s.group].logs_only and s.base is not None)
+        for s in sorted(slices, key=lambda s: s.group)
+        if s.group in wanted and s.group not in taken and (s.logs or s.base == wanted[s.group].base)
+    ]
+    return _plan(value, merge, chosen)
+
+
 def plan_logs(
     value: Timeline, slices: Collection[FileSlice], merge: MergeSpec, taken: Collection[FileGroup]
 ) -> CompactionPlan | None:

@@ -20,7 +20,7 @@ from functools import partial
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.errors import SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.format.base import read_footer
 from crdt_mor.laws.merging import merging_of, require_payloads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
@@ -30,13 +30,13 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
-from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_compaction, plan_logs
+from crdt_mor.model.plans import CompactionPlan, GroupInput, plan_again, plan_compaction, plan_logs
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.blocks import base_source, open_slice
-from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.damage import POLARS_ERRORS, naming_damage
 from crdt_mor.services.service import Service
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline.actions import COMPACT
@@ -68,6 +68,16 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
         wanted = set(groups)
         slices = [s for s in fold_slices(session.snapshot_completions(value)) if s.group in wanted]
         return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
+
+    return Service(COMPACT, _require, plan, _execute)
+
+
+def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
+    """The compaction of the file groups of an earlier plan, as far as they need it still."""
+
+    def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+        slices = fold_slices(session.snapshot_completions(value))
+        return _unless_waiting(session, value, plan_again(value, slices, session.config.merge, taken, before))
 
     return Service(COMPACT, _require, plan, _execute)
 
@@ -131,6 +141,19 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
 
     threads: how many row groups are merged at a time, and how many encoded.
     """
+    try:
+        return _compacted(session, plan, threads)
+    except (pa.ArrowException, *POLARS_ERRORS) as error:
+        if isinstance(error, MemoryError):
+            raise
+        line = str(error).partition("\n")[0]
+        raise UnsupportedFeatureError(
+            "this release cannot merge the files of a file group, which is its fault: tell us what the columns hold. "
+            f"file={_base_path(plan, plan.groups[0])} cause={type(error).__name__}: {line}"
+        ) from error
+
+
+def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
     config, store = session.config, session.store
     (group,) = plan.groups
     merging = merging_of(config, plan.schema)

@@ -28,7 +28,9 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
 from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner, saved_files
-from crdt_mor.services.compact import compaction, compaction_of
+from crdt_mor.services.compact import compaction_of
+from crdt_mor.services.finishing import finish as finish_plan
+from crdt_mor.services.finishing import raise_failed
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
 from crdt_mor.timeline import sweep
@@ -232,22 +234,27 @@ def _fold(
             return {group: since for group, since in begins.items() if since > EPOCH}
         plan = service.schedule(session, compaction_of(unfolded))
         if plan is not None:
-            _execute(session, plan.barrier)
+            _execute(session, plan.barrier, unfolded)
         elif not session.tail().plans and not patience.another_look():
             raise _unfinished(session, session.tail().pending, "keep this table from being compacted")
 
 
 def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGroup]], bool]) -> None:
-    """Execute the open compactions that are chosen by their barriers and file groups."""
+    """Execute the open compactions that are chosen by their barriers and file groups.
+
+    One that cannot be executed is cancelled, which removes its outputs as well.
+    """
     for plan in service.open_plans(session, COMPACT):
         if chosen(plan.barrier, set(plan.file_groups)):
-            _execute(session, plan.barrier)
+            _execute(session, plan.barrier, ())
 
 
-def _execute(session: Session, barrier: InstantTime) -> None:
+def _execute(session: Session, barrier: InstantTime, needed: Collection[FileGroup]) -> None:
+    """Execute an open compaction; raise what is said of one of the file groups `needed` that cannot be compacted."""
     for plan in service.open_plans(session, COMPACT):
         if plan.barrier == barrier:
-            service.complete(session, plan, service.execute(session, compaction(), plan))
+            failed = finish_plan(session, plan).failed
+            raise_failed({group: error for group, error in failed.items() if group in needed})
 
 
 def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:

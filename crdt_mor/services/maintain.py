@@ -43,7 +43,9 @@ from crdt_mor.services import erase, service
 from crdt_mor.services.archive import archivable_now, archive
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compact import compaction
-from crdt_mor.services.upkeep import Maintained, State, Upkeep
+from crdt_mor.services.failures import noted
+from crdt_mor.services.finishing import Finished, finish, said_of
+from crdt_mor.services.upkeep import DETAILS_SHOWN, Maintained, State, Upkeep
 from crdt_mor.timeline import events, loads, plans, sweep
 from crdt_mor.timeline.actions import CLEAN, COMPACT
 from crdt_mor.timeline.session import Session
@@ -54,6 +56,12 @@ PLAN_BYTES = 4 << 30
 
 PLAN_GROUPS = 1000
 """File groups of one compaction, at most."""
+
+LEFT_OUT = (
+    "its payload or its files kept it from being compacted, and nothing was written to it since: "
+    "maintenance.compact(), or crdt-mor compact, tries it again and says why"
+)
+"""What is said of file groups that could not be compacted before."""
 
 
 def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Maintained:
@@ -86,12 +94,13 @@ def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Mai
 
 @dataclass
 class _Run:
-    """One call of `maintain`: what it goes by, and what it has done so far."""
+    """One call of `maintain`: what it goes by, what it has done so far, and which file groups cannot be compacted."""
 
     session: Session
     policies: Policies
     dry_run: bool
     actions: list[Upkeep] = field(default_factory=list)
+    failed: set[FileGroup] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.store.now_ms()
@@ -106,6 +115,12 @@ class _Run:
             raise
         except CrdtMorError as error:
             self.note(Upkeep(name, state_of(error), "", error=str(error)))
+
+    def finished(self, plan: CompactionPlan, action: Upkeep) -> Iterator[Upkeep]:
+        """Execute a plan and complete it; what cannot be compacted is left out."""
+        finished = finish(self.session, plan)
+        self.failed |= finished.failed.keys()
+        yield from compacted(finished, action)
 
     def note(self, action: Upkeep) -> None:
         self.actions.append(action)
@@ -139,7 +154,7 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
     for plan in service.open_plans(run.session, COMPACT):
         why = open_since(plan.barrier, run.now_ms)
         try:
-            yield from compacted(run.session, plan, Upkeep("compaction", "done", why))
+            yield from run.finished(plan, Upkeep("compaction", "done", why))
         except (TableNotFoundError, TableReplacedError, TableMovedError, ForkedProcessError):
             raise
         except CrdtMorError as error:
@@ -151,15 +166,20 @@ def open_since(barrier: InstantTime, now_ms: int) -> str:
     return f"plan {barrier} has been open for {words_of_age(max(0, now_ms - to_ms(barrier)))}"
 
 
-def compacted(session: Session, plan: CompactionPlan, action: Upkeep) -> Iterator[Upkeep]:
-    """Execute a plan and complete it; nothing where somebody has cancelled it meanwhile."""
-    done = service.complete(session, plan, service.execute(session, compaction(), plan))
+def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
+    """What is said of a plan that was finished; nothing where somebody has cancelled it meanwhile."""
+    plan, done = finished.plan, finished.completion
     if done is not None:
         made = plan.made(done.files)
         yield replace(
             action, file_groups=len(plan.groups), rows=sum(file.rows for file in made), files_written=len(made),
             bytes_written=sum(file.size for file in made),
         )  # fmt: skip
+    if finished.failed:
+        count = plural(len(finished.failed), "file group")
+        words = "; ".join(said_of(finished.failed)[:DETAILS_SHOWN])
+        error = f"{count} could not be compacted, and will be tried again when something is written there. {words}"
+        yield Upkeep(action.service, "failed", action.why, error=error)
 
 
 def _compactions(run: _Run) -> Iterator[Upkeep]:
@@ -180,7 +200,12 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
     value = session.tail()
     found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
-    rest = {one.group: one for one in found}
+    found = [one for one in found if one.group not in run.failed]
+    waiting = noted(session, latest_slices(session, value), logs_only=name == "log_compaction") if found else set()
+    rest = {one.group: one for one in found if one.group not in waiting}
+    if left_out := [one for one in found if one.group in waiting]:
+        yield replace(due_action(name, left_out, "failed"), error=LEFT_OUT)
+    found = list(rest.values())
     if rest and must_wait(session, value):
         refusal = (
             "in this table of Hudi's, Hudi's readers would let a write win that ends after a compaction: it is made "
@@ -199,7 +224,7 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
             break
         for group in plan.file_groups:
             rest.pop(group, None)
-        yield from compacted(session, plan, due_action(name, chosen, "done"))
+        yield from run.finished(plan, due_action(name, chosen, "done"))
 
 
 def schedule_due(

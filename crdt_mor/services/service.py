@@ -13,11 +13,18 @@ finishes. A service adds a pure planner and an executor of one part, and its row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
-from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.errors import (
+    CrdtMorError,
+    FormatError,
+    PayloadError,
+    SnapshotExpiredError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.retention import needless_files
 from crdt_mor.model.timeline import Timeline
@@ -82,16 +89,43 @@ def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
     return frozen
 
 
-def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
+@dataclass(frozen=True, slots=True)
+class Executed(Generic[P]):
+    """What came of the execution of a plan.
+
+    files: the outputs. failed: the parts that no executor can execute, as long as their files are what they are, each
+    with what was said of it.
+    """
+
+    files: list[DataFile]
+    failed: list[tuple[P, CrdtMorError]]
+
+
+def is_of_files(error: BaseException) -> bool:
+    """Whether an error says that files cannot be merged, and nothing of the store, the table or this process."""
+    of_files = isinstance(error, FormatError | PayloadError | SnapshotExpiredError | UnsupportedFeatureError)
+    return of_files and not isinstance(error, UnsupportedVersionError)
+
+
+def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
     """Write the plan's outputs, or find that another executor has; nothing stays if the plan was cancelled."""
     session.require_table(plan.table_id)
     started_ms = session.environment.now_ms()
     parts = plan.parts()
     # Few parts leave threads to each of them; with many, more threads would only hold more in memory.
     threads = max(1, THREADS // max(1, len(parts)))
-    outputs = in_threads(lambda part: _execute_part(session, service, part, threads, len(parts)), parts)
-    files = [file for files in outputs for file in files]
-    if files:
+
+    def outcome(part: P) -> list[DataFile] | CrdtMorError:
+        try:
+            return _execute_part(session, service, part, threads, len(parts))
+        except CrdtMorError as error:
+            if is_of_files(error):
+                return error
+            raise
+
+    executed = executed_parts(parts, in_threads(outcome, parts))
+    files = executed.files
+    if files and not executed.failed:
         session.publisher.tell(
             PlanEvent(
                 state="executed", barrier=plan.barrier, action=service.action.name,
@@ -99,7 +133,21 @@ def execute(session: Session, service: Service[P], plan: P) -> list[DataFile]:
                 bytes=sum(file.size for file in files), duration_ms=session.environment.now_ms() - started_ms,
             )
         )  # fmt: skip
-    return files
+    return executed
+
+
+def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtMorError]) -> Executed[P]:
+    """What came of the parts of a plan, in their order: files or an error. Raises one that says nothing of files."""
+    files: list[DataFile] = []
+    failed: list[tuple[P, CrdtMorError]] = []
+    for part, outcome in zip(parts, outcomes, strict=True):
+        if not isinstance(outcome, CrdtMorError):
+            files += outcome
+        elif is_of_files(outcome):
+            failed.append((part, outcome))
+        else:
+            raise outcome
+    return Executed(files, failed)
 
 
 def _execute_part(session: Session, service: Service[P], part: P, threads: int, parts: int) -> list[DataFile]:

@@ -11,6 +11,7 @@ from crdt_mor.model.policies import Policies
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
+from crdt_mor.services.finishing import finish
 from crdt_mor.services.maintain import (
     bounded,
     compacted,
@@ -41,11 +42,11 @@ def compact_written(
     if not found or must_wait(session, value):
         return  # as after most commits, without a look at the store
     for plan in _left_behind(session, value, {one.group for one in found}, now_ms):
-        for action in compacted(session, plan, Upkeep("compaction", "done", open_since(plan.barrier, now_ms))):
+        for action in compacted(finish(session, plan), Upkeep("compaction", "done", open_since(plan.barrier, now_ms))):
             tell(session, action, inline=True)
     fresh, chosen = schedule_due(session, due)
     if fresh is not None:
-        for action in compacted(session, fresh, due_action("compaction", chosen, "done")):
+        for action in compacted(finish(session, fresh), due_action("compaction", chosen, "done")):
             tell(session, action, inline=True)
 
 

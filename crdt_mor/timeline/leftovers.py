@@ -1,4 +1,4 @@
-"""Objects of the timeline's own folders that no version names any more: segments, and plans.
+"""Objects of the timeline's own folders that are needed no more: segments and plans that no version names, old notes.
 
     oldest version that stands ──── versions in between ──── the tail
 
@@ -11,22 +11,30 @@ asleep since then would have to put a version that stands already.
 A process that holds a value which is older than all versions that stand finds its segments gone, and reads the newest
 value (`timeline.history.newer_value`). The plan of a completion is read to project it, which is done before the next
 version.
+
+A note that a file group could not be compacted is a hint, and goes when it is a day old, by the store's clock.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.base import Stat
-from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, segment_path
-from crdt_mor.timeline.steps import Delete, List, Read, Steps
+from crdt_mor.timeline.paths import FAILURES, PLANS, SEGMENTS, VERSIONS, segment_path
+from crdt_mor.timeline.steps import Delete, List, Read, Steps, StoreNow
 from crdt_mor.timeline.tail import find_tail
+
+FAILURE_KEPT_MS: Final = 24 * 3600 * 1000
+"""How long a note counts that a file group could not be compacted. Its payload may have been mended since then."""
 
 
 def sweep_leftovers(known: Timeline) -> Steps[None]:
     """Delete the segments and the plans that no version names that stands, nor any later one. `known`: the tail."""
     segments: list[Stat] = yield List(SEGMENTS)
     plans: list[Stat] = yield List(PLANS)
+    plans = yield from _without_notes(plans)
     named = {segment_path(segment.name) for segment in known.segments}
     open_plans = {plan.path for plan in known.plans} | {restore.path for restore in known.restores}
     segments = [stat for stat in segments if stat.path not in named]
@@ -45,6 +53,22 @@ def sweep_leftovers(known: Timeline) -> Steps[None]:
     for stat in plans:
         if stat.path not in open_plans and _barrier(stat.path) <= oldest.clock:
             yield Delete(stat.path)
+
+
+def _without_notes(stats: list[Stat]) -> Steps[list[Stat]]:
+    """The plans in a listing of their folder. Of the notes that lie there, those that are old are deleted."""
+    notes = [stat for stat in stats if stat.path.startswith(FAILURES)]
+    if notes:
+        now_ms: int = yield StoreNow()
+        for note in notes:
+            if not counts(note, now_ms):
+                yield Delete(note.path)
+    return [stat for stat in stats if not stat.path.startswith(FAILURES)]
+
+
+def counts(note: Stat, now_ms: int) -> bool:
+    """Whether a note that a file group could not be compacted still says anything at a time of the store's clock."""
+    return abs(now_ms - note.modified_ms) <= FAILURE_KEPT_MS
 
 
 def _oldest_version() -> Steps[Timeline | None]:

@@ -4,6 +4,7 @@
     .hoodie/.crdt_mor/timeline/<version>.json one version of the timeline's value
     .hoodie/.crdt_mor/segments/<name>.json    a run of older completions
     .hoodie/.crdt_mor/plans/<b>-<nonce>.json  a frozen plan, whose instant's time is b
+    .hoodie/.crdt_mor/plans/failed-<digest>   empty: a file group that could not be compacted, with these very files
     .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
     .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
     .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
@@ -25,6 +26,7 @@ OWN_FOLDER = ".hoodie/.crdt_mor"
 VERSIONS = f"{OWN_FOLDER}/timeline"
 SEGMENTS = f"{OWN_FOLDER}/segments"
 PLANS = f"{OWN_FOLDER}/plans"
+FAILURES = f"{PLANS}/failed-"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
 INTENTS = f"{OWN_FOLDER}/intents"
@@ -49,6 +51,11 @@ def segment_path(name: str) -> str:
 def plan_path(barrier: InstantTime, nonce: str) -> str:
     """The object of a frozen plan: one for each attempt to schedule it, since each derives it anew."""
     return f"{PLANS}/{barrier}-{nonce}.json"
+
+
+def failure_path(digest: str) -> str:
+    """The object that notes that a file group could not be compacted. Names sort behind those of plans."""
+    return f"{FAILURES}{digest}"
 
 
 def heartbeat_path(requested: InstantTime) -> str:

@@ -9,12 +9,16 @@ done and changes nothing. So does a compaction of the same plan by any other pro
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.functions import udf
 
 import crdt_mor as mor
+
+_OF_FILES = (mor.FormatError, mor.PayloadError, mor.SnapshotExpiredError, mor.UnsupportedFeatureError)
+"""What `execute` raises of a file group that cannot be compacted, however often it is tried."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,25 +34,26 @@ def compact(
 ) -> list[mor.Compacted]:
     """Execute every open plan, oldest first, and then a new one. See `crdt_mor`'s `table.maintenance.compact`."""
     table = mor.Table.open(path, storage_options=storage_options)
-    maintenance = table.maintenance
-    done = [_execute(spark, table, plan) for plan in maintenance.open_plans()]
-    fresh = maintenance.plan_compaction(log_files_min=log_files_min, logs_only=logs_only)
-    if fresh is not None:
-        done.append(_execute(spark, table, fresh))
-    return [compacted for compacted in done if compacted is not None]
+    run = partial(_execute, spark, table)
+    return table.maintenance.compact(log_files_min=log_files_min, logs_only=logs_only, execute_parts=run)
 
 
-def _execute(spark: SparkSession, table: mor.Table, plan: mor.CompactionPlan) -> mor.Compacted | None:
+def _execute(
+    spark: SparkSession, table: mor.Table, parts: Sequence[mor.CompactionPlan]
+) -> list[list[mor.DataFile] | mor.CrdtMorError]:
     uri, options = table.uri, table.storage_options
-    parts = [pickle.dumps(part) for part in plan.parts()]
+    pickled = [pickle.dumps(part) for part in parts]
 
     # A plain function of rows, which every release of Spark 4 runs and which needs no pandas.
     @udf("binary", useArrow=False)
     def execute(number: int) -> bytes:
-        part = pickle.loads(parts[number])
-        return pickle.dumps(mor.Table.open(uri, storage_options=options).maintenance.execute(part))
+        part = pickle.loads(pickled[number])
+        maintenance = mor.Table.open(uri, storage_options=options).maintenance
+        try:
+            return pickle.dumps(maintenance.execute(part))
+        except _OF_FILES as error:  # whatever else fails, Spark tries again
+            return pickle.dumps(error)
 
     tasks = spark.range(0, len(parts), 1, numPartitions=len(parts))
-    outputs = tasks.select(execute("id").alias("files")).collect()
-    files = [file for row in outputs for file in pickle.loads(row.files)]
-    return table.maintenance.complete(plan, files)
+    outputs = tasks.select("id", execute("id").alias("files")).collect()
+    return [pickle.loads(row.files) for row in sorted(outputs, key=lambda row: row.id)]

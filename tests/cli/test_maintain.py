@@ -57,6 +57,22 @@ def test_for_programs_it_says_so_in_json_a_line_a_table(table: Path) -> None:
             assert (first["ok"], first["dry_run"]) == (True, False)
 
 
+def test_a_key_that_cannot_be_merged_is_named_and_what_the_error_says_to_do_is_enough(fast_path: Path) -> None:
+    uri = fast_path / "totals"
+    table = mor.Table.create(uri, {"id": pl.String, "n": pl.Int64}, key="id", buckets=1, merge={"n": "counter"})
+    for number in (2**63 - 1, 1):
+        table.upsert(pl.DataFrame({"id": ["big"], "n": [number]}))
+    table.set_properties({"crdt_mor.compaction.log_files": "2"})
+    assert "too large" in run(uri, code=1).stdout
+    assert "crdt-mor compact, tries it again and says why" in run(uri, code=1).stdout
+    refused = CliRunner().invoke(app, ["compact", str(uri)])
+    assert refused.exit_code == 1
+    assert "file group 00000000 cannot be compacted" in refused.stderr
+    assert "key='big'" in refused.stderr
+    table.delete(keys=["big"])
+    assert f"{uri}: compaction done, since file group 00000000 has 3 logs; the policy is 2" in run(uri).stdout
+
+
 def test_a_table_that_is_not_there_is_named_and_the_others_are_maintained(table: Path) -> None:
     done = run(table.parent / "nothing", table, code=1)
     assert "there is no table here" in done.stderr

@@ -211,7 +211,7 @@ def test_it_is_scheduled_executed_and_completed(table: Table) -> None:
     other = Table.open(table.uri)._session
     assert service.open_plans(other, TALLY) == [plan]
     for executor in (session, other):
-        assert service.execute(executor, tallying(), plan) == []
+        assert service.execute(executor, tallying(), plan).files == []
     assert len(session.store.list(COUNTS)) == 2, "once a part, however many execute it"
     assert told(table) == begun
 
@@ -235,7 +235,7 @@ def test_it_is_scheduled_and_cancelled(table: Table) -> None:
     assert service.cancel(session, plan.barrier)
     assert told(table) == {}
     assert shown(table) == [("rolled back", None)]
-    assert service.execute(session, tallying(), plan) == []
+    assert service.execute(session, tallying(), plan).files == []
     assert service.complete(session, plan, []) is None
     assert session.store.list(COUNTS) == []
     assert service.schedule(session, tallying()) is not None

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import SchemaMismatchError, Table
+from crdt_mor import PayloadError, SchemaMismatchError, Table
 from crdt_mor.payloads import Counter, ORSet
 from crdt_mor.readers.spark.versions import SPARK, WRITES_STREAMS
 from tests.spark.sessions import fixture
@@ -335,3 +335,21 @@ def test_compaction_as_a_job_is_the_compaction(spark: Any, tmp_path: Path) -> No
     assert table.scan(consistency="read_optimized").count() == expected.scan().count()
     assert compact(spark, table.uri) == []
     assert table.maintenance.complete(open_plan, []) is not None, "who comes late finds it done"
+
+
+def test_a_key_that_cannot_be_merged_keeps_a_compaction_as_a_job_from_no_other_file_group(
+    spark: Any, tmp_path: Path
+) -> None:
+    from crdt_mor.readers.spark import compact
+
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    table = Table.create(tmp_path / "t", schema, key="id", buckets=2, merge={"n": Counter()})
+    table.upsert(pa.table({"id": ["big", *map(str, range(9))], "n": [2**63 - 1] + [1] * 9}))
+    table.upsert(pa.table({"id": ["big"], "n": [1]}))
+    with pytest.raises(PayloadError, match=r"file group 0000000\d cannot be compacted.*too large.*key='big'"):
+        compact(spark, table.uri)
+    assert sorted(set(table.inspect.files()["kind"].to_pylist())) == ["base", "log"]
+    assert table.maintenance.open_plans() == []
+    table.delete(keys=["big"])
+    assert [done.file_groups for done in compact(spark, table.uri)] == [1]
+    assert table.count() == 9
