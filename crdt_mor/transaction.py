@@ -154,8 +154,7 @@ class Transaction:
     def delete_partitions(self, partitions: Collection[object]) -> None:
         """As `Table.delete_partitions`, as the only statement of this commit."""
         if (write := self._open_alone("delete_partitions")) is not None:
-            named = require_partitions(partitions)
-            scope = overwriting.scope_of(self._session.config.key, write.statements.schema, named)
+            scope = overwriting.scope_of(write, require_partitions(partitions))
             self._overwrite = overwriting.OverwriteStatement(scope, DELETE_PARTITION)
 
     def truncate(self) -> None:

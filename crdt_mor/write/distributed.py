@@ -227,7 +227,7 @@ def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:
     """What an overwrite of these partitions replaces."""
     if partitions == "dynamic":
         return Replacing(None)
-    return Replacing(scope_of(rehearsal.session.config.key, rehearsal.statements.schema, partitions))
+    return Replacing(scope_of(rehearsal, partitions))
 
 
 # --- the driver's part ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import Merging
@@ -25,6 +26,7 @@ from crdt_mor.model.names import bucket_file_id
 from crdt_mor.model.overwrites import StagedBase, StagedOverwrite
 from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.scopes import EVERYTHING, Scope
+from crdt_mor.model.slices import fold_slices
 from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import events, overwriting
 from crdt_mor.timeline.paths import STAGED
@@ -50,7 +52,7 @@ class OverwriteStatement:
 def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mode: SchemaMode) -> Scope:
     """Make the rows those of a write that replaces partitions; raises where some row lies in another partition."""
     config = write.session.config
-    asked = None if partitions == "dynamic" else scope_of(config.key, write.statements.schema, partitions)
+    asked = None if partitions == "dynamic" else scope_of(write, partitions)
     write.statements.upsert(data, "UPSERT", mode)
     places = set(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
     if asked is None:
@@ -92,10 +94,11 @@ def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.
 # --- which partitions -------------------------------------------------------------------------------------------------
 
 
-def scope_of(key: KeySpec, schema: TableSchema, partitions: Collection[object] | str | None) -> Scope:
+def scope_of(write: OpenWrite, partitions: Collection[object] | str | None) -> Scope:
     """The scope of partitions as users name them: by value, by tuples or mappings of values, or by path."""
     if partitions is None:
         return EVERYTHING
+    key = write.session.config.key
     if not key.partition_fields:
         raise InvalidInputError("this table has no partitions: leave them out, which replaces all rows of the table.")
     if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Iterable):
@@ -103,14 +106,42 @@ def scope_of(key: KeySpec, schema: TableSchema, partitions: Collection[object] |
             'partitions is a list of them, ["2026-01-31"], or "dynamic", those that have rows. '
             f"partitions={partitions!r}"
         )
-    return Scope(tuple(sorted({_path(key, schema, partition) for partition in partitions})))
+    return Scope(tuple(sorted({_path(write, partition) for partition in partitions})))
 
 
-def _path(key: KeySpec, schema: TableSchema, partition: object) -> str:
+def _path(write: OpenWrite, partition: object) -> str:
     """The path of a partition."""
-    fields = key.partition_fields
+    key, schema = write.session.config.key, write.statements.schema
     if isinstance(partition, str) and _is_path(key, partition):
+        _refuse_ambiguous(write, partition)
         return partition
+    return _path_of_values(key, schema, partition)
+
+
+def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
+    """Raise where the path of a partition is also the value of another one that the table has: of a text column."""
+    key, schema = write.session.config.key, write.statements.schema
+    if len(key.partition_fields) > 1 or not pt.is_string(schema.stored.field(key.partition_fields[0]).type):
+        return
+    try:
+        other = _path_of_values(key, schema, path)
+    except InvalidInputError:
+        return  # no value of a partition is like that
+    completions = write.session.snapshot_completions(write.value)
+    if all(slice_.partition != other for slice_ in fold_slices(completions)):
+        return
+    (name,) = key.partition_fields
+    value = path.removeprefix(f"{name}=")
+    raise InvalidInputError(
+        "this names two partitions, one by its path and one by its value: name the one that is meant by a mapping, "
+        f"{ {name: value} } or { {name: path} }, or delete its rows by a filter. partition={path!r} by_path={path!r} "
+        f"by_value={other!r}"
+    )
+
+
+def _path_of_values(key: KeySpec, schema: TableSchema, partition: object) -> str:
+    """The path of a partition that is named by a value, or by a tuple or a mapping of values."""
+    fields = key.partition_fields
     if isinstance(partition, Mapping):
         if set(partition) != set(fields):
             raise _misnamed(fields, partition)

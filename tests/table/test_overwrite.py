@@ -92,6 +92,36 @@ def test_partitions_of_several_columns_and_other_types_are_named_by_their_values
             table.delete_partitions(wrong)
 
 
+def test_a_text_that_is_the_path_of_one_partition_and_the_value_of_another_is_refused(make: Make) -> None:
+    table = make(partition_by="region", hive_style=True)
+    table.upsert(frame(("a", "1", 1), ("b", "region=1", 1), ("c", "region=2", 1)))
+    schema = table.schema
+
+    def deleted(name: object) -> list[tuple[object, ...]]:
+        return ids(table, as_of=table.delete_partitions([name]))
+
+    for refused in (
+        lambda: table.delete_partitions(["region=1"]),
+        lambda: table.overwrite(frame(("b", "region=1", 2)), partitions=["region=1"]),
+        lambda: table.plan_write("overwrite", schema, partitions=["region=1"]),
+        lambda: table.delete_partitions(["region=2"]),  # there is none of that path, so that it would delete nothing
+    ):
+        with pytest.raises(InvalidInputError, match=r"two partitions.*by_path='region=.' by_value='region=region=.'"):
+            refused()
+    assert len(ids(table)) == 3
+    assert deleted({"region": "region=1"}) == [("a", "1", 1), ("c", "region=2", 1)]
+    table.upsert(frame(("b", "region=1", 2)))
+    assert deleted({"region": "1"}) == [("b", "region=1", 2), ("c", "region=2", 1)]
+    assert deleted("region=region=2") == [("b", "region=1", 2)]
+
+
+def test_a_value_names_its_partition_where_paths_do_not_name_their_columns(make: Make) -> None:
+    table = make(partition_by="region", hive_style=False)
+    table.upsert(frame(("a", "1", 1), ("b", "region=1", 1)))
+    table.delete_partitions(["region=1"])
+    assert ids(table) == [("a", "1", 1)]
+
+
 def test_rows_of_other_partitions_than_those_that_are_named_are_refused(table: Table) -> None:
     before = table.version
     with pytest.raises(InvalidInputError, match=r"not_named=\['region=us'\] named=\['region=eu'\]"):
