@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
     from crdt_mor.changes import Changes
+    from crdt_mor.checking import check_store
     from crdt_mor.clock import Environment, Process
     from crdt_mor.creation import Merge
     from crdt_mor.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
@@ -91,6 +92,7 @@ if _TYPE_CHECKING:
     from crdt_mor.store.local import LocalStore
     from crdt_mor.store.memory import MemoryStore
     from crdt_mor.store.open import storage_options
+    from crdt_mor.store.racing import StoreCheck
     from crdt_mor.table import Table
     from crdt_mor.transaction import Commit, Transaction
     from crdt_mor.write.jobs import Receipt
@@ -101,6 +103,7 @@ if _TYPE_CHECKING:
 
 _NAMES = {
     "changes": ("Changes",),
+    "checking": ("check_store",),
     "clock": ("Environment", "Process"),
     "creation": ("Merge",),
     "data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
@@ -177,6 +180,7 @@ _NAMES = {
     "store.local": ("LocalStore",),
     "store.memory": ("MemoryStore",),
     "store.open": ("storage_options",),
+    "store.racing": ("StoreCheck",),
     "table": ("Table",),
     "transaction": ("Commit", "Transaction"),
     "write.jobs": ("Receipt",),
@@ -296,6 +300,7 @@ __all__ = [
     "StorageRefusedError",
     "StorageUnavailableError",
     "Store",
+    "StoreCheck",
     "SweepEvent",
     "Table",
     "TableArrivingError",
@@ -317,6 +322,7 @@ __all__ = [
     "WriterExpiredError",
     "allow_payloads",
     "check_laws",
+    "check_store",
     "observe",
     "parse_point",
     "read_files",

@@ -18,7 +18,7 @@ BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "erasure", "migration", "transaction", "reading", "files", "sources", "loading", "table",
+    "erasure", "migration", "transaction", "reading", "files", "sources", "loading", "checking", "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sources": {"errors", "model", "rows", "data", "files"},  # where a first load takes its rows from
     "loading": ROOMS,
     "reading": {"model", "html", "rows", "scan", "transaction"},
+    "checking": {"errors", "clock", "store"},  # a store, before there is a table
     "table": ROOMS | USERS_HOLD - {"files", "table"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
@@ -105,6 +106,7 @@ LIBRARIES: dict[str, set[str]] = {
     "distributed": {"pyarrow"},
     "transaction": {"polars", "pyarrow"},
     "creation": set(),
+    "checking": set(),
     "table": {"polars", "pyarrow"},
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},

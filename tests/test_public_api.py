@@ -30,11 +30,13 @@ PUBLIC = [
     "PlanEvent", "Point", "Process", "RaceLostEvent", "RangeReader", "Receipt", "RecordPayload", "Restored",
     "RollbackEvent", "Savepoint", "Scan",
     "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageRefusedError",
-    "StorageUnavailableError", "Store", "SweepEvent", "Table", "TableArrivingError", "TableConfig", "TableExistsError",
+    "StorageUnavailableError", "Store", "StoreCheck", "SweepEvent", "Table", "TableArrivingError", "TableConfig",
+    "TableExistsError",
     "TableMovedError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "Upkeep", "UpkeepEvent",
-    "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "observe", "parse_point", "read_files",
+    "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe", "parse_point",
+    "read_files",
     "storage_options",
 ]  # fmt: skip
 
@@ -76,6 +78,7 @@ SIGNATURES = {
     "Maintenance.maintain": "self * keep keep_commits dry_run",
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
+    "check_store": "uri * keys storage_options store environment",
     "observe": "callback",
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema",

@@ -20,6 +20,7 @@ import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, writes
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.changes import changes, diff
+from crdt_mor.cli.check_store import check_store
 from crdt_mor.cli.clean import clean
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
@@ -180,6 +181,7 @@ for _command in (
     migrate,
     cancel_migration,
     laws,
+    check_store,
     demo,
 ):
     app.command()(_reporting(_command))

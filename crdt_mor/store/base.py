@@ -117,7 +117,7 @@ class Bucket(Store, Protocol):
         ...
 
     def probe(self) -> None:
-        """Raise `UnsupportedFeatureError` unless of two puts of one object the first alone makes it.
+        """Raise `UnsupportedFeatureError` unless of many puts of one object, made at once, one alone makes it.
 
         Other stores are known to do so.
         """

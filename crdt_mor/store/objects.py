@@ -27,13 +27,7 @@ from typing import Any, Final
 import obstore
 
 from crdt_mor.clock import Environment, SystemEnvironment
-from crdt_mor.errors import (
-    CommitUnknownError,
-    FormatError,
-    InvalidInputError,
-    StorageUnavailableError,
-    UnsupportedFeatureError,
-)
+from crdt_mor.errors import CommitUnknownError, FormatError, InvalidInputError, StorageUnavailableError
 from crdt_mor.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
@@ -43,6 +37,7 @@ from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind, refused, unavailable
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
 from crdt_mor.store.secrets import Secrets
 
@@ -337,18 +332,8 @@ class ObjectStore:
         self._at_once.afterwards(call)
 
     def probe(self) -> None:
-        """Raise `UnsupportedFeatureError` unless of two puts of one object the first alone makes it."""
-        path = f".hoodie/.temp/probe-{self.environment.nonce()}"
-        try:
-            first, second = self.put(path, b"first"), self.put(path, b"second")
-        finally:
-            self.delete(path)
-        if not first or second:
-            raise UnsupportedFeatureError(
-                "this store makes an object again that is there already, though it was asked to make it only if there "
-                "is none, which commits rest on: use a store, or a release of it, that honours If-None-Match on puts. "
-                f"docs/stores.md names some. store={self._place.uri}"
-            )
+        """Raise `UnsupportedFeatureError` unless of many puts of one object, made at once, one alone makes it."""
+        require_safe(race(self, self._place.uri, self.environment.nonce(), KEYS_OF_A_PROBE))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

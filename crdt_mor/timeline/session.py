@@ -342,8 +342,13 @@ class Session:
         return missing
 
     def start(self) -> None:
-        """Make sure that there is a first version to follow; anyone may put it."""
+        """Make sure that there is a first version to follow; anyone may put it.
+
+        A bucket in which Hudi has made the table is tried before, as it is by `Table.create` for tables of ours.
+        """
         if self._known is None and not put_in_place(self.store, self.config.table_id):
+            if not self.config.ours and is_bucket(self.store) and not self.store.list(VERSIONS):
+                self.store.probe()
             self.run(put_first(self.publisher.projector.folder, self.config, self.genesis()))
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:

@@ -27,7 +27,7 @@ COMMANDS = (
     "create", "create-from", "append", "upsert", "delete", "write", "overwrite", "delete-partitions", "truncate",
     "cat", "count", "changes", "diff", "show", "schema", "history", "timeline", "files", "compact",
     "properties", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore",
-    "erase", "migrate", "cancel-migration", "laws", "demo",
+    "erase", "migrate", "cancel-migration", "laws", "check-store", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
 PAGE = README.parent / "docs" / "cli.md"

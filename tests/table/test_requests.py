@@ -98,6 +98,13 @@ def opened(made: Bucket) -> Table:
     return Table.open(URI, store=made.store())
 
 
+def creating() -> Count:
+    """Creating a table."""
+    made = Bucket()
+    with made.counting():
+        return made.count(lambda: Table.create(URI, {"id": pl.String}, key="id", store=made.store()))
+
+
 def opening() -> Count:
     """Opening a table."""
     made = ONE_FILE()
@@ -155,6 +162,7 @@ def in_block(table: Table, rows: pl.DataFrame) -> None:
 
 
 OPERATIONS: dict[str, Callable[[], Count]] = {
+    "`Table.create`": creating,
     "`Table.open`": opening,
     "scan of 2 columns, 1 file": lambda: asked(two_columns),
     "the same again, 1 file": lambda: asked(two_columns, again=True),
