@@ -5,8 +5,8 @@ table = mor.Table.create("events", schema, key="event_id")
 table.upsert(frame)                        # from any number of processes at once, without a lock
 table.scan(filter="views > 10").to_polars()
 
-Each name is imported from its module when it is first used: whoever reads one table does not wait for its upkeep. So a
-public name stands in three places: among the imports, which are for type checkers, in `_NAMES` and in `__all__`.
+Each name is imported from its module when it is first used: a program that reads a table does not wait for its upkeep.
+So a public name stands in three places: among the imports, which are for type checkers, in `_NAMES` and in `__all__`.
 """
 
 from importlib import import_module as _import_module

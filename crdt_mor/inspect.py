@@ -111,7 +111,8 @@ class Inspect:
         """The writes that are under way, oldest first: who began each, and whether the process is still heard of.
 
         since: when it began, in UTC. silent: for how long nothing was heard of it; null where that is not known.
-        expires: from when on whoever begins a write, or plans a compaction, gives it up if it stays silent: by the
+        expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by
+        the
             `writer_expiry` of this table, which other processes may have opened with another.
         stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
 

@@ -3,10 +3,10 @@
     load      one write begins, sorts, puts base files and completes (write/load.py), as any write would, in a store
               that hides everything of it
     appear    the settings are put at their own path, if there are none: now there is a table, with its first commit
-    in place  what was hidden is copied to where it belongs, by the load, or by whoever opens the table
+    in place  what was hidden is copied to where it belongs, by the load, or by a process that opens the table
 
-`timeline/loads.py` has the last two, and says why loads need not wait for one another. What fails removes all that it
-has put. What dies leaves objects that nobody sees; whoever makes a table there next removes them, once it is there.
+`timeline/loads.py` has the last two, and says why loads need not wait for one another. A load that fails removes all
+that it has put. A load that dies leaves objects that nobody sees; the next one that makes a table there removes them.
 """
 
 from __future__ import annotations

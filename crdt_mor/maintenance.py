@@ -229,7 +229,7 @@ class Maintenance:
         beside writers, who get `WriterExpiredError` and write again. This cannot be undone.
 
         From then on points between that moment and the restore are refused as `as_of`, and checkpoints from there with
-        `CheckpointExpiredError`: whoever follows the table scans it, and goes on from the scan's checkpoint. The
+        `CheckpointExpiredError`: a reader that follows the table scans it, and goes on from the scan's checkpoint. The
         history says that it was restored, and numbers are not used again.
 
         to: the name of a savepoint, or whatever `as_of` takes.
@@ -246,7 +246,7 @@ class Maintenance:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
 
         For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
-        as it takes. Whoever holds the files of all parts calls `complete`.
+        as it takes. The process that has the files of all parts calls `complete`.
 
         Raises what is said of a file group that cannot be compacted, as `compact` does. The plan stays open then, until
         `compact` or `maintain` makes it again without that file group, or somebody cancels it.

@@ -4,8 +4,8 @@
                                                       └──► each callback
 
 An event says what happened to which table, in numbers and names: no values of rows and no options of anybody's. It is
-told by the process that made it happen, in the thread that did, when it has happened. Whoever listens and fails changes
-nothing about it: the first failure of a callback is logged, and the callback is still called for later events.
+told by the process that made it happen, in the thread that did, when it has happened. A callback that
+fails changes nothing about it: its first failure is logged, and the callback is still called for later events.
 """
 
 from __future__ import annotations

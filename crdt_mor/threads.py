@@ -59,6 +59,6 @@ def in_threads(
         left_early = True
         raise
     finally:
-        # Who leaves early does not wait: it may be the garbage collector, in a thread of this very pool.
+        # A caller that leaves early does not wait: it may be the garbage collector, in a thread of this very pool.
         if is_own(forks):  # a process that was forked meanwhile has none of these threads
             pool.shutdown(wait=not left_early, cancel_futures=True)

@@ -84,7 +84,7 @@ def diff(
 
 
 def _note(path: Path, checkpoint: str) -> None:
-    """Whole or not at all: whoever is killed here goes on from the checkpoint before."""
+    """Whole or not at all: a command that is killed here goes on from the checkpoint before."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(checkpoint + "\n")
     fresh.replace(path)

@@ -1,4 +1,4 @@
-"""`overwrite`, `delete-partitions` and `truncate`: rows are replaced, beside whoever else writes.
+"""`overwrite`, `delete-partitions` and `truncate`: rows are replaced, beside other writers.
 
 What takes rows away without bringing any asks first.
 """

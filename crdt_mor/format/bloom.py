@@ -88,7 +88,7 @@ def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[
                 found.append((first, rows))
             first += rows
     except (FormatError, ValueError, LookupError, TypeError):
-        return None  # no filter that is known; whoever reads all rows is right as well
+        return None  # no filter that is known; reading all rows is right as well
     return found
 
 

@@ -1,9 +1,9 @@
 """One record of Hudi's in an Avro container: what every file of Hudi's timeline is, if it is not empty.
 
 The schemas in `schemas/` are Hudi's own to the letter, but for the notes (`doc`) on fields of plans: every string and
-map has the property `avro.java.string`, since Java casts to String. Equal values give equal bytes, so that whoever
-projects an instant writes the same file. A file of another Hudi release is read by the schema that it carries: fields
-that it lacks are null.
+map has the property `avro.java.string`, since Java casts to String. Equal values give equal bytes, so that all
+processes that project an instant write the same file. A file of another Hudi release is read by the schema that it
+carries: fields that it lacks are null.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ looked for among what this process has already, and there are three ways in whic
     import acme.payloads                    the program has imported the module itself
     allow_payloads("acme.payloads")         the program names it; so do `Table.open(uri, payloads=[...])`, the command
                                             line's `--payloads` and the option `payloads` of the Spark source
-    CRDT_MOR_PAYLOADS=acme.payloads,...     whoever starts the process names it, in an environment variable
+    CRDT_MOR_PAYLOADS=acme.payloads,...     an environment variable of the process names it
 
 What is named by its module or its path is passed on in that variable to the processes that this one starts. A pickled
 view of a table carries the classes of the table's payloads (`Carried`), by reference as pickles do.

@@ -11,7 +11,7 @@ Everything below S has ended and nothing can be requested there any more; and in
   compact_logs     a log compaction, under any rule: the base stays as it is, and all contributions of the logs are
                    carried, folded as far as no pending write can land between them
 Deletes among the stable are spent, except ordered tombstones that won: stability says nothing about ordering values.
-Base rows lack partition path and file name, which whoever writes the file knows.
+Base rows lack partition path and file name, which the caller knows that writes the file.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class RecordPayload(Payload):
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """An upsert gives some columns of a row, and leaves the others to whoever writes them: `merge=PartialUpdate()`.
+    """An upsert gives some columns of a row, and leaves the others to other writers: `merge=PartialUpdate()`.
 
     Per column, the latest commit that *gave* it wins, by requested time; a delete starts the row afresh. A last-writer-
     wins map with one register a column. `columns` have payloads of their own, as in `merge={...}`.

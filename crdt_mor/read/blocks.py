@@ -119,7 +119,7 @@ def base_source(store: Store, base: DataFile) -> ParquetSource:
     taken into memory from there, as it may get its name and leave that place at any moment.
     """
     if is_bucket(store) and base.size and not base.staged and is_own_token(base.name.token):
-        # Whoever reads it finds out whether it is there.
+        # The read of it finds out whether it is there.
         return ParquetSource(base.path, ranges=store.ranges_of(base.path, base.size))
     source = store.parquet(base.path)
     if source is None and base.staged:

@@ -171,7 +171,7 @@ def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str)
     oldest = retention.since if cut.by == "completed" else retention.stable_since
     if cut.time >= oldest or cut.time == EPOCH:
         return cut
-    # Whoever follows a table that rests keeps a checkpoint from before the mark, and has missed nothing.
+    # A follower of a table that rests keeps a checkpoint from before the mark, and has missed nothing.
     if shows_the_same(value, session.completions(value), cut, oldest):
         return replace(cut, time=oldest)
     raise CheckpointExpiredError(

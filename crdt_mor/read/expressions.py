@@ -58,7 +58,7 @@ def operands(whole: pl.Expr, build: Build) -> tuple[pl.Expr, pl.Expr] | None:
 
 
 def literal(value: pl.Expr) -> pl.Series | None:
-    """The values of a literal, be it one, a series or a list; None for what is no literal."""
+    """The values of a literal: of one value, a series or a list; None for what is no literal."""
     if not value.meta.is_literal(allow_aliasing=True):
         return None
     values = pl.select(value).to_series()

@@ -88,7 +88,7 @@ class Store(Protocol):
         """Make an object that another process put last through a power cut, if it is there, and its neighbours' names.
 
         `put` does this for its own object, but its process may have died before it could, or the put failed half way:
-        whoever builds on an object that was there already, or was read back, makes it durable first.
+        a process that builds on an object which was there already, or was read back, makes it durable first.
         """
         ...
 

@@ -8,10 +8,10 @@ many callers win. (`O_EXCL` and then writing would show readers half a file; ren
     \_____________ nothing was published ______________/ \__ unknown __/
 
 What fails before the link left nothing behind and raises `StorageUnavailableError`. If the folder cannot be fsynced
-after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. Whoever then finds the
-name makes it durable, which fsyncs the folder again. That second answer can be believed: names are metadata, and a
-journal that could not be written fails every later fsync too, unlike the pages of a file, which are dropped after a
-failed one; therefore what failed before the link is written anew. A reply that got lost (network disks repeat a link
+after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. A process that then
+finds the name makes it durable, which fsyncs the folder again. That second answer can be believed: names are metadata,
+and a journal that could not be written fails every later fsync too, unlike the pages of a file, which are dropped after
+a failed one; therefore what failed before the link is written anew. A reply that got lost (network disks repeat a link
 that had worked) shows in the link count of the temporary file.
 
 Of many files that are put for one purpose, as the log files of a commit, only the content is fsynced

@@ -1,4 +1,4 @@
-"""What every store must do, as a class of tests for pytest: whoever writes a store runs it over that store.
+"""What every store must do, as a class of tests for pytest, which the author of a store runs over it.
 
     class TestMyStore(StoreSuite):
         @pytest.fixture

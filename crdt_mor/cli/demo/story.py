@@ -17,7 +17,7 @@ last pass sees every row there is, and is ordered after everything that wrote a 
 
 Every correction stands. It reads and rewrites, so it must not be done twice nor be overwritten: each day is taken once,
 and only `old_after` days after its flight. A late delivery completes `late_days` after its day, which is sooner, and
-ingest goes on in its own order: whoever sees day D + old_after sees all that ingest will ever write to day D. The
+ingest goes on in its own order: a worker that sees day D + old_after sees all that ingest will ever write to day D. The
 tokens are for a crash: a backfill that is started again would learn that a step is done, not do it twice.
 """
 
