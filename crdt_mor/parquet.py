@@ -10,7 +10,7 @@ The merge and the formats take this value instead of a path, so that neither kno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
 
 import polars as pl
@@ -77,6 +77,10 @@ class ParquetSource:
             return self.at_hand()
         with open(self.address, "rb") as file:
             return ParquetSource.in_memory(file.read(), name=self.name)
+
+    def one_by_one(self) -> Sequence[ParquetSource]:
+        """Each of the files, which may differ in the types of their columns."""
+        return [replace(self, contents=(content,)) for content in self.contents] or [self]
 
     def scan(
         self, schema: Mapping[str, pl.DataType] | None = None, cast_options: pl.ScanCastOptions | None = None

@@ -177,11 +177,13 @@ class Scan(ArrowRows):
     @cached_property
     def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
         """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored."""
-        schema = self._snapshot.schema
+        snapshot, schema = self._snapshot, self._snapshot.schema
+        numbered = merging_of(snapshot.session.config, snapshot.value.schema).columns.numbered
         down: list[pl.Expr] = []
         late: list[pl.Expr] = []
         for part in [] if self._filter is None else conjuncts(self._filter):
-            form = parquet_form(part, schema)
+            # The statistics of numbers say nothing of the order of their texts.
+            form = None if numbered & set(part.meta.root_names()) else parquet_form(part, schema)
             (late if form is None else down).append(part if form is None else form)
         return conjunction(down), conjunction(late)
 

@@ -36,6 +36,7 @@ class Distinct(Payload):
             raise InvalidInputError(f"lg_k is from 5 to 26. lg_k={self.lg_k}")
 
     def check(self, column: pa.DataType) -> None:
+        _datasketches()
         if column != pa.int64():
             raise InvalidInputError(f"Distinct shows a count: declare the column int64. type={column}")
 

@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.types as pt
 
-from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.resolve import resolve
 from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.kernel import polars_type
@@ -73,17 +74,19 @@ def require_payloads(config: TableConfig) -> None:
 
 def merging_of(config: TableConfig, schema: str) -> Merging:
     """The merging of a table whose schema is `schema`, as the timeline keeps it."""
-    return _merging(config.merge, _key_column(config), schema)
+    return _merging(config.merge, _key_column(config), config.key.times, schema)
 
 
 def _key_column(config: TableConfig) -> str | None:
-    """The user's column whose text is the record key, if there is one."""
+    """The user's column whose text is the record key, and that is stored alike in all files, if there is one."""
     fields = config.key.fields
-    return fields[0] if len(fields) == 1 and not config.key.composite and fields[0] not in META_COLUMNS else None
+    if len(fields) > 1 or config.key.composite or fields[0] in (*META_COLUMNS, *config.key.times):
+        return None
+    return fields[0]
 
 
 @lru_cache(maxsize=64)
-def _merging(spec: MergeSpec, key_column: str | None, text: str) -> Merging:
+def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], text: str) -> Merging:
     schema = TableSchema.from_json(text)
     hidden: list[pa.Field] = []
     members: list[Member] = []
@@ -99,7 +102,9 @@ def _merging(spec: MergeSpec, key_column: str | None, text: str) -> Merging:
         members.append(Member(column_merge.columns, payload, polars_type(kind), name))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
-    return Merging(rule, Columns.of(physical.stored, key_column), physical, MappingProxyType(accepts))
+    numbered = frozenset(n for n in times if n in physical.stored.names and pt.is_string(physical.stored.field(n).type))
+    columns = Columns.of(physical.stored, key_column, numbered)
+    return Merging(rule, columns, physical, MappingProxyType(accepts))
 
 
 def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
@@ -134,10 +139,15 @@ def _column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) ->
 
 
 def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
-    """Raise `InvalidInputError` if the payload does not serve this type: it says so, or fails on no rows of it."""
+    """Raise `InvalidInputError` if the payload does not serve this type: it says so, or fails on no rows of it.
+
+    A payload whose library is missing raises `UnknownPayloadError`, which says what to install.
+    """
     try:
         payload.check(kind)
         _try_on_no_rows(payload, columns, kind)
+    except UnknownPayloadError:
+        raise
     except CrdtMorError as error:
         raise InvalidInputError(
             f"{payload.name} does not serve this column: {error} columns={list(columns)}"

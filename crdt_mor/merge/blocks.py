@@ -9,7 +9,7 @@ blocks      sorted in START_COMMIT_TIME order: (requested time, file, place in t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -76,17 +76,21 @@ class Columns:
     """The table's user columns and their types now; a file may lack the newer ones, or hold a narrower type.
 
     `key_column` is the one user column whose text is the record key, if there is one: reading it saves a column.
+    `numbered` are columns of texts that a file of Hudi's may hold as integers, whose texts are the column's values.
     """
 
     stored: Mapping[str, pl.DataType]
     key_column: str | None = None
+    numbered: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, stored: pa.Schema, key_column: str | None = None) -> Columns:
+    def of(
+        cls, stored: pa.Schema, key_column: str | None = None, numbered: frozenset[str] = frozenset()
+    ) -> Columns:
         """From the stored Arrow schema (user columns only)."""
         frame = pl.from_arrow(pa.Table.from_batches([], stored))
         assert isinstance(frame, pl.DataFrame)
-        return cls(dict(frame.schema), key_column)
+        return cls(dict(frame.schema), key_column, numbered)
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -103,7 +107,7 @@ class Columns:
 
     def by_text(self) -> Columns:
         """These columns, with keys compared as text."""
-        return Columns(self.stored)
+        return replace(self, key_column=None)
 
     def select_all(self) -> list[str]:
         """Hudi's five columns, then the user's."""

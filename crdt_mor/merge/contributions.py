@@ -58,7 +58,18 @@ class Contributions:
 
 def scan(source: ParquetSource, columns: Columns) -> pl.LazyFrame:
     """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly."""
-    return source.scan(columns.schema, _WIDEN)
+    if not columns.numbered:
+        return source.scan(columns.schema, _WIDEN)
+    return pl.concat([_with_texts(file, columns) for file in source.at_hand().one_by_one()])
+
+
+def _with_texts(file: ParquetSource, columns: Columns) -> pl.LazyFrame:
+    """One file as `scan` gives it, with the texts of the integers that it holds in columns of texts."""
+    held = file.scan().collect_schema()
+    here = columns.numbered.intersection(held if file.columns is None else file.columns)
+    numbers = {name: held[name] for name in sorted(here) if held[name].is_integer()}
+    texts = [pl.col(name).cast(pl.String) for name in numbers]
+    return file.scan({**columns.schema, **numbers}, _WIDEN).with_columns(texts)
 
 
 def scan_ranges(source: ParquetSource, columns: Columns, ranges: Sequence[tuple[int, int]]) -> pl.LazyFrame:

@@ -40,6 +40,8 @@ NULL_KEY: Final = "__null__"
 EMPTY_KEY: Final = "__empty__"
 
 _GENERATORS: Final = ("SIMPLE", "COMPLEX", "NON_PARTITION")
+_OF_TIMES: Final = ("TIMESTAMP", "CUSTOM")
+"""Hudi's key generators that make a partition path of a time, such as `2026/01/31` of the number of its seconds."""
 _NAME_BYTES_MAX: Final = 255
 _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
 """Hadoop takes what stands before a colon for a scheme, and Spark reads `%41` in a path as the letter A."""
@@ -78,6 +80,11 @@ class KeySpec:
     def composite(self) -> bool:
         """Whether the record key has the form `f1:v1,f2:v2`; otherwise it is the text of the one key column."""
         return len(self.fields) > 1 or (self.keygen_type == "COMPLEX" and not self.value_only)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The partition columns that may be times, each of which Hudi calls a text and may store as a number."""
+        return self.partition_fields if self.keygen_type in _OF_TIMES else ()
 
     def check_types(self, schema: TableSchema | pa.Schema) -> None:
         """Refuse columns that are not there, and types whose text differs between engines."""

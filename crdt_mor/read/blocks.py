@@ -21,6 +21,7 @@ from crdt_mor.format.base import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
 from crdt_mor.memory import keep_freed_memory
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.snapshot import latest_in
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, is_own_token
@@ -66,7 +67,8 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     latest = None
     if base is not None:
         with naming_damage(store, slice_):
-            latest = read_footer(base).latest_requested
+            # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
+            latest = read_footer(base).latest_requested or latest_in(base)
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
 

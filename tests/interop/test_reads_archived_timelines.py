@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,12 +29,18 @@ from crdt_mor.store.open import open_store
 from crdt_mor.timeline.adoption import Foreign, foreign_completions
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import perform
+from tests.counting import Bucket
 from tests.driving import one_by_one
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest
-from tests.interop.readers import Rows, ours
+from tests.interop.readers import Rows, hudi_rs, ours
 from tests.interop.shapes import Maker, keys, rows
 
 Moments = dict[str, Rows]
+
+EPOCH_SECONDS = {
+    "hoodie.keygen.timebased.timestamp.type": "UNIX_TIMESTAMP",
+    "hoodie.keygen.timebased.output.dateformat": "yyyy/MM/dd",
+}
 
 
 @pytest.fixture
@@ -358,6 +365,67 @@ def test_a_type_that_a_file_cannot_be_turned_into_is_refused(root: Path) -> None
     with_schema(root, 4, [ID, {"name": "n", "type": ["null", "string"]}, V])
     with pytest.raises(UnsupportedFeatureError, match="let Hudi rewrite it"):
         Table.open(root).scan().to_arrow()
+
+
+@contextmanager
+def in_a_bucket(root: Path) -> Iterator[Table]:
+    """The table in a folder, copied to a bucket."""
+    bucket = Bucket()
+    with bucket.counting():
+        store = bucket.store()
+        for file in filter(Path.is_file, root.rglob("*")):
+            store.put(str(file.relative_to(root)), file.read_bytes())
+        yield Table.open("s3://counted/table", store=store)
+
+
+def rewrite_bases(root: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Write the base files anew, as Hudi's writers do, who note nothing of ours in their footers."""
+    for base in root.rglob("*.parquet"):
+        pq.write_table(change(pq.read_table(base)).replace_schema_metadata(None), base, store_schema=False)
+
+    def sized(commit: CommitMetadata) -> CommitMetadata:
+        stats = {
+            partition: [replace(stat, file_size_in_bytes=(root / str(stat.path)).stat().st_size) for stat in found]
+            for partition, found in commit.stats.items()
+        }
+        return replace(commit, stats=stats)
+
+    edit(root, sized)
+
+
+def test_a_base_of_hudis_below_logs_is_read_in_a_bucket(root: Path) -> None:
+    rewrite_bases(root, lambda found: found)
+    expected = ours(Table.open(root))
+    with in_a_bucket(root) as table:
+        assert ours(table) == expected
+        assert table.scan(columns=["id"]).count() == len(expected)
+        found = table.scan(columns=["n"], filter="n > 1").to_polars()
+        assert sorted(found["n"]) == sorted(n for row in expected.values() if (n := int(str(row["n"]))) > 1)
+
+
+def test_epoch_numbers_of_a_timestamp_key_generator_are_read_as_their_texts(make: Maker) -> None:
+    """Spark's catalog has such a partition column as a string; its bulk inserts store numbers, its updates texts."""
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64()), ("at", pa.string())])
+    table = make.create(schema, partition_by="at", buckets=1)
+    table.append(pa.table({"id": keys(0, 1, 2), "n": [1, 2, 3], "at": ["9", "86400", "86400"]}, schema))
+    table.maintenance.compact()
+    table.upsert(pa.table({"id": keys(1, 3), "n": [4, 5], "at": ["86400", "100"]}, schema))
+    rewrite_bases(make.root, lambda found: found.set_column(7, "at", found["at"].cast(pa.int64())))
+    make_hudis(make.root, {"hoodie.table.keygenerator.type": "TIMESTAMP", **EPOCH_SECONDS})
+    expected = [("k0", 1, "9"), ("k1", 4, "86400"), ("k2", 3, "86400"), ("k3", 5, "100")]
+    assert {tuple(row[name] for name in schema.names) for row in hudi_rs(make.root).values()} == set(expected)
+    with in_a_bucket(make.root) as there:
+        for opened in (Table.open(make.root), there):
+            assert sorted(opened.scan().to_polars().rows()) == expected
+            assert sorted(opened.changes().to_polars().select("id", "n", "at").rows()) == expected
+            for condition, found in (
+                (pl.col("at") < "86400", {"k3"}),  # as texts are ordered, and numbers are not
+                (pl.col("at") > "86400", {"k0"}),
+                ((pl.col("at") == "86400") & (pl.col("n") > 3), {"k1"}),
+                (pl.col("at").is_null(), set()),
+            ):
+                assert set(opened.scan(filter=condition).to_polars()["id"]) == found
+                assert opened.scan(filter=condition).count() == len(found)
 
 
 def test_timestamps_in_milliseconds_are_read_as_what_they_are(make: Maker) -> None:

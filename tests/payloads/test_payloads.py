@@ -17,7 +17,17 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-from crdt_mor import Dot, InvalidInputError, Payload, PayloadError, RecordPayload, UnknownPayloadError, payloads
+from crdt_mor import (
+    Dot,
+    InvalidInputError,
+    MemoryStore,
+    Payload,
+    PayloadError,
+    RecordPayload,
+    Table,
+    UnknownPayloadError,
+    payloads,
+)
 from crdt_mor.payloads import theta
 
 NAN = float("nan")
@@ -611,3 +621,7 @@ def test_without_the_library_distinct_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "datasketches", None)
     with pytest.raises(UnknownPayloadError, match=r'pip install "crdt-mor\[sketches\]"'):
         lifted(payloads.Distinct(), series(["a"]))
+    columns, store = {"id": pa.int64(), "n": pa.int64()}, MemoryStore()
+    with pytest.raises(UnknownPayloadError, match=r'pip install "crdt-mor\[sketches\]"'):
+        Table.create("t", columns, key="id", merge={"n": payloads.Distinct()}, store=store)
+    assert not list(store.walk(""))
