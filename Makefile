@@ -14,9 +14,10 @@ help:            ## This list
 setup: $(READY)  ## Make .venv from requirements.lock, with this tree installed in it
 
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "making $(VENV): pip installs what requirements.lock names, which takes two minutes the first time"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 demo: setup      ## Three processes, one table, no lock: the example of the README on real flights

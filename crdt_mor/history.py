@@ -1,10 +1,11 @@
 """The history of a table, as people ask for it: which commits there are, who made them, what overlapped.
 
-    number   1, 2, 3, … in the order in which readers began to see the commits; the newest row comes first
-    version  of the timeline, and `completed_at`: either is what `as_of` takes
+    ordinal  1, 2, 3, … in the order in which readers began to see the commits; the newest row comes first
+    version  of the timeline, the number that `as_of`, `since` and a restore take; `completed_at` does as well
 
-Numbers are for people to talk about commits: no call takes one. A commit keeps its number for good. Commits of Hudi's
-get theirs when a version of the timeline takes them over, which the next write does; until then they are the newest.
+A version can show several commits first, or none. So `overlaps` names commits by their ordinals, which no call takes.
+A commit keeps its ordinal for good. Commits of Hudi's get theirs when a version of the timeline takes them over, which
+the next write does; until then they are the newest.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from crdt_mor.timeline.session import Session
 _MOMENT = pa.timestamp("ms", tz="UTC")
 _HISTORY = pa.schema(
     [
-        ("number", pa.int64()),
+        ("ordinal", pa.int64()),
         ("version", pa.int64()),
         ("kind", pa.string()),
         ("operation", pa.string()),
@@ -58,19 +59,19 @@ _COMPACTIONS = ("COMPACT", "LOG_COMPACT")
 def history(session: Session, limit: int | None = None) -> pa.Table:
     """The commits of a table, the newest first; at most `limit`. See `Table.history`."""
     _require_number(limit)
-    # In the order of versions, so that a commit of Hudi's that comes to light late does not renumber later ones.
+    # In the order of versions, so that a commit of Hudi's that comes to light late does not move later ones.
     value = session.sealed()
     commits = sorted(session.completions(value), key=lambda c: (c.version, c.completed))
-    numbers = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
+    ordinals = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
     shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
     shown = shown if limit is None else shown[max(0, len(shown) - limit) :]
     overlaps = _overlaps(commits, shown)
-    rows = [_row(commits[i], numbers[i], [numbers[place - 1] for place in overlaps[i]]) for i in reversed(shown)]
+    rows = [_row(commits[i], ordinals[i], [ordinals[place - 1] for place in overlaps[i]]) for i in reversed(shown)]
     return pa.Table.from_pylist(rows, _HISTORY)
 
 
 def _gone_before(value: Timeline, commit: Completion) -> int:
-    """How many commits that the table has dropped are counted before this one, so that each keeps its number."""
+    """How many commits that the table has dropped are counted before this one, so that each keeps its ordinal."""
     restored = sum(r.count for r in value.restores if r.version <= commit.version)
     return value.retention.dropped_count + restored
 
@@ -101,12 +102,12 @@ def _overlaps(commits: Sequence[Completion], shown: Sequence[int]) -> dict[int, 
             for one, other in ((later, earlier), (earlier, later)):
                 if one in found:
                     found[one].append(other + 1)
-    return {i: sorted(numbers) for i, numbers in found.items()}
+    return {i: sorted(places) for i, places in found.items()}
 
 
-def _row(commit: Completion, number: int, overlaps: list[int]) -> dict[str, object]:
+def _row(commit: Completion, ordinal: int, overlaps: list[int]) -> dict[str, object]:
     return {
-        "number": number,
+        "ordinal": ordinal,
         "version": commit.version,
         "kind": _kind(commit),
         "operation": commit.operation,

@@ -7,13 +7,12 @@ from datetime import timedelta
 import pyarrow as pa
 
 from crdt_mor.model.authors import columns_of
-from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
-from crdt_mor.model.savepoints import is_savepoint_name
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.read.cuts import saved_under
+from crdt_mor.read.cuts import cut_at, sealed_at
+from crdt_mor.reading import AsOf, point_of
 from crdt_mor.timeline.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.session import Session
@@ -75,7 +74,7 @@ class Inspect:
         """Every instant by requested time: committed, pending, planned, rolled back.
 
         application, host, pid, message: who made or began it; null where Hudi or an earlier release did. silent: for
-        how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone, numbered.
+        how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone.
         """
         value = self._session.sealed()
         rows: list[dict[str, object]] = [
@@ -141,13 +140,14 @@ class Inspect:
         beat = self._session.store.stat(heartbeat_path(write.requested))
         return write.begun_ms if beat is None else beat.modified_ms
 
-    def files(self, as_of: InstantTime | str | None = None) -> pa.Table:
-        """The files of the latest snapshot, or of the one as of a completion time or a savepoint, by file group."""
-        value = self._session.sealed(decided=as_of is not None)
+    def files(self, as_of: AsOf | None = None) -> pa.Table:
+        """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
+        if as_of is None:
+            value, cut = self._session.sealed(), None
+        else:
+            value = sealed_at(self._session, as_of=(point := point_of(as_of)))
+            cut = cut_at(self._session, value, point)
         rows = []
-        if as_of is not None and is_savepoint_name(as_of):
-            as_of = saved_under(value, as_of).at
-        cut = None if as_of is None else Cut("completed", InstantTime(as_of))
         for slice_ in fold_slices(self._session.snapshot_completions(value, cut)):
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"

@@ -561,13 +561,15 @@ class Table(Readable, WrittenByMany):
     def history(self, limit: int | None = None) -> pa.Table:
         """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
 
-        number: 1, 2, 3, … in the order in which readers began to see them; for people, no call takes it. `as_of` takes
-            `version`, `completed_at` (17 digits) or `completed` (a moment in UTC).
+        version: of the timeline, which shows the commit first; the number that `as_of`, `since` and
+            `maintenance.restore` take. They take `completed_at` (17 digits) and `completed` (a moment in UTC), too.
+        ordinal: 1, 2, 3, … in the order in which readers began to see them; `overlaps` names commits by it, and no call
+            takes it. A version can show several commits first, or none, so that the two differ.
         kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
         duration: from its begin to the moment when it was seen.
         application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
             Hudi or an earlier release made it.
-        overlaps: the numbers of the commits that were in flight at the same time.
+        overlaps: the ordinals of the commits that were in flight at the same time.
         limit: the most rows that are returned; None: all.
 
         Raises `InvalidInputError` for a limit that is no number from 0 up.

@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scan": BELOW_READ | {"read", "rows"},
     "changes": BELOW_READ | {"read", "rows"},
     "history": ROOMS,
-    "inspect": ROOMS,
+    "inspect": ROOMS | {"reading"},
     "erasure": ROOMS | {"data", "scan", "transaction"},
     "migration": ROOMS | {"creation"},
     "maintenance": ROOMS | {"creation", "data", "erasure", "migration", "reading"},

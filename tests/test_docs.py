@@ -57,6 +57,12 @@ def test_every_command_of_make_that_the_readme_names_exists() -> None:
     assert named <= targets
 
 
+def test_while_pip_installs_for_minutes_make_shows_what_it_does() -> None:
+    recipe = (REPO / "Makefile").read_text().partition("$(READY): ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert "two minutes" in recipe[0]
+    assert not [line for line in recipe if "-r requirements.lock" in line and "--quiet" in line]
+
+
 def test_the_changelog_knows_this_version() -> None:
     version = re.search(r'^version = "(.*)"', (REPO / "pyproject.toml").read_text(), re.MULTILINE)
     assert version is not None

@@ -31,7 +31,9 @@ from crdt_mor.cli.options import (
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.late import Late
+from crdt_mor.model.points import check_point
 from crdt_mor.model.policies import words_of_bytes
+from crdt_mor.model.savepoints import is_savepoint_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,7 +65,7 @@ def create(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help='A .json with {"column": "type"}, or a data file that has the columns.',
+            help='A .json with {"column": "type"}, or as schema prints it; or a data file that has the columns.',
         ),
     ] = None,
     like: Annotated[
@@ -152,15 +154,24 @@ def count(
 def schema(uri: Uri, output: Form = Output.text) -> None:
     """List the columns: types, which of them are the key, the partition, the ordering, and what merges them.
 
-    With --output json it is what create --schema takes, as long as no column is a struct or a map.
+    What --output json prints, create --schema takes, as long as no column is a struct or a map: of it the columns.
 
     Example: crdt-mor schema events --output json
     """
     table = inputs.opened(uri)
-    if output is Output.json:
-        render.document({field.name: str(field.type) for field in table.schema})
-        return
     config = table.config
+    if output is Output.json:
+        render.document(
+            {
+                "columns": {field.name: str(field.type) for field in table.schema},
+                "key": list(config.key.fields),
+                "partition_by": list(config.key.partition_fields),
+                "ordering": config.merge.ordering,
+                "merge": config.merge.summary,
+                "payloads": {name: str(m.payload) for m in config.merge.columns for name in m.columns},
+            }
+        )
+        return
     roles: dict[str, list[str]] = {name: [] for name in table.schema.names}
     for role, names in (("key", config.key.fields), ("partition", config.key.partition_fields)):
         for name in names:
@@ -226,7 +237,9 @@ def show(uri: Uri, output: Form = Output.text) -> None:
 
 def timeline(
     uri: Uri,
-    since: Annotated[str | None, typer.Option(metavar="T", help="Only what was open or completed after T.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Only what was open or completed after T, as in cat --as-of.")
+    ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Only what is still open: writes and plans.")] = False,
     output: Form = Output.text,
 ) -> None:
@@ -234,9 +247,11 @@ def timeline(
 
     Example: crdt-mor timeline events --pending
     """
-    instants = pl.DataFrame(inputs.opened(uri).inspect.timeline())
-    if since is not None:
-        instants = instants.filter(pl.col("completed_at").is_null() | (pl.col("completed_at") > since))
+    table = inputs.opened(uri)
+    instants = pl.DataFrame(table.inspect.timeline())
+    point = inputs.point(since, "--since")
+    if point is not None:
+        instants = instants.filter(pl.col("completed_at").is_null() | _is_later(table, point))
     if pending:
         instants = instants.filter(pl.col("state").is_in(["pending", "planned"]))
     _print_frame(instants, output)
@@ -247,9 +262,7 @@ def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
 
     Example: crdt-mor files events
     """
-    table = inputs.opened(uri)
-    point = inputs.point(as_of, "--as-of")
-    listed = table.inspect.files(None if point is None else table.scan(as_of=point).as_of)
+    listed = inputs.opened(uri).inspect.files(inputs.point(as_of, "--as-of"))
     _print_frame(pl.DataFrame(listed), output)
 
 
@@ -308,6 +321,14 @@ def _columns(schema: Path | None, like: str | None) -> pa.Schema:
     assert source is not None
     check_inputs([source])
     return read_schema(source)
+
+
+def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
+    """Whether an instant was completed after a point. One from before the history that is kept will do."""
+    if isinstance(point, int):
+        return pl.col("version") > point
+    moment = table.scan(as_of=point).as_of if is_savepoint_name(point) else check_point(point, "--since")
+    return pl.col("completed_at") > pl.lit(str(moment))
 
 
 def _compacted(done: mor.Compacted) -> str:

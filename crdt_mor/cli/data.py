@@ -175,12 +175,17 @@ _READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema], pa.Table]]] = {
 
 
 def read_schema(path: Path, format: InputFormat | None = None) -> pa.Schema:
-    """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out."""
+    """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out.
+
+    An object that says more, as `crdt-mor schema` prints it, has that one as its `columns`.
+    """
     if path.suffix.lower() == ".json" and format is None:
         try:
             document = json.loads(path.read_text())
         except ValueError:
             document = None  # then the file has JSON lines
+        if isinstance(document, dict) and isinstance(document.get("columns"), dict):
+            document = document["columns"]
         if isinstance(document, dict) and document and all(isinstance(kind, str) for kind in document.values()):
             spelled = {name: _type(kind) for name, kind in document.items()}
             if any(spelled.values()):

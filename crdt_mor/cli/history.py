@@ -32,6 +32,9 @@ def history(
 ) -> None:
     """List the commits, the newest first: when, how long, by whom, what for, beside which others.
 
+    The version is what --as-of, --since and restore --to take. A version may show several commits first, so that the
+    commits which overlapped one are named by their ordinals.
+
     Example: crdt-mor history events --limit 5
     """
     table = inputs.opened(uri)
@@ -40,8 +43,8 @@ def history(
         return
     shown = HISTORY_ROWS if limit is None else limit
     rows = table.history(shown + 1).to_pylist()
-    names = ["number", "completed", "took", "what", "rows", "deletes", "by", "overlaps", "message", "as_of"]
-    render.table(names, [_for_people(row) for row in rows[:shown]], ["number", "took", "rows", "deletes"])
+    names = ["ordinal", "version", "completed", "took", "what", "rows", "deletes", "by", "overlaps", "message"]
+    render.table(names, [_for_people(row) for row in rows[:shown]], ["ordinal", "version", "took", "rows", "deletes"])
     if len(rows) > shown:
         render.note(f"the newest {shown} commits; for more say --limit N")
 
@@ -106,8 +109,8 @@ def _in_seconds(name: str, value: object) -> tuple[str, object]:
 def _for_people(row: Mapping[str, Any]) -> list[object]:
     what = row["operation"].lower() + (" (Hudi's)" if row["adopted"] else "")
     return [
-        row["number"], _moment(row["completed"]), _duration(row["duration"]), what, row["rows"], row["deletes"],
-        _who(row), _numbers(row["overlaps"]), row["message"] or "", row["completed_at"],
+        row["ordinal"], row["version"], _moment(row["completed"]), _duration(row["duration"]), what, row["rows"],
+        row["deletes"], _who(row), _runs(row["overlaps"]), row["message"] or "",
     ]  # fmt: skip
 
 
@@ -127,12 +130,12 @@ def _duration(duration: timedelta) -> str:
     return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _numbers(numbers: Sequence[int]) -> str:
-    """Numbers with runs drawn together: 3, 5-9."""
+def _runs(ordinals: Sequence[int]) -> str:
+    """Ordinals with runs drawn together: 3, 5-9."""
     runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+    for ordinal in ordinals:
+        if runs and ordinal == runs[-1][1] + 1:
+            runs[-1][1] = ordinal
         else:
-            runs.append([number, number])
+            runs.append([ordinal, ordinal])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

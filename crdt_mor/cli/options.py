@@ -46,7 +46,10 @@ AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="T",
-        help="A version, a time like 2025-11-20T09:30 (UTC unless it names a zone), a day, 17 digits, or now.",
+        help=(
+            "A version, as history has it, a time like 2025-11-20T09:30 (UTC unless it names a zone), a day, "
+            "17 digits, or now."
+        ),
     ),
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]

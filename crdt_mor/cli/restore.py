@@ -62,7 +62,9 @@ def restore(
     uri: Uri,
     to: Annotated[
         str,
-        typer.Option(metavar="NAME|VERSION|TIME", help="A savepoint, a version, 17 digits, or a time like --as-of's."),
+        typer.Option(
+            metavar="NAME|VERSION|TIME", help="A savepoint, a version, as history has it, or a time like --as-of's."
+        ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -70,7 +72,8 @@ def restore(
 ) -> None:
     """Make a table show again what it showed at a savepoint or another moment; what came after it is dropped for good.
 
-    It says what it is about to drop and asks, unless --yes is given. Writes that are pending are rolled back.
+    It says what it is about to drop and asks, unless --yes is given or there is nothing to drop. Writes that are
+    pending are rolled back.
 
     Example: crdt-mor restore events --to before-backfill --dry-run
     """
@@ -85,6 +88,8 @@ def restore(
             render.document(asdict(would)) if output is Output.json else _say(table, would)
             return
         _say(table, would)
+        if not would.drops:
+            return
         if not typer.confirm("This cannot be undone. Restore?", err=True):
             render.note("nothing was restored")
             raise typer.Exit(1)
@@ -101,4 +106,5 @@ def _say(table: mor.Table, would: mor.Restored) -> None:
         if row is not None:
             said = f": {row['message']}" if row["message"] else ""
             by = f" by {row['application']}" if row["application"] else ""
-            render.note(f"  {row['kind']} {row['number']} of {row['completed']:%Y-%m-%d %H:%M:%S} UTC{by}{said}")
+            moment = f"{row['completed']:%Y-%m-%d %H:%M:%S} UTC"
+            render.note(f"  {row['kind']} of {moment}{by}, in version {row['version']}{said}")

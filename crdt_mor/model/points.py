@@ -14,9 +14,9 @@
 
 A moment is known to the millisecond; what is finer is cut off. Text comes from command lines and from options of Spark,
 which know nothing but text: `parse_point` makes of it what Python programs pass. There, digits are a version unless
-there are 17 of them; in Python a version is an int. `check_point` is for what Python programs pass. Checkpoints are the
-text of a `Cut`; only the ends of a window of changes may be checkpoints. read/cuts.py makes of a point a cut
-of a certain table.
+there are 17 of them; in Python a version is an int. An ordinal, by which `Table.history` counts commits, is no point.
+`check_point` is for what Python programs pass. Checkpoints are the text of a `Cut`; only the ends of a window of
+changes may be checkpoints. read/cuts.py makes of a point a cut of a certain table.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def check_point(point: object, name: str = "as_of") -> int | InstantTime | Now:
         case bool():
             pass
         case int() if point < 0:
-            raise InvalidInputError(f"versions count from 0, the empty table. {name}={point}")
+            raise InvalidInputError(
+                f"a whole number is a version of the timeline: versions count from 0, the empty table. {name}={point}"
+            )
         case int():
             return point
         case "now":

@@ -2,13 +2,15 @@
 
 They are for what belongs to the table and not to its rows: who owns it, what a service is to do with it. Names that
 begin with `crdt_mor.` are the engine's: one that this release does not know is refused, since a policy that is
-misspelt would be followed by nobody. Not to be mixed up with `hoodie.properties`, Hudi's file of settings, which are
-made with the table.
+misspelt would be followed by nobody. So is one that all but the prefix makes a policy, `retention`, or that names a
+setting which a table has for good, `merge`. Not to be mixed up with `hoodie.properties`, Hudi's file of settings, which
+are made with the table.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,6 +26,13 @@ KNOWN: Final[tuple[str, ...]] = tuple(sorted([*BY_NAME, *layout.NAMES]))
 """The names of the engine's own properties: the policies of its upkeep, and how base files are laid out."""
 
 HUDIS: Final = "hoodie."
+
+_FOR_GOOD: Final = ("buckets", "key", "merge", "ordering", "partition_by")
+"""Arguments of `Table.create` that no property changes."""
+
+_CLOSE: Final = 0.9
+"""The least share of their letters that two names have in common, of which one is the other misspelt: one is missing of
+10, say."""
 
 NAME_MAX: Final = 256
 """Characters of a name."""
@@ -41,6 +50,8 @@ def checked_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
         )
     for name, value in changes.items():
         _check_name(name)
+        if value is not None:
+            _refuse_near_names(name)
         if value is not None and not _is_text(value):
             raise InvalidInputError(
                 f"a property is a text, or None to take it away. name={name!r} value={value!r:.200}"
@@ -94,6 +105,30 @@ def _check_name(name: object) -> None:
             f"names that begin with {HUDIS} are settings of Hudi's, which are made with the table and would have no "
             f"effect here: take another name. name={name!r}"
         )
+
+
+def _refuse_near_names(name: str) -> None:
+    """Raise `InvalidInputError` where a name is all but one of the engine's, so that its value would mean nothing."""
+    if name in KNOWN:
+        return
+    plain, known = _plain(name), {_plain(own): own for own in KNOWN}
+    if plain in _FOR_GOOD:
+        raise InvalidInputError(
+            f"{plain} is no property: Table.create and crdt-mor create take it, and a table keeps it for good. "
+            "maintenance.migrate makes a table of other settings. Take another name for what is yours. "
+            f"name={name!r}"
+        )
+    if near := difflib.get_close_matches(plain, known, 1, _CLOSE):
+        raise InvalidInputError(
+            f"this would have no effect, as it is no property of the engine's, and is near to one: did you mean "
+            f"{known[near[0]]}? Take another name for what is yours. name={name!r}"
+        )
+
+
+def _plain(name: str) -> str:
+    """A name as people may remember it: without the prefix, in lower case, with one kind of sign between words."""
+    words = "_".join(re.findall(r"[a-z0-9]+", name.casefold()))
+    return words.removeprefix("crdt_mor_").removeprefix("mor_")
 
 
 def _is_text(value: object) -> bool:

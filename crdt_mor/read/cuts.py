@@ -87,7 +87,10 @@ def _cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
 def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
     """The cut that shows what was completed at a version."""
     if version > value.version:
-        raise FutureSnapshotError(f"no such version yet. {name}={version} newest={value.version}")
+        raise FutureSnapshotError(
+            "no such version yet. A whole number is a version of the timeline, which history() has as `version`; what "
+            f"it has as `ordinal` counts commits, and names no moment. {name}={version} newest={value.version}"
+        )
     cut_off = next((r for r in value.restores if r.hides_version(version)), None)
     if cut_off is not None:
         raise SnapshotExpiredError(

@@ -60,10 +60,15 @@ class Restored:
     plans: int = 0
     dry_run: bool = False
 
+    @property
+    def drops(self) -> bool:
+        """Whether there is anything to drop: a commit, a pending write or an open plan."""
+        return bool(self.instants or self.pending or self.plans)
+
     def __str__(self) -> str:
         where = f"{to_datetime(self.to):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
         where = f"{self.savepoint}, {where}" if self.savepoint else where
-        if not (self.instants or self.pending or self.plans):
+        if not self.drops:
             return f"the table shows what it showed at {where}: there is nothing to drop"
         could = "would be restored" if self.dry_run else "was restored"
         return (

@@ -345,6 +345,12 @@ def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> Non
     crdt_mor("write", table, data, "--as", "upsert")
     since = crdt_mor("timeline", table, "--since", first["completed_at"], "--output", "json").stdout.splitlines()
     assert [json.loads(line)["operation"] for line in since] == ["UPSERT"]
+    mor.Table.open(table).savepoint("now-named")
+    crdt_mor("write", table, data, "--as", "upsert")
+    for point, later in ((first["version"], 2), ("now-named", 1), ("2020-01-01", 3), ("now", 0)):
+        since = crdt_mor("timeline", table, "--since", point, "--output", "json").stdout.splitlines()
+        assert len(since) == later
+    assert "a version" in crdt_mor("timeline", table, "--since", "last-week!", code=2).stderr
     assert first["requested_at"] in crdt_mor("timeline", table).stdout
 
 

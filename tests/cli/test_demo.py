@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -13,10 +15,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import crdt_mor as mor
-from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, place, story
+from crdt_mor.cli import render
+from crdt_mor.cli.demo import command, journal, lanes, overlaps, picture, place, run, story, upkeep
 from crdt_mor.cli.main import app
 from tests import servers
 
@@ -75,7 +79,11 @@ def test_the_small_demo_holds_in_processes_of_its_own(tmp_path: Path) -> None:
     assert found["maintained"]["files_after"] < found["maintained"]["files_before"]
     assert ET.parse(found["picture"]).getroot().tag.endswith("svg")
     assert (tmp_path / "overlaps.svg").read_bytes() == Path(found["picture"]).read_bytes()
-    assert mor.Table.open(found["table"]).scan().count() == found["rows"]
+    table = mor.Table.open(found["table"])
+    assert table.scan().count() == found["rows"]
+    writers = {row["application"]: row["pid"] for row in table.history().to_pylist() if row["kind"] == "write"}
+    assert writers.keys() == {"ingest", "encrypt", "backfill"}
+    assert len(set(writers.values())) == 3
 
 
 def demo_in_a_bucket(uri: str, *options: str, **variables: str) -> dict[str, Any]:
@@ -229,3 +237,19 @@ def test_the_picture_has_a_bar_for_every_transaction(entries: list[journal.Entry
     titles = [node.text for node in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}title")]
     assert len(titles) >= len(entries)
     assert any(title and title.startswith("late-2013-01-01") for title in titles)
+
+
+def test_the_report_says_one_time_which_is_that_of_its_picture(
+    entries: list[journal.Entry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, near = lanes.scene(entries, COMPACTIONS), lanes.closeup(entries, COMPACTIONS)
+    there = place.Place.at(None, tmp_path, None)
+    freed = upkeep.Tidied((), True, 0, 0, 0, 0, 0)
+    result = run.Result(there, overlaps.count(entries, COMPACTIONS), 0, 1, (), whole, near, freed)
+    told = io.StringIO()
+    monkeypatch.setattr(render, "stdout", lambda: Console(file=told))
+    command._report(result, keep=True)
+    marks = {f"{moment:.1f}" for scene in (whole, near) for moment in (scene.begin, scene.end)}
+    assert f"commits in {whole.end:.1f} s" in told.getvalue()
+    assert set(re.findall(r"([\d.]+) s\b", told.getvalue())) == marks
+    assert result.document()["seconds"] == round(whole.end, 1)

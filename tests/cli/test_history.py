@@ -53,17 +53,24 @@ def test_the_history_says_who_what_for_and_beside_whom(table: mor.Table) -> None
         slow.upsert(rows("d"))
     table.maintenance.compact()
     lines = [" ".join(line.split()) for line in words_of(crdt_mor("history", table.uri).stdout)]
-    assert lines[3] == f"4 upsert 1 0 long {ME} 1-3 encrypt"
-    assert lines[4] == f"3 upsert 1 0 c {ME} 4"
-    assert lines[2].startswith("5 compact 4 0")
+    versions = table.history()["version"].to_pylist()
+    assert lines[0] == "ordinal version completed took what rows deletes by overlaps message"
+    assert lines[3] == f"4 {versions[1]} upsert 1 0 long {ME} 1-3 encrypt"
+    assert lines[4] == f"3 {versions[2]} upsert 1 0 c {ME} 4"
+    assert lines[2].startswith(f"5 {versions[0]} compact 4 0")
     assert len(lines) == 7
+    assert [int(crdt_mor("count", table.uri, "--as-of", version).stdout) for version in versions] == [4, 4, 3, 2, 1]
+    for command in (("count", table.uri, "--as-of", "99"), ("changes", table.uri, "--since", "99")):
+        said = " ".join(crdt_mor(*command, code=1).stderr.split())
+        assert "A whole number is a version" in said
+        assert "has as `ordinal` counts commits" in said
 
 
 def test_the_history_for_programs_is_a_line_each(table: mor.Table) -> None:
     table.upsert(rows("a"), commit_info={"message": "first", "ticket": "OPS-17"})
     table.upsert(rows("b"))
     lines = [json.loads(line) for line in crdt_mor("history", table.uri, "--output", "json").stdout.splitlines()]
-    assert [line["number"] for line in lines] == [2, 1]
+    assert [line["ordinal"] for line in lines] == [2, 1]
     assert lines[1]["commit_info"] == {"message": "first", "ticket": "OPS-17"}
     assert lines[1]["overlaps"] == []
     assert isinstance(lines[1]["duration_s"], float)

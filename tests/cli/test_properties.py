@@ -43,6 +43,8 @@ def test_properties_are_printed_set_and_taken_away(uri: str) -> None:
         (["owner"], "NAME=VALUE", 2),
         (["a=1", "--unset", "a"], "say once", 2),
         (["crdt_mor.cluster_by=nope"], "this is none", 1),
+        (["retention=30d"], "did you mean crdt_mor.retention?", 1),
+        (["merge=views=counter"], "merge is no property", 1),
     ):
         code, _, said = run("properties", uri, *args)
         assert (code, message in " ".join(said.replace("│", " ").split())) == (exit_code, True), said

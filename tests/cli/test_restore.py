@@ -47,7 +47,7 @@ def test_a_restore_says_what_it_drops_and_asks(table: mor.Table) -> None:
     assert code == 0
     assert "would be restored to what it showed at one" in said
     assert "1 commit dropped" in said
-    assert "it went wrong" in said
+    assert f"in version {table.version}: it went wrong" in said
     code, _, said = run("restore", table.uri, "--to", "one", typed="n\n")
     assert code == 1
     assert "it went wrong" in said
@@ -56,6 +56,14 @@ def test_a_restore_says_what_it_drops_and_asks(table: mor.Table) -> None:
     assert code == 0
     assert "was restored" in said
     assert table.count() == 1
+
+
+def test_with_nothing_to_drop_nobody_is_asked(table: mor.Table) -> None:
+    table.savepoint("one")
+    version = table.version
+    code, _, said = run("restore", table.uri, "--to", "one")
+    assert (code, "there is nothing to drop" in said, "Restore?" in said) == (0, True, False)
+    assert table.version == version
 
 
 def test_programs_say_yes(table: mor.Table) -> None:

@@ -215,6 +215,11 @@ def test_the_schema_that_is_printed_makes_the_same_table(tmp_path: Path) -> None
     (tmp_path / "schema.json").write_text(run("schema", tmp_path / "t", "--output", "json").stdout)
     run("create", tmp_path / "again", "--schema", tmp_path / "schema.json", "--key", "id")
     assert mor.Table.open(tmp_path / "again").schema == schema
+    said = json.loads((tmp_path / "schema.json").read_text())
+    assert {name: value for name, value in said.items() if name != "columns"} == {
+        "key": ["id", "day"], "partition_by": ["day"], "ordering": None, "merge": "latest (n: counter/1)",
+        "payloads": {"n": "counter/1"},
+    }  # fmt: skip
     lines = [line.split() for line in run("schema", tmp_path / "t").stdout.splitlines()]
     assert ["day", "date32[day]", "key,", "partition"] in lines
     assert any(line[:3] == ["n", "int64", "counter/1"] for line in lines)

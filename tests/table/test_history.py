@@ -1,10 +1,11 @@
-"""The history of a table: numbers, who and what, and which commits overlapped; and the writers that are under way."""
+"""The history of a table: ordinals, who and what, and which commits overlapped; and the writers that are under way."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from threading import Barrier, Thread
 from typing import Any
@@ -39,7 +40,7 @@ def table(world: Simulated) -> mor.Table:
 
 
 def by_number(table: mor.Table) -> dict[int, dict[str, Any]]:
-    return {row["number"]: row for row in table.history().to_pylist(maps_as_pydicts="strict")}
+    return {row["ordinal"]: row for row in table.history().to_pylist(maps_as_pydicts="strict")}
 
 
 def started(table: mor.Table, **said: str) -> mor.Transaction:
@@ -62,7 +63,7 @@ def test_the_newest_commit_comes_first_and_the_oldest_is_number_one(world: Simul
         world.environment.sleep(1)
         commits.append(table.upsert(rows(n)))
     found = table.history().to_pylist()
-    assert [row["number"] for row in found] == [3, 2, 1]
+    assert [row["ordinal"] for row in found] == [3, 2, 1]
     assert [row["completed_at"] for row in found] == [commit.completed_at for commit in reversed(commits)]
     assert [row["version"] for row in found] == [commit.version for commit in reversed(commits)]
     newest = found[0]
@@ -91,7 +92,34 @@ def test_as_of_takes_what_stands_in_a_row(world: Simulated, table: mor.Table, co
         world.environment.sleep(1)
         table.upsert(rows(n))
     for row in table.history().to_pylist():
-        assert table.scan(as_of=row[column]).count() == row["number"]
+        assert table.scan(as_of=row[column]).count() == row["ordinal"]
+
+
+def test_a_whole_number_is_a_version_wherever_a_moment_is_asked_for(world: Simulated, table: mor.Table) -> None:
+    for key in range(3):
+        with table.transaction() as tx:  # two versions, its begin and its end
+            tx.upsert(rows(key))
+    newest, middle, _ = table.history().to_pylist()
+    version = middle["version"]
+    assert (middle["ordinal"], version > 3) == (2, True)
+    assert table.scan(as_of=version).count() == 2
+    assert table.changes(version).to_polars()["id"].to_list() == [2]
+    assert table.changes(since=None, until=version).to_polars().height == 2
+    calls: list[Callable[[int], object]] = [
+        lambda n: table.scan(as_of=n),
+        table.changes,
+        lambda n: table.changes(until=n),
+        lambda n: table.diff(n, "now"),
+        lambda n: table.maintenance.restore(to=n),
+        table.inspect.files,
+    ]
+    for call in calls:
+        with pytest.raises(mor.FutureSnapshotError, match=r"is a version.* as `ordinal` counts"):
+            call(newest["version"] + 9)
+        with pytest.raises(mor.InvalidInputError, match="is a version of the timeline: versions count from 0"):
+            call(-1)
+    assert table.maintenance.restore(to=version).commits == 1
+    assert table.history()["ordinal"].to_pylist() == [4, 2, 1]
 
 
 def test_numbers_stay_when_commits_move_to_segments(table: mor.Table) -> None:
@@ -284,11 +312,11 @@ def test_overlaps_are_what_the_times_say(world: Simulated, table: mor.Table) -> 
     found = table.history().to_pylist()
     for row in found:
         together = (
-            other["number"]
+            other["ordinal"]
             for other in found
             if other is not row and other["requested"] < row["completed"] and row["requested"] < other["completed"]
         )
-        assert row["overlaps"] == sorted(together), row["number"]
+        assert row["overlaps"] == sorted(together), row["ordinal"]
     for limit in range(len(found)):
         assert table.history(limit).to_pylist() == found[:limit]
 

@@ -103,7 +103,7 @@ def test_upkeep_drops_from_the_value_what_it_has_archived_and_cleaned(fast_path:
     for number in range(60):
         table.upsert(pa.table({"k": [f"k{number % 7}"], "n": [number]}, schema))
         (newest,) = table.history(limit=1).to_pylist()
-        numbers[newest["requested_at"]] = newest["number"]
+        numbers[newest["requested_at"]] = newest["ordinal"]
         if number % 12 == 11:
             table.maintenance.maintain()
             table.maintenance.archive(keep_commits=4)
@@ -117,7 +117,7 @@ def test_upkeep_drops_from_the_value_what_it_has_archived_and_cleaned(fast_path:
     fresh = Table(str(fast_path / "t"))
     assert not fresh._session.run(foreign_completions(fresh._session.publisher.projector, value)).completions
     assert {row["k"]: row["n"] for row in fresh.to_arrow().to_pylist()} == {f"k{n % 7}": n for n in range(60)}
-    now = {row["requested_at"]: row["number"] for row in fresh.history().to_pylist()}
+    now = {row["requested_at"]: row["ordinal"] for row in fresh.history().to_pylist()}
     after = {time: number for time, number in numbers.items() if time > value.retention.dropped}
     assert after
     assert after == {time: now[time] for time in after}, "a commit keeps its number when older ones are dropped"

@@ -277,7 +277,7 @@ def test_history_shows_one_commit(table: Table) -> None:
     assert (done["kind"], done["operation"], done["rows"]) == ("write", "INSERT_OVERWRITE", 1)
     assert done["covered"] == ["region=eu"]
     assert (done["version"], done["completed_at"], done["message"]) == (commit.version, commit.completed_at, "again")
-    assert (done["overlaps"], last["overlaps"]) == ([last["number"]], [done["number"]])
+    assert (done["overlaps"], last["overlaps"]) == ([last["ordinal"]], [done["ordinal"]])
     assert last["covered"] is None
     assert table.history(limit=2).num_rows == 2
 

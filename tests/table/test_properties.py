@@ -60,6 +60,12 @@ def test_a_sealed_view_and_its_rows_have_nothing_to_do_with_them(make: Make) -> 
         ({"crdt_mor.retentoin": "7d"}, "the engine's own.*did you mean crdt_mor.retention.*known=crdt_mor.archive"),
         ({"crdt_mor.retentoin": None}, "the engine's own"),
         ({"crdt_mor.maintain": "yes"}, "crdt_mor.maintain is inline or off"),
+        ({"retention": "30d"}, "near to one: did you mean crdt_mor.retention"),
+        ({"Crdt-Mor.Retenton": "30d"}, "did you mean crdt_mor.retention"),
+        ({"cluster-by": "day"}, "did you mean crdt_mor.cluster_by"),
+        ({"compaction.log_file": "20"}, "did you mean crdt_mor.compaction.log_files"),
+        ({"merge": "counter"}, "merge is no property: Table.create .* keeps it for good. maintenance.migrate"),
+        ({"partition-by": "day"}, "partition_by is no property"),
         ({"hoodie.cleaner.policy": "x"}, "settings of Hudi's"),
         ({"": "x"}, "1 to 256 characters"),
         ({"a" * (NAME_MAX + 1): "x"}, "1 to 256 characters"),
@@ -83,6 +89,14 @@ def test_what_is_no_property_is_refused_and_nothing_is_set(
         table.set_properties({"good": "1", **properties} if isinstance(properties, dict) else properties)
     assert dict(table.properties) == {"owner": "ops"}
     assert files(place) == before
+
+
+def test_what_only_begins_like_a_property_of_ours_is_the_users_own(make: Make) -> None:
+    table = make()
+    theirs = {"maintainer": "ada", "archive": "s3://old", "retired": "no", "merged": "yes", "compaction": "by night"}
+    table.set_properties(theirs)
+    assert dict(table.properties) == theirs
+    table.set_properties({"retention": None})  # as an earlier release has taken it
 
 
 def test_a_value_without_properties_is_the_same_bytes_as_before_there_were_any() -> None:

@@ -209,7 +209,7 @@ def test_a_restore_goes_back_to_a_savepoint_and_what_came_after_it_is_gone(table
     table.maintenance.compact()
     assert shown(table) == shown(again(table)) == {4}
     assert table.history()["kind"].to_pylist() == ["compaction", "write", "restore", "compaction", "write"]
-    assert table.history()["number"].to_pylist() == [8, 7, 6, 2, 1]
+    assert table.history()["ordinal"].to_pylist() == [8, 7, 6, 2, 1]
 
 
 def test_a_restore_takes_whatever_as_of_takes(table: Table) -> None:

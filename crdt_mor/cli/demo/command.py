@@ -104,7 +104,7 @@ def _report(result: Result, keep: bool) -> None:
     for value, meaning in (
         (
             numbers.commits,
-            f"commits in {result.writing_seconds:.0f} s, at most {numbers.most_at_once} under way at once",
+            f"commits in {result.seconds:.1f} s, at most {numbers.most_at_once} under way at once",
         ),
         (numbers.overlapping, "of them overlapped with others"),
         (result.aborts, "aborts"),
@@ -146,7 +146,6 @@ def _report(result: Result, keep: bool) -> None:
         _heading(console, "What to try next")
         for line in _next_steps(result):
             console.print(Text(f"  {line}"))
-    console.print(Text(f"\n{result.seconds:.0f} s in all", style="dim"))
 
 
 def _heading(console: Console, text: str) -> None:

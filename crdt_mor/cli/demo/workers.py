@@ -82,6 +82,11 @@ class Desk:
         journal.note(self.place.journal, self.process, what, commit, batch)
         self.channel.put(Message(self.process, "commit", what, batch.height))
 
+    @property
+    def commit_info(self) -> dict[str, str]:
+        """What its commits say of themselves, so that `history` tells the processes apart."""
+        return {"application": self.process}
+
     def rest(self, seconds: float) -> None:
         SystemEnvironment().sleep(seconds)
 
@@ -114,7 +119,7 @@ def ingest(desk: Desk) -> None:
             next(late, None)  # completes, before the next day begins: story.py counts on it
             late = None
         desk.say(f"{day:%d %b}" + (" and a late delivery" if late else ""))
-        commit = table.upsert(batch)
+        commit = table.upsert(batch, commit_info=desk.commit_info)
         desk.log(f"{day}", commit, batch)
         if number % story.late_every == 1 and day + timedelta(days=story.late_days) < story.last_day:
             late, late_ends = deliver_again(desk, table, day, batch), day + timedelta(days=story.late_days)
@@ -123,7 +128,7 @@ def ingest(desk: Desk) -> None:
 
 def deliver_again(desk: Desk, table: mor.Table, day: date, batch: pl.DataFrame) -> Generator[None]:
     """A transaction that stays open between its first `next` and its second."""
-    with table.transaction() as tx:
+    with table.transaction(commit_info=desk.commit_info) as tx:
         tx.upsert(batch)
         yield
     desk.log(f"late-{day}", tx.commit, batch)
@@ -135,7 +140,7 @@ def encrypt(desk: Desk) -> None:
     seen = story.encrypt_from - timedelta(days=1)
     while seen < story.last_day:
         wait_for_day(desk, table, min(story.last_day, seen + timedelta(days=story.encrypt_step)))
-        with table.transaction() as tx:
+        with table.transaction(commit_info=desk.commit_info) as tx:
             last = newest_day(tx)
             # A late delivery reaches back by `late_days`; the last pass takes nothing for granted.
             since = story.encrypt_from if last == story.last_day else max(story.encrypt_from, seen - timedelta(days=31))
