@@ -111,8 +111,7 @@ class Inspect:
 
         since: when it began, in UTC. silent: for how long nothing was heard of it; null where that is not known.
         expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by
-        the
-            `writer_expiry` of this table, which other processes may have opened with another.
+            the `writer_expiry` of this table, which other processes may have opened with another.
         stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
 
         Silence is told from the store's times and this machine's clock, so it is as exact as the two agree.
