@@ -35,7 +35,6 @@ from crdt_mor.errors import (
 )
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime, to_ms
-from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import Completion, DataFile
@@ -44,9 +43,18 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.publish import Projected, confirmed, expire_in_turn, unknown_outcome, wall_clock
+from crdt_mor.timeline.publish import (
+    NO_SHORTCUTS,
+    Projected,
+    Shortcuts,
+    confirmed,
+    expire_in_turn,
+    next_version,
+    unknown_outcome,
+    wall_clock,
+)
 from crdt_mor.timeline.records import claim_record, pending_record
-from crdt_mor.timeline.segments import SegmentGoneError, seal
+from crdt_mor.timeline.segments import SegmentGoneError
 from crdt_mor.timeline.steps import (
     Delete,
     GetStat,
@@ -176,27 +184,25 @@ def commit(
     tail: Timeline,
     write: LoneWrite,
     expected: Expected | None = None,
-    *,
-    helped: bool = False,
-    late: list[Projected] | None = None,
+    shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[LoneCommit | Timeline | None]:
     """Make a write visible in one event that follows `tail`.
 
     Where somebody else was faster, nothing of the write is left, nor ever will be seen. Then the newest version, which
     is projected, is returned if it was found out; else None.
 
-    helped: whether this process knows that `tail` is projected.
-    late: as for `publish`. With it every round trip counts, and the claim is put beside the first look.
+    shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
     """
+    late = shortcuts.late
     if late is None and not (yield from _is_newest(tail, expected)):
         return None
-    if not helped:
+    if tail.version != shortcuts.helped:
         yield from publisher.help_project(tail)
     wall_ms = yield from wall_clock(tail, to_ms(tail.swept))
-    claim = yield from _claim(publisher, write.requested, expected if late is not None else None)
-    if claim is None:
+    claimed = yield from _claim(publisher, write.requested, expected if late is not None else None)
+    if claimed is None:
         return None
-    attempt = _Attempt(publisher, tail, write, claim)
+    attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
         answered, others = yield from attempt.stage()
@@ -224,10 +230,10 @@ def _claim(
     """The claim of a time, which is ours; None where it is another's, or what is `expected` is not so."""
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)
-    claim = Put(path, claim_record(nonce))
+    put = Put(path, claim_record(nonce))
     looks = (GetStat(expected.path),) if expected else ()
-    created, *stats = yield Together((claim, *looks))
-    if not created and (yield Read(path)) != claim.data:
+    created, *stats = yield Together((put, *looks))
+    if not created and (yield Read(path)) != put.data:
         return None  # where no answer came it may land yet, and then a sweep takes it
     if expected is not None and stats != [expected.stat]:
         yield Delete(path)
@@ -273,18 +279,13 @@ class _Attempt:
     def derive(self, wall_ms: int) -> Steps[Timeline | None]:
         """The next version; None where a segment of `tail` is gone, which is thus not the newest one any more."""
         write, tail = self.write, self.tail
-        nonce = yield Nonce()
+        nonce = self.claim.nonce
         files = [file for file, _ in write.logs]
-        event = tail.commit(
-            nonce, wall_ms, write.requested, self.claim.nonce, write.operation, files, write.token, write.author
-        )
+        event = tail.commit(nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author)
         try:
-            value = yield from seal(tail, event, {}, [])
+            return (yield from next_version(tail, event, {}, []))
         except SegmentGoneError:
             return None
-        require_invariants(tail, event)
-        require_sealed(event, value)
-        return value
 
     def publish(self, value: Timeline, late: list[Projected] | None) -> Steps[Timeline | None]:
         """Put the version, and see that the partitions have their metadata, now that their files are there; project it.

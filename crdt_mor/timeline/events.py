@@ -8,7 +8,7 @@ Files are deleted only once the rollback is known to be genuine (rule 3).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -22,12 +22,11 @@ from crdt_mor.model.scopes import void_files
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token
-from crdt_mor.timeline.combining import Crowd, Posting
 from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.intents import BeginIntent, CompleteIntent
 from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.timeline.rollback import give_up
 from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
 from crdt_mor.timeline.stopping import repeated_token
@@ -55,23 +54,16 @@ def begin(
     known: Timeline,
     expiry_ms: int,
     author: Author | None = None,
-    helped: int = -1,
-    late: list[Projected] | None = None,
-    crowd: Crowd | None = None,
+    shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write, and the value that it begins from. Upkeep comes before it.
-
-    helped, late: as for `publish`. crowd: see `timeline.combining`.
-    """
+    """A new pending write, and the value that it begins from. Upkeep comes before it."""
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
     intent = BeginIntent((yield Nonce()), store_ms, author)
-    value = yield from publisher.publish(
-        intent.derive, tail, store_ms, looked=True, helped=helped, late=late, posting=Posting(intent, crowd)
-    )
+    value = yield from publisher.publish(intent.derive, tail, shortcuts.after_a_look(store_ms), intent)
     pending = value.find_by_nonce(intent.nonce)
     if not isinstance(pending, Pending):
         raise expired_error(pending.requested if pending else None)
-    if late is None:  # else the first one comes when it is due: until then the age of the begin counts
+    if shortcuts.late is None:  # else the first one comes when it is due: until then the age of the begin counts
         yield Touch(heartbeat_path(pending.requested))
     return value, pending
 
@@ -83,15 +75,9 @@ def complete(
     operation: str,
     files: Sequence[DataFile],
     token: tuple[str, int] | None,
-    *,
-    looked: bool = False,
-    helped: int = -1,
-    late: list[Projected] | None = None,
-    crowd: Crowd | None = None,
+    shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[WriteOutcome]:
     """Make the write visible in one put; or find that its token was used, or that it was given up.
-
-    looked, helped, late: as for `publish`. crowd: see `timeline.combining`.
 
     Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them. The
     write completes with the rest, which may be no file at all.
@@ -100,21 +86,19 @@ def complete(
     value = known
     while True:
         intent = CompleteIntent((yield Nonce()), requested, begun.driver, operation, tuple(files), token)
-        value = yield from publisher.publish(
-            intent.derive, value, looked=looked, helped=helped, late=late, posting=Posting(intent, crowd)
-        )
+        value = yield from publisher.publish(intent.derive, value, shortcuts, intent)
         void = void_files(value, requested, files) if intent.may_end(value) else []
         if not void:
             break
         yield from _remove_void(requested, void)
         files = [file for file in files if file not in void]
-        looked, helped = False, -1
+        shortcuts = replace(shortcuts, looked=False, helped=-1)
     completion = yield from find_completion(requested, value)
     if completion is not None:
         others = completion.driver != begun.driver
         for file in files if others else ():
             yield Delete(file.path)
-        if late is None or begun.driver:  # else it is left to a sweep: most writes end before they have one
+        if shortcuts.late is None or begun.driver:  # else it is left to a sweep: most writes end before they have one
             yield Delete(heartbeat_path(requested))
         return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)

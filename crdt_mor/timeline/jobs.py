@@ -12,6 +12,7 @@ from crdt_mor.timeline.events import DroppedHistoryError, WriteOutcome, ended_er
 from crdt_mor.timeline.history import find_completion_by_nonce, may_be_dropped
 from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
+from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.rollback import give_up, remove_staged_files
 from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
 from crdt_mor.timeline.stopping import require_open
@@ -95,7 +96,7 @@ def _begin_once(
         require_open(tail, author)
         return tail.begin(job, wall_ms, store_ms, author)
 
-    return (yield from publisher.publish(derive, tail, store_ms))
+    return (yield from publisher.publish(derive, tail, Shortcuts(store_ms=store_ms)))
 
 
 def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> Steps[Pending]:

@@ -39,8 +39,9 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.observing import RaceLostEvent, Tell, tell_nobody
-from crdt_mor.timeline.combining import PAUSED, Posting
+from crdt_mor.timeline.combining import PAUSED, Crowd, Posting
 from crdt_mor.timeline.history import is_given_up_in, newer_value
+from crdt_mor.timeline.intents import Intent
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.segments import Contents, SegmentGoneError, discard, seal
 from crdt_mor.timeline.steps import (
@@ -106,6 +107,31 @@ class Projected:
     paths: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcuts:
+    """How a process saves requests when it publishes: by what it knows before, does afterwards, or leaves to others.
+
+    looked: the value that it goes by was the tail a moment ago, so that the put itself tells whether it still is.
+    helped: a version that it knows to be projected; -1: it knows of none.
+    store_ms: a time that the store's clock has reached; None: it knows of none.
+    late: where it is noted which files were put, for `look_again`; None: whether they came too late is seen at once.
+    crowd: with it an intent may be published with others', or by others: see `timeline.combining`.
+    """
+
+    looked: bool = False
+    helped: int = -1
+    store_ms: int | None = None
+    late: list[Projected] | None = None
+    crowd: Crowd | None = None
+
+    def after_a_look(self, store_ms: int | None) -> Shortcuts:
+        """The same of a process that has found the tail just now, and noted the store's clock."""
+        return replace(self, looked=True, store_ms=store_ms)
+
+
+NO_SHORTCUTS = Shortcuts()
+
+
 class EventProjector(Protocol):
     """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
 
@@ -163,29 +189,21 @@ class Publisher:
         self,
         derive: Derive,
         known: Timeline | None = None,
-        store_ms: int | None = None,
+        shortcuts: Shortcuts = NO_SHORTCUTS,
+        intent: Intent | None = None,
         wall_ms: int | None = None,
-        *,
-        looked: bool = False,
-        helped: int = -1,
-        late: list[Projected] | None = None,
-        posting: Posting | None = None,
     ) -> Steps[Timeline]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
 
-        store_ms: a time that the store's clock has reached, where the caller knows one.
+        intent: the same event as a value, which may be posted.
         wall_ms: the time to which the event moves the table's clock, where that is not the wall clock's. The store's
             clock has passed it.
-        looked: `known` was the tail a moment ago, so that the put itself tells whether it still is.
-        helped: a version that this process knows to be projected.
-        late: where it is noted which files were put, for `look_again`; None: whether they came too late is seen here.
-        posting: with it the event may be published with others', or by others: see `timeline.combining`.
         """
-        assert known is not None or not looked
-        tail = known if known is not None and looked else (yield from find_tail(known))
-        posting = posting or Posting()
+        assert known is not None or not shortcuts.looked
+        tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
+        posting = Posting(intent, shortcuts.crowd)
         try:
-            return (yield from self._publish(derive, tail, posting, store_ms, wall_ms, helped, late))
+            return (yield from self._publish(derive, tail, posting, shortcuts, wall_ms))
         except StorageUnavailableError as error:
             if posting.attempt == 0 and not posting.is_posted:
                 raise
@@ -199,45 +217,34 @@ class Publisher:
             raise stopped_outcome(error) from error
 
     def _publish(
-        self,
-        derive: Derive,
-        tail: Timeline,
-        posting: Posting,
-        store_ms: int | None,
-        wall_ms: int | None,
-        helped: int,
-        late: list[Projected] | None,
+        self, derive: Derive, tail: Timeline, posting: Posting, shortcuts: Shortcuts, wall_ms: int | None
     ) -> Steps[Timeline]:
         """As `publish`, from the newest version that is known."""
         segments: Contents = {}
         while True:
             own: list[str] = []
             try:
-                time_ms = (yield from wall_clock(tail, store_ms)) if wall_ms is None else wall_ms
+                time_ms = (yield from wall_clock(tail, shortcuts.store_ms)) if wall_ms is None else wall_ms
                 event = yield from _derived(derive, tail, time_ms)
                 if event is not None and not (yield from posting.is_turn(tail)):
                     yield Pause(PAUSED)
                     tail = yield from find_tail(tail)
                     continue
-                if tail.version != helped:
+                if tail.version != shortcuts.helped:
                     yield from self._wait_for_projection(tail, posting)
                     yield from self.help_project(tail)
                 if event is None:
                     yield from posting.end(published=False)
                     return tail
                 event = yield from posting.with_others(tail, event, time_ms)
-                nonce = yield Nonce()  # an attempt's own, so that it lands at most once
-                event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
-                value = yield from seal(tail, event, segments, own)
+                value = yield from next_version(tail, event, segments, own)
             except SegmentGoneError:
                 tail = yield from newer_value(tail)  # this process slept while many were published
                 continue
-            require_invariants(tail, event)
-            require_sealed(event, value)
             owned = yield from claim(tail, value)
             posting.attempt += 1
             if owned is not None:
-                yield from self.project(owned, own=True, late=late)
+                yield from self.project(owned, own=True, late=shortcuts.late)
                 yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return owned
@@ -288,7 +295,7 @@ class Publisher:
         In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
         front of a plan that is not to come any more.
 
-        own: it was published just now by this process. late: as for `publish`.
+        own: it was published just now by this process. late: as in `Shortcuts`.
         """
         yield from self.projector.withdraw_cancelled(value)
         yield from self.projector.place(value)
@@ -406,6 +413,19 @@ def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
                 f"store_clock={from_ms(now_ms)} ahead_s={(wall_ms - now_ms) // 1000}"
             )
     return wall_ms
+
+
+def next_version(tail: Timeline, event: Timeline, segments: Contents, own: list[str]) -> Steps[Timeline]:
+    """The version that is put for an event that follows `tail`, once the invariants have nothing against it.
+
+    segments, own: as for `seal`.
+    """
+    nonce = yield Nonce()  # an attempt's own, so that it lands at most once
+    event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
+    value = yield from seal(tail, event, segments, own)
+    require_invariants(tail, event)
+    require_sealed(event, value)
+    return value
 
 
 def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:

@@ -49,7 +49,7 @@ from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.loads import put_in_place
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.publish import NO_SHORTCUTS, Projected, Shortcuts
 from crdt_mor.timeline.segments import SegmentGoneError, read_segment
 from crdt_mor.timeline.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.timeline.sweep import is_sweep_due
@@ -410,11 +410,9 @@ class Session:
         self.adopt()
         self.give_way()
         self._turns.upkeep(self.environment.now_ms())
-        late = self.late()
-        value, begun = self.run(
-            events.begin(self.publisher, self.known(), self.expiry_ms, author, self._projected, late, self.crowd)
-        )
-        return self.published(value, late), begun
+        shortcuts = self.shortcuts(self._projected)
+        value, begun = self.run(events.begin(self.publisher, self.known(), self.expiry_ms, author, shortcuts))
+        return self.published(value, shortcuts), begun
 
     def give_way(self) -> None:
         """Before a write: wait while a service asks for a turn. In a bucket only where that was seen in passing."""
@@ -424,20 +422,20 @@ class Session:
             if self.crowd is not None:
                 self.crowd.is_asked = False
 
-    def late(self) -> list[Projected] | None:
-        """A list for what is looked at in the background; None where a look is no round trip, and is made at once."""
-        return [] if is_bucket(self.store) else None
+    def shortcuts(self, helped: int) -> Shortcuts:
+        """How this process publishes: in a bucket it looks again in the background, and posts events in a crowd."""
+        return Shortcuts(helped=helped, late=[] if is_bucket(self.store) else None, crowd=self.crowd)
 
-    def published(self, value: Timeline, late: Sequence[Projected] | None = None) -> Timeline:
+    def published(self, value: Timeline, shortcuts: Shortcuts = NO_SHORTCUTS) -> Timeline:
         """Note a value that this process has published, or found published, and that is projected.
 
-        late: what is still to be looked at. The process does so before it ends, and nobody waits for it.
+        What is still to be looked at, `shortcuts.late`, is so before the process ends, and nobody waits for it.
         """
         self.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)
-        if late and is_bucket(self.store):
-            self.store.afterwards(partial(self._look_again, tuple(late)))
+        if shortcuts.late and is_bucket(self.store):
+            self.store.afterwards(partial(self._look_again, tuple(shortcuts.late)))
         return value
 
     def _look_again(self, late: Sequence[Projected]) -> None:
@@ -487,17 +485,14 @@ class Session:
     def commit_alone(self, followed: Followed, write: LoneWrite) -> LoneCommit | None:
         """Commit a write in one event; None where somebody else was faster, and the write is to go the long way."""
         value = followed.value
-        late = self.late()
-        helped = value.version == self._projected
-        outcome = self.run(
-            alone.commit(self.publisher, value, write, followed.expected, helped=helped, late=late)
-        )
+        shortcuts = self.shortcuts(self._projected)
+        outcome = self.run(alone.commit(self.publisher, value, write, followed.expected, shortcuts))
         if isinstance(outcome, Timeline):
             self.published(outcome)
         committed = outcome if isinstance(outcome, LoneCommit) else None
         self._turns.note(committed=committed is not None)
         if committed is not None:
-            self.published(committed.value, late)
+            self.published(committed.value, shortcuts)
             self.look_for_others()
         return committed
 

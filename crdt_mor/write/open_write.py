@@ -37,7 +37,7 @@ from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
 from crdt_mor.timeline.history import find_completion, find_overwrite, may_be_dropped
 from crdt_mor.timeline.partitions import metadata_put
-from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from crdt_mor.write.log_files import ensure_partition, put_chunks
@@ -75,13 +75,13 @@ class OpenWrite:
     _unchecked: list[str] = field(default_factory=list)
     _unnamed: dict[str, str] = field(default_factory=dict)
     _alive: ExitStack = field(default_factory=ExitStack)
-    _late: list[Projected] | None = None
+    _shortcuts: Shortcuts = field(init=False)
     _pending_in: Timeline = field(init=False)
     _looked_ms: int | None = None
 
     def __post_init__(self) -> None:
         self.statements = Statements(self.session.config, self.value, self.begun.requested, self.task)
-        self._pending_in, self._late = self.value, self.session.late()
+        self._pending_in, self._shortcuts = self.value, self.session.shortcuts(self.value.version)
 
     @classmethod
     def begin(cls, session: Session, token: tuple[str, int] | None, info: Info = ()) -> OpenWrite:
@@ -179,11 +179,10 @@ class OpenWrite:
 
         def complete(files: list[DataFile]) -> Steps[events.WriteOutcome]:
             name = operation or self.statements.operation
+            shortcuts = replace(self._shortcuts, looked=self._looked_lately())
             return events.complete(
-                self.session.publisher, self._pending_in, self.begun, name, files, self.token,
-                looked=self._looked_lately(), helped=self.value.version, late=self._late,
-                crowd=self.session.crowd,
-            )  # fmt: skip
+                self.session.publisher, self._pending_in, self.begun, name, files, self.token, shortcuts
+            )
 
         return self.end(stage or (lambda: self.stage(self.statements.collected, self.put)), complete)
 
@@ -202,7 +201,7 @@ class OpenWrite:
             self.abandon()
             raise
         self._alive.close()
-        self.session.published(committed.value, self._late)
+        self.session.published(committed.value, self._shortcuts)
         self.session.look_for_others()
         self.session.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
         if not committed.repeated and isinstance(committed.completion, Completion):

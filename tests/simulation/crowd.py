@@ -11,7 +11,7 @@ import heapq
 import random
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -31,7 +31,7 @@ from crdt_mor.timeline.alone import Expected, LoneWrite, Turns
 from crdt_mor.timeline.combining import Crowd, look_for_others
 from crdt_mor.timeline.paths import PROPERTIES, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.publish import Projected, Shortcuts
 from crdt_mor.timeline.steps import MakeDurable, Nonce, Now, Pause, Put, Steps, StoreNow, Together, perform
 
 Run = Generator[Any, Any, Any]
@@ -157,6 +157,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) ->
     stat = sim.store.stat(PROPERTIES)
     while True:
         began, late = sim.now, list[Projected]()
+        shortcuts = Shortcuts(helped=projected, late=late, crowd=crowd)
         if crowd and crowd.is_asked:
             yield from giving_way.give_way()
             crowd.is_asked = False
@@ -164,10 +165,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) ->
             requested = claim_after(known.clock, sim.now_ms())
             file = log_of(owner, requested)
             write = LoneWrite(requested, "UPSERT", ((file, ROW),))
-            helped = known.version == projected
-            outcome = yield from alone.commit(
-                PUBLISHER, known, write, Expected(PROPERTIES, stat), helped=helped, late=late
-            )
+            outcome = yield from alone.commit(PUBLISHER, known, write, Expected(PROPERTIES, stat), shortcuts)
             committed = isinstance(outcome, alone.LoneCommit)
             turns.note(committed=committed)
             if outcome is not None:
@@ -177,13 +175,12 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) ->
             committed = False
         if not committed:
             turns.upkeep(sim.now_ms())
-            value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, projected, late, crowd)
+            value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, shortcuts)
             file = log_of(owner, begun.requested)
             yield Put(file.path, ROW)
             ended = yield from events.complete(
-                PUBLISHER, value, begun, "UPSERT", [file], None,
-                looked=True, helped=value.version, late=late, crowd=crowd,
-            )  # fmt: skip
+                PUBLISHER, value, begun, "UPSERT", [file], None, replace(shortcuts, looked=True, helped=value.version)
+            )
             known, projected = ended.value, ended.value.version
         if crowd is not None and turns.is_look_due:
             sim.beside(look(turns, crowd))

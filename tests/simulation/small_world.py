@@ -62,7 +62,7 @@ from crdt_mor.timeline.actions import (
 from crdt_mor.timeline.combining import Crowd, Posting
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import EventFile
+from crdt_mor.timeline.publish import EventFile, Shortcuts
 from crdt_mor.timeline.steps import (
     Copy,
     Delete,
@@ -195,7 +195,7 @@ def freeze(value: object) -> Hashable:
         return "suppress"
     if isinstance(value, BaseException):
         return (type(value), str(value))
-    if isinstance(value, Posting | Crowd):  # what changes is not known by its identity
+    if isinstance(value, Posting | Crowd | Shortcuts):  # what changes is not known by its identity
         return (type(value).__name__, _parts(value))
     if is_dataclass(value):
         known = _BY_IDENTITY.get(id(value))

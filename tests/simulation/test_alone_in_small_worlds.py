@@ -19,7 +19,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.timeline import alone, events, sweep
 from crdt_mor.timeline.alone import LoneCommit, LoneWrite
-from crdt_mor.timeline.publish import Projected
+from crdt_mor.timeline.publish import Projected, Shortcuts
 from crdt_mor.timeline.records import claim_record
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Steps, Together
 from crdt_mor.timeline.tail import find_tail
@@ -69,7 +69,8 @@ def loner(owner: int, value: Timeline, *, bucket: bool = False, again: bool = Fa
     requested = claim_after(value.clock, AHEAD_MS if ahead else 0)
     write = LoneWrite(requested, "UPSERT", (log_of(owner, requested),))
     late: list[Projected] | None = [] if bucket else None
-    committed = yield from alone.commit(PUBLISHER, value, write, helped=not ahead, late=late)
+    shortcuts = Shortcuts(helped=-1 if ahead else value.version, late=late)
+    committed = yield from alone.commit(PUBLISHER, value, write, None, shortcuts)
     if isinstance(committed, LoneCommit):
         if late:
             yield from PUBLISHER.look_again(late)
@@ -211,7 +212,6 @@ def another_claim_is_taken_for_ones_own(patch: pytest.MonkeyPatch) -> None:
 
 def one_class_of_times(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(globals(), "claim_after", begin_after)
-    patch.setattr("crdt_mor.timeline.alone.require_invariants", lambda previous, following: None)
     patch.setattr("crdt_mor.timeline.publish.require_invariants", lambda previous, following: None)
 
 

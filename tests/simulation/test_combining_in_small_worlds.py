@@ -21,6 +21,7 @@ from crdt_mor.timeline import events, sweep
 from crdt_mor.timeline.combining import Crowd, Posting
 from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.timeline.paths import intent_path, version_path
+from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.steps import Put, Steps, put_surely
 from tests.simulation.actors import PUBLISHER, begun_world, cleaner, complete, data_path, reader, sweeper, writer
 from tests.simulation.small_world import LOG, Actor, Violation, World, begun_paths, decoded, is_version
@@ -35,10 +36,15 @@ def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
 
 
+def crowded() -> Shortcuts:
+    """Those of a process that has met others: it posts at once."""
+    return Shortcuts(crowd=Crowd(is_crowded=True))
+
+
 def poster(value: Timeline, *, ends_posted: bool = True) -> Run:
     """One commit of one file, whose begin is posted, and its end, if it is not alone by then."""
     try:
-        value, begun = yield from events.begin(PUBLISHER, value, 1 << 60, crowd=Crowd(is_crowded=True))
+        value, begun = yield from events.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
     except WriterExpiredError:
         return ("expired", None)
     yield from put_surely(Put(data_path(begun.requested), b"rows"))
@@ -48,7 +54,7 @@ def poster(value: Timeline, *, ends_posted: bool = True) -> Run:
 def beginner(value: Timeline) -> Run:
     """A write that begins, posted, and then stands still."""
     with suppress(WriterExpiredError):
-        yield from events.begin(PUBLISHER, value, 1 << 60, crowd=Crowd(is_crowded=True))
+        yield from events.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
 
 
 def end(value: Timeline, begun: Pending) -> Run:
@@ -56,7 +62,7 @@ def end(value: Timeline, begun: Pending) -> Run:
     file = DataFile(data_path(begun.requested), 1, 1)
     try:
         yield from events.complete(
-            PUBLISHER, value, begun, "UPSERT", [file], None, crowd=Crowd(is_crowded=True)
+            PUBLISHER, value, begun, "UPSERT", [file], None, shortcuts=crowded()
         )
     except WriterExpiredError:
         return ("expired", begun.requested)

@@ -19,11 +19,12 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.timeline import giving_way, sweep
-from crdt_mor.timeline.combining import ABANDONED_MS, Crowd, Posting, look_for_others
+from crdt_mor.timeline.combining import ABANDONED_MS, Crowd, look_for_others
 from crdt_mor.timeline.giving_way import FRESH_MS, LOST_MAX, TURN
 from crdt_mor.timeline.intents import BeginIntent, encode_intent
 from crdt_mor.timeline.paths import intent_path, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
+from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.steps import Put, Steps, Touch, run
 from tests.simulation.crowd import crowd_of
 
@@ -101,7 +102,7 @@ def test_who_has_lost_several_races_asks_after_each_and_leaves_nothing(races: in
 def test_an_event_that_others_can_publish_does_not_ask() -> None:
     store, environment = scene()
     intent = BeginIntent("writer", None, None)
-    steps = PUBLISHER.publish(intent.derive, FIRST, posting=Posting(intent, None))
+    steps = PUBLISHER.publish(intent.derive, FIRST, intent=intent)
     done = losing(store, environment, steps, LOST_MAX + 3)
     assert not any(isinstance(step, Touch) and step.path == TURN for step in done)
 
@@ -212,7 +213,7 @@ def test_who_publishes_for_others_does_not_read_what_is_no_intent() -> None:
     run(giving_way.ask(), store, environment)
     store.read = lambda path: pytest.fail(path) if path == TURN else MemoryStore.read(store, path)  # type: ignore[method-assign]
     intent, crowd = BeginIntent("writer", None, None), Crowd(is_crowded=True)
-    value = run(PUBLISHER.publish(intent.derive, FIRST, posting=Posting(intent, crowd)), store, environment)
+    value = run(PUBLISHER.publish(intent.derive, FIRST, Shortcuts(crowd=crowd), intent), store, environment)
     assert value.find_by_nonce("writer") is not None
     assert crowd.others == 0
 

@@ -31,6 +31,7 @@ from crdt_mor.timeline.intents import (
     encode_intent,
 )
 from crdt_mor.timeline.paths import INTENTS, intent_path, version_path
+from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.steps import Put, Steps, run
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER
@@ -145,7 +146,8 @@ def test_an_event_that_others_have_published_counts_and_its_intent_goes() -> Non
             assert intent is not None
             store.put(version_path(2), combine(FIRST, 0, [intent])[0].encode())
 
-    begun = driven(events.begin(PUBLISHER, FIRST, 1 << 60, crowd=crowded()), store, environment, help_with)
+    in_crowd = Shortcuts(crowd=crowded())
+    begun = driven(events.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=in_crowd), store, environment, help_with)
     value, pending = begun
     assert value.version == pending.version == 2
     assert not store.list(INTENTS)
@@ -157,7 +159,7 @@ def test_the_end_of_a_very_wide_commit_is_not_posted() -> None:
     value, pending = run(events.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
     wide = [DataFile(f"p{i}/{'x' * 40}", 1, 1) for i in range(BYTES_MAX // 40)]
     posted: list[str] = []
-    steps = events.complete(PUBLISHER, value, pending, "UPSERT", wide, None, crowd=crowded())
+    steps = events.complete(PUBLISHER, value, pending, "UPSERT", wide, None, shortcuts=Shortcuts(crowd=crowded()))
     driven(steps, store, environment, lambda step: posted.append(getattr(step, "path", "")))
     assert not any(path.startswith(INTENTS) for path in posted)
 
@@ -173,7 +175,7 @@ def test_who_cannot_remove_the_intent_of_a_begin_does_not_go_on() -> None:
 
     store.delete = delete  # type: ignore[method-assign]
     with pytest.raises(CommitUnknownError, match="does not remove the intent"):
-        run(events.begin(PUBLISHER, FIRST, 1 << 60, crowd=crowded()), store, environment)
+        run(events.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment)
 
 
 def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() -> None:
@@ -187,7 +189,7 @@ def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() ->
             ahead = environment.now_ms() + 86_400_000
             environment.now_ms = lambda: ahead  # type: ignore[method-assign]
 
-    steps = events.complete(PUBLISHER, value, pending, "UPSERT", [], None, crowd=crowded())
+    steps = events.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
     with pytest.raises(CommitUnknownError, match="another process may have published it"):
         driven(steps, store, environment, jump)
     assert not store.list(INTENTS)
@@ -201,7 +203,7 @@ def test_a_store_that_fails_once_the_end_is_posted_leaves_the_outcome_open() -> 
         if isinstance(step, Put) and step.path == version_path(3):
             raise StorageUnavailableError("not now")
 
-    steps = events.complete(PUBLISHER, value, pending, "UPSERT", [], None, crowd=crowded())
+    steps = events.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
     with pytest.raises(CommitUnknownError):
         driven(steps, store, environment, fail)
 
