@@ -65,10 +65,19 @@ _NEWER = (pl.col(BASE_TIME) > pl.col(TIME)) | ((pl.col(BASE_TIME) == pl.col(TIME
 
 
 def merge(
-    files: Slice, rule: MergeRule, columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    *,
+    select: Sequence[str],
+    predicate: pl.Expr | None = None,
+    asked: pl.Expr | None = None,
 ) -> list[pl.DataFrame]:
-    """The snapshot of one file slice: at least one frame, exactly the columns `select`, rows in any order."""
-    return _merge(files, rule, columns, columns.merge_key, list(select), predicate)
+    """The snapshot of one file slice: at least one frame, exactly the columns `select`, rows in any order.
+
+    asked: a part of the predicate that names the merge key alone. A payload sees no values of other keys.
+    """
+    return _merge(files, rule, columns, columns.merge_key, list(select), predicate, asked)
 
 
 def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
@@ -154,7 +163,13 @@ def written(
 
 
 def _merge(
-    files: Slice, rule: MergeRule, columns: Columns, key: str, select: list[str], predicate: pl.Expr | None
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    select: list[str],
+    predicate: pl.Expr | None,
+    asked: pl.Expr | None,
 ) -> list[pl.DataFrame]:
     need = _needed(select, predicate)
     files = with_whole_rows(files, rule, columns)
@@ -168,7 +183,7 @@ def _merge(
         if base is not None and pool is not None:
             base = base.begun(need, pool)
         if rule.kind == "columns":
-            return _frames(*_merge_columns(files, rule, columns, key, need, base), select, predicate)
+            return _frames(*_merge_columns(files, rule, columns, key, need, base, asked), select, predicate)
         resolved = resolve(files, rule, columns, key, need, base)
         return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
 
@@ -363,11 +378,20 @@ def _newer_than_delete(base: Base, contributions: Contributions, best: pl.DataFr
 
 
 def _merge_columns(
-    files: Slice, rule: MergeRule, columns: Columns, key: str, need: list[str], scanned: Scanned | None
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: list[str],
+    scanned: Scanned | None,
+    asked: pl.Expr | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
     contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
-    folded = patches(contributions, contributions.lines, rule, key)
+    lines = contributions.lines
+    if asked is not None:
+        lines = lines.filter(lines.select(pl.col(LINE_KEY).alias(key)).select(asked.alias("asked"))["asked"])
+    folded = patches(contributions, lines, rule, key)
     if scanned is None:
         return _overlay(folded, need, None, None), None
     if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):

@@ -1,15 +1,30 @@
-"""Keys looked up in a base file whose rows are in another order than that of their keys.
+"""Keys that a filter asks for: which rows of a base file may have them, and what a merge need look at.
 
-The statistics of its row groups say nothing of a key, as each has keys from all over; their Bloom filters do.
+Where the rows of a base file are in another order than that of their keys, the statistics of its row groups say nothing
+of a key, as each has keys from all over; their Bloom filters do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import polars as pl
+
 from crdt_mor.format.bloom import may_have
-from crdt_mor.merge.blocks import RECORD_KEY
+from crdt_mor.merge.blocks import RECORD_KEY, Columns
 from crdt_mor.parquet import ParquetSource
+from crdt_mor.read.expressions import conjunction, conjuncts
+
+
+def asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> pl.Expr | None:
+    """The condition on the merge key that follows from a predicate, and from the keys of which alone it can hold."""
+    key = columns.merge_key
+    parts = [] if predicate is None else conjuncts(predicate)
+    asked = [part for part in parts if set(part.meta.root_names()) == {key}]
+    if keys is not None:
+        wanted = pl.Series(keys, dtype=pl.String).cast(columns.schema[key], strict=False)
+        asked.append(pl.col(key).is_in(wanted.implode()))
+    return conjunction(asked)
 
 
 def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int], ...] | None:

@@ -26,7 +26,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.blocks import base_source, fetch_end, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.fetching import Fetch, plan
-from crdt_mor.read.lookup import ranges_of
+from crdt_mor.read.lookup import asked_keys, ranges_of
 from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.base import is_bucket
 from crdt_mor.threads import REQUESTS, in_threads
@@ -126,7 +126,8 @@ class Snapshot:
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept)
+        asked = asked_keys(predicate, keys, merging.columns)
+        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, asked)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
             return [finish(frame if select else selected(frame, ())) for frame in merge()]

@@ -120,7 +120,9 @@ class States:
             blocks = self._open(slice_, since)
             with naming_damage(self.session.store, slice_):
                 blocks = plan(blocks, merging, columns, predicate).fetched()
-                frames += kernel.merge(blocks, merging.rule, merging.columns, select=columns, predicate=predicate)
+                frames += kernel.merge(
+                    blocks, merging.rule, merging.columns, select=columns, predicate=predicate, asked=predicate
+                )
         return pl.concat(frames)
 
     def deleted_rows(self, keys: pl.Series, groups: TouchedGroups, select: Sequence[str]) -> pl.DataFrame:

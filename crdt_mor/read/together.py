@@ -62,6 +62,7 @@ class Merges:
     """The merges of a scan, of the columns `select` and the rows that meet `predicate`, or of `limit` of them.
 
     kept: the caller keeps all rows, so that what is read together is no more in memory than it would be anyway.
+    asked: as in `kernel.merge`.
     """
 
     store: Store
@@ -71,6 +72,7 @@ class Merges:
     predicate: pl.Expr | None
     limit: int | None
     kept: bool
+    asked: pl.Expr | None
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
         """The merges of all items, each to be done in any thread. What they share is done here."""
@@ -132,7 +134,8 @@ class Merges:
     def _merge(self, part: Slice) -> list[pl.DataFrame]:
         columns, select, predicate = self.merging.columns, self.select, self.predicate
         if part.base is None or part.blocks:
-            return kernel.merge(part, self.merging.rule, columns, select=select, predicate=predicate)
+            rule, asked = self.merging.rule, self.asked
+            return kernel.merge(part, rule, columns, select=select, predicate=predicate, asked=asked)
         rows = kernel.passed_through(
             part.base, columns, select=select, predicate=predicate, limit=self.limit, ranges=part.base_ranges
         )
