@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import store_at
 from crdt_mor.store.racing import StoreCheck, race
+
+if TYPE_CHECKING:
+    from crdt_mor.store.handed import Handed
 
 KEYS: Final = 150
 """How many objects a check races, by default."""
@@ -20,8 +23,8 @@ def check_store(
     uri: str | os.PathLike[str],
     *,
     keys: int = KEYS,
-    storage_options: Mapping[str, str] | None = None,
-    store: Store | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    store: Store | Handed | None = None,
     environment: Environment | None = None,
 ) -> StoreCheck:
     """Whether a table can be in a store: whether of many puts of one object, made at once, one alone makes it.

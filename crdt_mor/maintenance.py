@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import polars as pl
 
@@ -302,7 +302,7 @@ class Maintenance:
         name: str | None = None,
         pending: Literal["wait", "roll_back"] = "wait",
         on_progress: Callable[[MigrationProgress], None] | None = None,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         store: Store | None = None,
     ) -> Migrated:
         """Move the table to another address, with other settings, while all write on; the copy follows them.
@@ -330,7 +330,7 @@ class Maintenance:
     def cancel_migration(
         self,
         *,
-        storage_options: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
         store: Store | None = None,
         removed: bool = False,
     ) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from crdt_mor.creation import Merge, merge_spec, names_of, put_properties, require_layout
 from crdt_mor.errors import (
@@ -116,7 +116,7 @@ def migrate(
     wanted: Wanted,
     pending: PendingPolicy,
     on_progress: OnProgress | None,
-    storage_options: Mapping[str, str] | None,
+    storage_options: Mapping[str, Any] | None,
     store: Store | None,
 ) -> Migrated:
     """See `Maintenance.migrate`."""
@@ -147,7 +147,7 @@ def migrate(
 
 
 def cancel_migration(
-    session: Session, storage_options: Mapping[str, str] | None, store: Store | None, removed: bool
+    session: Session, storage_options: Mapping[str, Any] | None, store: Store | None, removed: bool
 ) -> bool:
     """See `Maintenance.cancel_migration`."""
     value = session.remember(session.tail())
@@ -194,7 +194,7 @@ def _address(session: Session) -> str:
 
 
 def _objects(
-    session: Session, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, store: Store | None
+    session: Session, uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None, store: Store | None
 ) -> Store:
     """The store of the new table; where nothing is said of how to reach it, as the old table's is reached."""
     if storage_options is None and store is None and is_bucket(session.store) and _same_kind(session, uri):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import polars as pl
 import pyarrow as pa
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from crdt_mor.maintenance import Maintenance
     from crdt_mor.services.restore import Savepoint
     from crdt_mor.sources import LoadSource
+    from crdt_mor.store.handed import Handed
 
 WRITER_EXPIRY = timedelta(minutes=10)
 
@@ -85,8 +86,8 @@ class Table(Readable, WrittenByMany):
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
-        storage_options: Mapping[str, str] | None = None,
-        store: Store | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> None:
         """Open a table, as `Table.open` does."""
@@ -100,7 +101,7 @@ class Table(Readable, WrittenByMany):
         objects = store_at(os.fspath(uri), environment, storage_options, store)
         session = Session.open(os.fspath(uri), environment, milliseconds("writer_expiry", writer_expiry), objects)
         session.inline = inline
-        self._hold(session, str(uri), store)
+        self._hold(session, str(uri), objects if store is not None else None)
 
     def _hold(self, session: Session, uri: str, store: Store | None) -> None:
         self._session = session
@@ -139,8 +140,8 @@ class Table(Readable, WrittenByMany):
         exist_ok: bool = False,
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
-        storage_options: Mapping[str, str] | None = None,
-        store: Store | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Create a table, without rows.
@@ -182,7 +183,7 @@ class Table(Readable, WrittenByMany):
         session.inline = inline
         session.start()
         require_layout(session, layout)
-        return cls._of(session, str(uri), store)
+        return cls._of(session, str(uri), objects if store is not None else None)
 
     @classmethod
     def create_from(
@@ -203,8 +204,8 @@ class Table(Readable, WrittenByMany):
         on_progress: OnProgress | None = None,
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
-        storage_options: Mapping[str, str] | None = None,
-        store: Store | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Create a table with the rows of a source, of any size: it is there with all of them, or not at all.
@@ -260,8 +261,8 @@ class Table(Readable, WrittenByMany):
         payloads: Sequence[str | type[Payload]] = (),
         writer_expiry: timedelta = WRITER_EXPIRY,
         maintain: Literal["inline", "off"] | None = None,
-        storage_options: Mapping[str, str] | None = None,
-        store: Store | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> Table:
         """Open a table that we or Hudi made.
@@ -276,7 +277,9 @@ class Table(Readable, WrittenByMany):
             fails of it is told (`observe`) and fails no commit.
         storage_options: how an object store is reached, by the names that deltalake and polars use, such as
             `aws_region`; the environment says the rest. Keys among them are never written or shown.
-        store: where the table's objects are, such as a `MemoryStore`, which no other process sees.
+            `credential_provider` is a callable that gives keys, as obstore and polars take one, or "module:function".
+        store: where the table's objects are, such as a `MemoryStore`, which no other process sees, or an `S3Store`, an
+            `AzureStore` or a `GCSStore` of obstore, made for the bucket that `uri` is in.
         environment: where time, ids and chance come from, so that a test can own them.
 
         Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
@@ -290,9 +293,10 @@ class Table(Readable, WrittenByMany):
     # --- what it is -----------------------------------------------------------------------------------------------
 
     @property
-    def storage_options(self) -> Mapping[str, str]:
-        """With which another process opens the same table. Pickled without the keys, which it takes from its own
-        environment; empty where the table is not in an object store."""
+    def storage_options(self) -> dict[str, str]:
+        """With which another process opens the same table, and polars the files at its address. It shows no keys and is
+        pickled without them, as another process takes them from its own environment; empty where the table is not in an
+        object store."""
         store = self._session.store
         return store.options if is_bucket(store) else {}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -23,7 +24,7 @@ def scan_table(
     *,
     as_of: AsOf | None = None,
     meta: bool = False,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pl.LazyFrame:
     """A snapshot of a table, which is a `Table` or the address of one; `as_of` and `meta` are as in `Table.scan`,
     `storage_options` as in `Table.open`."""

@@ -115,6 +115,8 @@ class Bucket:
 class _Clients:
     """What the store takes for its connections."""
 
+    vending = None
+
     def __init__(self, objects: MemoryStore) -> None:
         self._objects = objects
 

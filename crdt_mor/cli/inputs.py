@@ -85,6 +85,8 @@ def use_storage(texts: Sequence[str]) -> None:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise typer.BadParameter("an option of a store is like aws_region=eu-west-1", param_hint="--storage")
+        if name.lower() == "credential_provider":
+            look_here()
         _storage[name] = value
 
 

@@ -32,7 +32,10 @@ SCHEMES: Final[Mapping[str, Provider]] = {
 
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
 _AZURE_HOST = re.compile(r"(?P<account>[a-z0-9-]+)\.(?P<kind>dfs|blob)\.(core\.windows\.net|fabric\.microsoft\.com)")
-_S3_HOST = re.compile(r"((?P<bucket>.+)\.)?s3[.-](?P<region>[a-z0-9-]+)\.(?P<host>amazonaws\.com(\.cn)?)")
+_S3_HOST = re.compile(
+    r"((?P<bucket>.+)\.)?s3(\.dualstack)?([.-](?!accelerate|website|fips|dualstack)(?P<region>[a-z0-9-]+))?"
+    r"\.amazonaws\.com(\.cn)?"
+)
 _R2_HOST = re.compile(r"[a-z0-9-]+(\.[a-z]+)?\.r2\.cloudflarestorage\.com")
 
 KNOWN: Final = (
@@ -108,7 +111,7 @@ def _of_web(scheme: str, host: str, path: str, shown: str) -> Place:
     if match := _AZURE_HOST.fullmatch(host):
         return _azure(match["account"], bucket, inside, shown, host)
     if match := _S3_HOST.fullmatch(host):
-        options = {"aws_region": match["region"]}
+        options = {} if match["region"] is None else {"aws_region": match["region"]}
         if match["bucket"] is not None:
             return _place("s3", f"s3://{match['bucket']}", match["bucket"], path, shown, options)
         return _place("s3", f"s3://{bucket}", bucket, inside, shown, options)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from obstore import exceptions
 
 from crdt_mor.clock import Environment
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.forks import require_clients
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.clients import Clients
-from crdt_mor.store.failures import Failure, Kind, failure_of, refused, unavailable
+from crdt_mor.store.credentials import Vending
+from crdt_mor.store.failures import Failure, Kind, failure_of, is_panic, misuse_of, refused, unavailable
 from crdt_mor.store.options import RETRY_TIMEOUT, seconds
 from crdt_mor.store.secrets import MissingSecrets, Secrets
 
@@ -24,6 +26,9 @@ RETRY_TIMEOUT_S: Final = 60.0
 
 UNREACHED_S: Final = 5.0
 """How long at most, while nothing at all has been reached: then the endpoint is wrong, more often than down."""
+
+_RAISED: Final = (exceptions.BaseError, OSError, ValueError, RuntimeError)
+"""What the client library raises, but for a panic."""
 
 _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
@@ -93,18 +98,33 @@ class Asking:
             if self._clients is None:
                 if isinstance(self._secrets, MissingSecrets):
                     self._secrets = self._secrets.from_environment(self._place.provider, self._place.uri)
-                self._clients = Clients(self._place, self._options, self._secrets)
+                self._clients = Clients(self._place, self._options, self._secrets, self.environment)
             return self._clients
 
     def prepare(self) -> None:
         """Make a client, which asks nothing, so that options which cannot be right are refused now."""
-        made = self.once(self._connect)
-        self.reached = self.bucket_seen = False
-        if isinstance(made, Failure):
-            raise refused(f"store={self._place.uri}", made)
+        try:
+            self.clients.brief()
+        except _RAISED as error:
+            if isinstance(error, CrdtMorError):
+                raise
+            made = misuse_of(error, self._place, self._options, self._secrets)
+        else:
+            return
+        raise refused(f"store={self._place.uri}", made)
 
-    def _connect(self) -> object:
-        return self.clients.brief()
+    @property
+    def _vending(self) -> Vending | None:
+        return None if self._clients is None else self._clients.vending
+
+    def _note_taken(self) -> None:
+        """The store has taken the credentials of a request."""
+        if self._vending is not None:
+            self._vending.note_taken()
+
+    def _hidden(self, failure: Failure) -> Failure:
+        """A failure without the credentials that a provider gave."""
+        return failure if self._vending is None else replace(failure, cause=self._vending.hide(failure.cause))
 
     def tries(self) -> Tries:
         """The first try of a request begins now."""
@@ -116,30 +136,45 @@ class Asking:
             result = request()
         except TruncatedError as error:
             return Failure(Kind.BUSY, f"the answer was cut off: {error}")
-        except (exceptions.BaseError, OSError, ValueError, RuntimeError) as error:
+        except BaseException as error:
+            if isinstance(error, CrdtMorError) or not (isinstance(error, _RAISED) or is_panic(error)):
+                raise
             if str(error).startswith("Could not parse path"):
                 failure = None
             else:
-                failure = failure_of(error, self._place, self._secrets)
+                failure = self._hidden(failure_of(error, self._place, self._secrets))
         else:
             self.reached = self.bucket_seen = True
+            self._note_taken()
             return result
         if failure is None:
             raise InvalidInputError("the store takes no names with control characters, or parts '.' and '..'.")
         if failure.kind is Kind.REFUSED and failure.fleeting and self.reached:
             return Failure(Kind.BUSY, failure.cause, answered=False)
+        if failure.of_keys and self._vending is not None and self._vending.renews():
+            return Failure(Kind.BUSY, failure.cause, unsent=True)  # with the credentials that come next
         self.reached = self.reached or failure.answered
+        if failure.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
+            self._note_taken()
         self.bucket_seen = self.bucket_seen or (failure.kind is Kind.ABSENT and not failure.bodiless)
         return failure
 
-    def ask(self, what: str, path: str, request: Callable[[], T]) -> T | Failure:
+    def ask(
+        self, what: str, path: str, request: Callable[[], T], words: Callable[[], object] | None = None
+    ) -> T | Failure:
         """A request that may be repeated without harm: what it gives, or a failure that is an answer, not a fault.
+
+        words: asks the same with a request whose answer has a body, where the answer to `request` has none: the words
+        in the body say why it was refused.
 
         Raises `StorageRefusedError`, and after the deadline `StorageUnavailableError`.
         """
         tries = self.tries()
         while True:
             result = self.once(request)
+            if words is not None and isinstance(result, Failure) and result.bodiless and result.kind is Kind.REFUSED:
+                said = self.once(words)
+                result = said if isinstance(said, Failure) and said.kind in (Kind.REFUSED, Kind.BUSY) else result
             if not isinstance(result, Failure) or result.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
                 return result
             where = f"{what}={path} store={self._place.uri}"

@@ -9,7 +9,7 @@ one creates it. Losing that race is a value (`False`), not an error. A store tha
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
@@ -105,7 +105,7 @@ class Bucket(Store, Protocol):
     """A store in a bucket: requests lead there, which take options, may hold secrets, and may fail."""
 
     @property
-    def options(self) -> Mapping[str, str]:
+    def options(self) -> dict[str, str]:
         """The `storage_options` with which others reach it. Pickled without the keys among them."""
         ...
 

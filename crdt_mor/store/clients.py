@@ -13,9 +13,19 @@ from typing import Any, Final, TypeAlias
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from crdt_mor.errors import InvalidInputError, StorageRefusedError
+from crdt_mor.clock import Environment
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.store.addresses import Place
-from crdt_mor.store.options import CLIENT_OPTIONS, RETRY_TIMEOUT, TIMEOUT, client_environment, seconds
+from crdt_mor.store.credentials import PROFILE, options_beside, vending_of
+from crdt_mor.store.options import (
+    CLIENT_OPTIONS,
+    RETRY_TIMEOUT,
+    TIMEOUT,
+    check_environment,
+    client_environment,
+    seconds,
+)
+from crdt_mor.store.secrets import Secrets
 
 Client: TypeAlias = S3Store | AzureStore | GCSStore
 
@@ -28,20 +38,23 @@ _BYTES_PER_SECOND: Final = 1 << 20
 _READ_S: Final = 3600
 """A body may take this long to come, as long as some of it comes all the time."""
 
-_PROFILE: Final = "aws_profile"
-
 
 class Clients:
     """Connections to one bucket, made when they are first needed. secret: the options that nobody may see."""
 
-    def __init__(self, place: Place, public: Mapping[str, str], secret: Mapping[str, str]) -> None:
+    def __init__(
+        self, place: Place, public: Mapping[str, str], secret: Secrets, environment: Environment
+    ) -> None:
         self.place = place
         self._public = {**client_environment(place.provider), **place.options, **public}
         self._secret = secret
         self._timeout_s = seconds(self._public, TIMEOUT, TIMEOUT_S)
         self._made: dict[tuple[int, bool], Client] = {}
         self._lock = threading.Lock()
-        self._provider = self._profile_provider()
+        check_environment(place.provider)
+        self.vending = vending_of(place.provider, self._public, secret, environment)
+        if self.vending is not None:
+            self._public = {**options_beside(self.vending, place.provider, self._public), **self._public}
         for name, value in place.options.items():
             if name == "azure_storage_account_name" and public.get(name, value) != value:
                 raise InvalidInputError(f"the address and the options name different accounts. uri={place.uri}")
@@ -76,9 +89,11 @@ class Clients:
         if reading:
             options["read_timeout"] = f"{round(timeout_s * 1000)}ms"
         config: Any = {n: v for n, v in (self._public | dict(self._secret)).items() if n not in options}
-        for ours in (RETRY_TIMEOUT, TIMEOUT, _PROFILE):
+        for ours in (RETRY_TIMEOUT, TIMEOUT, PROFILE):
             config.pop(ours, None)
         more: dict[str, Any] = {"client_options": options, "retry_config": {"max_retries": 0}}
+        if self.vending is not None:
+            more["credential_provider"] = self.vending.__call__  # its attributes are read here, not by the library
         match self.place.provider:
             case "azure":
                 return AzureStore(self.place.bucket, config=config, **more)
@@ -87,30 +102,4 @@ class Clients:
         for name, value in (("aws_disable_bulk_delete", "true"), ("aws_copy_if_not_exists", "multipart")):
             if name not in config and name.upper() not in os.environ:
                 config[name] = value
-        return S3Store(self.place.bucket, config=config, credential_provider=self._provider, **more)
-
-    def _profile_provider(self) -> Any:
-        """Credentials of a profile of the AWS configuration, which boto3 reads, where one is asked for."""
-        profile = self._public.get(_PROFILE)
-        if profile is None and "aws_access_key_id" not in self._secret and "AWS_ACCESS_KEY_ID" not in os.environ:
-            profile = os.environ.get("AWS_PROFILE")
-        if self.place.provider != "s3" or not profile:
-            return None
-        try:
-            import boto3
-            from obstore.auth.boto3 import Boto3CredentialProvider
-        except ImportError as error:
-            raise StorageRefusedError(
-                "profiles of AWS are read by boto3: pip install boto3, or set AWS_ACCESS_KEY_ID and "
-                f"AWS_SECRET_ACCESS_KEY. profile={profile}"
-            ) from error
-        try:
-            session = boto3.Session(profile_name=profile)
-            if session.region_name and not {"AWS_REGION", "AWS_DEFAULT_REGION"} & os.environ.keys():
-                self._public.setdefault("aws_region", session.region_name)
-            return Boto3CredentialProvider(session)
-        except Exception as error:  # noqa: BLE001  boto3's own kinds, which name the profile and no secret
-            cause = f"{type(error).__name__}: {error}"
-        raise StorageRefusedError(
-            f"there are no credentials under this profile of AWS: correct aws_profile. profile={profile} cause={cause}"
-        )
+        return S3Store(self.place.bucket, config=config, **more)

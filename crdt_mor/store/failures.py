@@ -13,7 +13,8 @@ kept of it is the status, the code and the message that the store itself gave, w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -21,6 +22,7 @@ from obstore import exceptions
 
 from crdt_mor.errors import StorageRefusedError, StorageUnavailableError
 from crdt_mor.store.addresses import Place
+from crdt_mor.store.options import empty_variables
 from crdt_mor.store.secrets import Secrets
 
 
@@ -40,7 +42,7 @@ class Failure:
     unsent: whether the request cannot have reached the store, so that nothing can have come of it.
     bodiless: whether the store's answer had no words, as the answer to a HEAD: a missing bucket looks like an object
     that is not there. answered: whether it was the store that said so. fleeting: whether a refusal may pass, if the
-    store has taken the same credentials before.
+    store has taken the same credentials before. of_keys: whether other credentials may help.
     """
 
     kind: Kind
@@ -50,6 +52,7 @@ class Failure:
     bodiless: bool = False
     answered: bool = True
     fleeting: bool = False
+    of_keys: bool = False
 
 
 _STATUS = re.compile(r"status code: (?P<status>\d{3}) [^:\n]*:? ?(?P<body>.*?)(?:\n\nDebug source:|\Z)", re.DOTALL)
@@ -73,7 +76,20 @@ _CLOCK: Final = frozenset({"RequestTimeTooSkewed"})
 _BAD_BODY: Final = frozenset({"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"})
 """A request that came cut short or damaged, which says nothing of the next one."""
 
+_ARCHIVED: Final = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"})
+"""An object was moved to a kind of storage that cannot be read at once."""
+
 _METADATA_SERVICE: Final = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "metadata.google.internal")
+
+_PROVIDER = re.compile(r"(?P<kind>VendingError|VendingPausedError): (?P<said>[^\n]{1,300})")
+"""What a credential provider raised (`store.credentials`), in the words of the client library."""
+
+_GENERIC = re.compile(r"^Generic [^:\n]*: ")
+_QUOTED = re.compile(r'"([^"\n]{1,100})"')
+
+_OPTIONS: Final = (
+    "the options of the store cannot be right: correct storage_options, or the variables of the environment"
+)
 
 _WHERE: Final = "the store knows no such place: correct the address, or the endpoint"
 
@@ -84,7 +100,7 @@ _KEYS: Final = {
 }  # fmt: skip
 
 
-def failure_of(error: Exception, place: Place, secrets: Secrets) -> Failure:
+def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
     """What an exception of the client library means. The exception itself is not to be shown or chained."""
     text = str(error)
     status_match = _STATUS.search(text)
@@ -92,8 +108,16 @@ def failure_of(error: Exception, place: Place, secrets: Secrets) -> Failure:
     body = status_match["body"].strip() if status_match else ""
     code = found[1] if (found := _CODE.search(body)) else ""
     cause = without_signatures(_cause(text, status, code, body, type(error).__name__), secrets)
+    if provided := _PROVIDER.search(text):
+        return _of_provider(provided["kind"], without_signatures(provided["said"], secrets))
+    if is_panic(error):
+        return Failure(Kind.REFUSED, cause, _OPTIONS, answered=False)
     if advice := _refusal(error, text, status, code, place):
-        return Failure(Kind.REFUSED, cause, advice, answered=status is not None, fleeting=_asks_machine(text))
+        of_keys = status in (400, 401, 403) and code not in _ARCHIVED and (bool(body) or status == 401)
+        return Failure(
+            Kind.REFUSED, cause, advice, bodiless=status is not None and not body, answered=status is not None,
+            fleeting=_asks_machine(text), of_keys=of_keys,
+        )  # fmt: skip
     if status == 409 and code not in _EXISTS:
         return Failure(Kind.BUSY, cause)  # the library takes every conflict for an object that is there
     match error:
@@ -109,6 +133,30 @@ def failure_of(error: Exception, place: Place, secrets: Secrets) -> Failure:
             return Failure(Kind.BUSY, cause, unsent="kind: Connect,\n" in text, answered=status is not None)
 
 
+def misuse_of(error: Exception, place: Place, options: Mapping[str, str], secrets: Secrets) -> Failure:
+    """What it means that the client library makes no client of these options: one of them cannot be right."""
+    failure = failure_of(error, place, secrets)
+    said = _QUOTED.search(failure.cause)
+    named = [name for name, value in options.items() if said and value == said[1]]
+    if named:
+        return replace(failure, advice=f"{_OPTIONS}; it is the option {' or '.join(named)}")
+    if empty := empty_variables(place.provider):
+        return replace(failure, advice=f"variables of the environment with keys are set, and empty: unset {empty}")
+    return replace(failure, advice=_OPTIONS)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether the client library has given up as it meets what its authors took to be impossible."""
+    return type(error).__name__ == "PanicException"
+
+
+def _of_provider(kind: str, said: str) -> Failure:
+    if kind == "VendingPausedError":
+        return Failure(Kind.BUSY, f"the credential provider: {said}", unsent=True, answered=False)
+    advice = "the credential provider gives no credentials: mend it, or what it asks"
+    return Failure(Kind.REFUSED, said, advice, unsent=True, answered=False)
+
+
 def without_signatures(text: str, secrets: Secrets) -> str:
     """A text in which neither secrets nor the signatures of addresses are to be seen."""
     return secrets.hide(_SIGNATURE.sub(r"\1***", text))
@@ -120,14 +168,22 @@ def _cause(text: str, status: int | None, code: str, body: str, name: str) -> st
         return " ".join(f"{status} {code} {said}".split())
     network = _NETWORK.findall(text.partition("Debug source:")[2])
     words = [found[1]] if (found := _INNERMOST.search(text)) else []
-    return " ".join(": ".join([*words, *network[-1:]]).split()) or name
+    own = _GENERIC.sub("", text.partition("\n")[0])[:300]
+    return " ".join(": ".join([*words, *network[-1:]]).split()) or own or name
 
 
-def _refusal(error: Exception, text: str, status: int | None, code: str, place: Place) -> str:
+def _refusal(error: BaseException, text: str, status: int | None, code: str, place: Place) -> str:
     """What to do about what will not get better by itself; "" if that is not known."""
-    if status == 409 and code not in _NO_BUCKET:
+    if status == 409 and code not in _NO_BUCKET | _ARCHIVED:
         return ""
     keys = _KEYS[place.provider]
+    if code in _ARCHIVED:
+        return (
+            "an object of the table was moved to an archive, such as Glacier, from which it cannot be read: restore "
+            "it, and end the rule of the bucket that moves objects of tables"
+        )
+    if status == 407 or "TunnelUnsuccessful" in text or "ProxyAuthRequired" in text:
+        return "the proxy refuses the way to the store: give proxy_url with a user and a password, or another proxy"
     if code in _NO_BUCKET:
         word = "container" if place.provider == "azure" else "bucket"
         return f"there is no such {word}: make it, or correct the address"
@@ -144,7 +200,7 @@ def _refusal(error: Exception, text: str, status: int | None, code: str, place: 
     return _refusal_by_kind(error, text, status, code, keys)
 
 
-def _refusal_by_kind(error: Exception, text: str, status: int | None, code: str, keys: str) -> str:
+def _refusal_by_kind(error: BaseException, text: str, status: int | None, code: str, keys: str) -> str:
     """The same, where the store gave no code that says more than the status."""
     if status == 403 or isinstance(error, exceptions.PermissionDeniedError):
         return (
@@ -158,7 +214,7 @@ def _refusal_by_kind(error: Exception, text: str, status: int | None, code: str,
     if "BadScheme" in text:
         return "the endpoint has no TLS, http:// and not https://, which is only taken where allow_http says 'true'"
     if isinstance(error, exceptions.UnknownConfigurationKeyError | exceptions.InvalidPathError) or _is_misuse(text):
-        return "the options of the store cannot be right: correct storage_options, or the variables of the environment"
+        return _OPTIONS
     if status == 400 and code not in _BAD_BODY:
         return "the store does not accept the request: see what it says"
     return ""
@@ -176,7 +232,8 @@ def _has_no_credentials(text: str) -> bool:
 def _is_misuse(text: str) -> bool:
     misuses = ("InvalidAccessKey ", "MissingAccount", "MissingBucket", "InvalidEncryption", "UnknownUrlScheme",
                "InvalidEndpoint", "RelativeUrlWithoutBase", "Unable parse", "UnableToParse", "DecodeCredentials",
-               "OpenCredentials", "NotTable", "invalid duration")  # fmt: skip
+               "OpenCredentials", "NotTable", "invalid duration", "Generic Config error", "MissingAccessKeyId",
+               "MissingSecretAccessKey", "Builder,")  # fmt: skip
     return any(word in text for word in misuses)
 
 

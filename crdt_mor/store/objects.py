@@ -188,12 +188,19 @@ class ObjectStore:
 
     def _head(self, what: str, path: str) -> Any:
         key = self._key(path)
-        found = self._asking.ask(what, path, lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
+
+        def head() -> Any:
+            return obstore.get(self._clients.brief(), key, options={"head": True})
+
+        def words() -> object:
+            return obstore.get(self._clients.reading(), key)
+
+        found = self._asking.ask(what, path, head, words)
         if not isinstance(found, Failure):
             return found
         if found.bodiless and not self._asking.bucket_seen:
             # Only an answer with words says whether it is the object that is missing or its bucket.
-            self._asking.ask(what, path, lambda: obstore.get(self._clients.reading(), key))
+            self._asking.ask(what, path, words)
         return None
 
     # --- changing -----------------------------------------------------------------------------------------------------

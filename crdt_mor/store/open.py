@@ -10,14 +10,19 @@ import os
 import pickle
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.store.addresses import KNOWN, place_of
 from crdt_mor.store.base import Store
+from crdt_mor.store.handed import taken
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.options import check_form, read_options
+
+if TYPE_CHECKING:
+    from crdt_mor.store.handed import Handed
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
 
@@ -34,17 +39,17 @@ def open_store(uri: str | os.PathLike[str], environment: Environment, storage_op
 
 
 def store_at(
-    uri: str | os.PathLike[str], environment: Environment, storage_options: object, store: Store | None
+    uri: str | os.PathLike[str], environment: Environment, storage_options: object, store: Store | Handed | None
 ) -> Store:
-    """The store that a user gave, or else the one at the address."""
+    """The store that a user gave, ours or one of obstore's, or else the one at the address."""
     if store is None:
         return open_store(uri, environment, storage_options)
     if storage_options is not None:
         raise InvalidInputError("storage_options say how to reach an address, and a store was given: leave them out")
-    return store
+    return taken(store, uri, environment)
 
 
-def storage_options(uri: str | os.PathLike[str], options: Mapping[str, str] | None) -> Mapping[str, str]:
+def storage_options(uri: str | os.PathLike[str], options: Mapping[str, Any] | None) -> dict[str, str]:
     """Options for an address, checked, in a form that can be pickled: without the keys, which each other process takes
     from its own environment. Raises `InvalidInputError` for options that mean nothing there."""
     place = place_of(uri)

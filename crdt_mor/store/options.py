@@ -1,8 +1,9 @@
 """The options of object stores, `storage_options`: the names that users of deltalake and polars know.
 
 Names are those of the client library `object_store`, which delta-rs, polars and we share: with or without the
-provider's name in front, in any case: `AWS_REGION`, `aws_region`, `region`. Values are texts. One name is ours:
-`retry_timeout`, for how long a request that failed is tried again.
+provider's name in front, in any case: `AWS_REGION`, `aws_region`, `region`. Values are texts. Two names are ours:
+`retry_timeout`, for how long a request that failed is tried again, and `credential_provider`, a callable that gives
+keys, or its importable name (`store.credentials`). An option with an empty text says nothing, as if it were not there.
 
 Some are secrets. They are kept apart from the others, so that neither is what is written, shown or pickled ever one of
 them (`store.secrets`).
@@ -13,9 +14,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.store.addresses import Provider
@@ -23,6 +24,7 @@ from crdt_mor.store.secrets import Secrets, keep
 
 RETRY_TIMEOUT: Final = "retry_timeout"
 TIMEOUT: Final = "timeout"
+CREDENTIAL_PROVIDER: Final = "credential_provider"
 
 CLIENT_OPTIONS: Final = (
     "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only", "pool_idle_timeout",
@@ -104,38 +106,56 @@ _PREFIXES: Final[Mapping[Provider, tuple[str, ...]]] = {
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "seconds": 1.0, "m": 60.0, "min": 60.0, "minutes": 60.0}
 
 
-@dataclass(frozen=True, repr=False)
-class Options(Mapping[str, str]):
-    """The options of one store, by their full names. `secret` are those that nobody may see: neither they nor what
-    holds them is ever pickled with them (`store.secrets`)."""
+_ADDRESSES: Final = frozenset(
+    {
+        "aws_endpoint_url", "aws_endpoint_url_sts", "aws_metadata_endpoint", "azure_storage_endpoint",
+        "azure_storage_authority_host", "azure_msi_endpoint", "azure_identity_endpoint", "google_base_url",
+    }
+)  # fmt: skip
+"""Options that are addresses of the web. What is none makes the client library panic at the first request."""
 
-    public: Mapping[str, str]
-    secret: Secrets
+NEAR_MAX: Final = 3
+"""How many options the error for an unknown one names."""
 
-    def __getitem__(self, name: str) -> str:
-        return self.secret[name] if name in self.secret else self.public[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self.public, *self.secret])
+class Options(dict[str, str]):
+    """The options of one store, by their full names: a dictionary that polars and others take as it is.
 
-    def __len__(self) -> int:
-        return len(self.public) + len(self.secret)
+    secret: those of them that nobody may see, and the credential provider. The dictionary is shown and pickled without
+    their values (`store.secrets`). A credential provider stands in it by its importable name, where it has one.
+    """
+
+    def __init__(self, public: Mapping[str, str], secret: Secrets) -> None:
+        super().__init__({**public, **secret})
+        self.public = dict(public)
+        self.secret = secret
+        if secret.provider_name:
+            self[CREDENTIAL_PROVIDER] = secret.provider_name
 
     def __repr__(self) -> str:
-        return f"Options({dict(self.public)}, secret={sorted(self.secret)})"
+        return f"Options({self.public}, secret={self.secret.names})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Options, (self.public, self.secret)
+
 
 def read_options(options: object, provider: Provider) -> Options:
     """`storage_options` as a user gave them; raises `InvalidInputError` for a name that means nothing here.
 
     Messages name options, never their values.
     """
+    asked: object = None
     if isinstance(options, Options):
-        return options
-    names = _known(provider)
+        if options.secret.missing:
+            return options
+        asked = options.secret.provider
+    names = known_names(provider)
     known: dict[str, str] = {}
     for name, value in _pairs(options):
         lower = name.lower()
-        if lower in _NOT_NEEDED:
+        if lower == CREDENTIAL_PROVIDER:
+            asked = value
+        if lower in _NOT_NEEDED or lower == CREDENTIAL_PROVIDER or value == "":
             continue
         if lower not in names:
             raise _unknown(name, names, provider)
@@ -146,10 +166,40 @@ def read_options(options: object, provider: Provider) -> Options:
     for name in (RETRY_TIMEOUT, TIMEOUT):
         if name in known:
             _seconds(name, known[name])
+    for name in sorted(_ADDRESSES & known.keys()):
+        check_address(name, known[name])
     return Options(
         {name: value for name, value in known.items() if name not in _SECRET},
-        keep({name: value for name, value in known.items() if name in _SECRET}),
+        keep({name: value for name, value in known.items() if name in _SECRET}, asked or None),
     )
+
+
+def check_address(name: str, text: str) -> None:
+    """Raise `InvalidInputError` for an endpoint that is no address of the web."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", text)
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidInputError(
+            "an endpoint is an address with its scheme, https://host or http://host:port (then allow_http is 'true', "
+            f"too): correct it. option={name}"
+        )
+
+
+def check_environment(provider: Provider) -> None:
+    """Raise `InvalidInputError` for a variable of the environment that is to be an address, and is none."""
+    for name, full in known_names(provider).items():
+        if full in _ADDRESSES and name.startswith(_PREFIXES[provider]) and os.environ.get(name.upper()):
+            check_address(name.upper(), os.environ[name.upper()])
+
+
+def empty_variables(provider: Provider) -> list[str]:
+    """Variables of the environment with keys that are set, and empty; the client library takes them for keys."""
+    found = {name.upper() for name, full in known_names(provider).items() if full in _SECRET}
+    return sorted(name for name in found if os.environ.get(name) == "")
 
 
 def client_environment(provider: Provider) -> dict[str, str]:
@@ -169,7 +219,7 @@ def check_form(options: object) -> None:
     _pairs(options)
 
 
-def _pairs(options: object) -> Iterable[tuple[str, str]]:
+def _pairs(options: object) -> Iterable[tuple[str, Any]]:
     if options is None:
         return ()
     if not isinstance(options, Mapping):
@@ -179,24 +229,29 @@ def _pairs(options: object) -> Iterable[tuple[str, str]]:
     pairs = []
     for name, given in options.items():
         value = str(given).lower() if isinstance(given, bool) else given
+        if isinstance(name, str) and name.lower() == CREDENTIAL_PROVIDER and (callable(value) or value is None):
+            pairs.append((name, value))
+            continue
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidInputError(f"storage_options are texts by name. option={name!r} type={type(value).__name__}")
         pairs.append((name, value))
     return pairs
 
 
-def _known(provider: Provider) -> dict[str, str]:
+def known_names(provider: Provider) -> dict[str, str]:
     """Every way to write an option, in lower case, and its full name."""
     names = {}
     for full, others in _NAMES[provider].items():
         names.update(dict.fromkeys([full, *others.split()], full))
     for name in CLIENT_OPTIONS:
         names.update(dict.fromkeys([name, *(prefix + name for prefix in _PREFIXES[provider])], name))
-    return names | {RETRY_TIMEOUT: RETRY_TIMEOUT}
+    return names | {name: name for name in (RETRY_TIMEOUT, CREDENTIAL_PROVIDER)}
 
 
 def _unknown(name: str, names: Mapping[str, str], provider: Provider) -> InvalidInputError:
-    near = sorted({names[n] for n in difflib.get_close_matches(name.lower(), names, n=3)})
+    within = {full for other, full in names.items() if name.lower() in other} if len(name) > 2 else set()
+    close = {names[n] for n in difflib.get_close_matches(name.lower(), names, n=NEAR_MAX)}
+    near = sorted(within or close, key=lambda full: (full not in _SECRET, full))[:NEAR_MAX]
     hint = f"did you mean {' or '.join(near)}?" if near else "docs/stores.md has all of them."
     return InvalidInputError(f"there is no such option of this kind of store; {hint} option={name!r} store={provider}")
 

@@ -3,14 +3,18 @@
 A store that is pickled carries the name of its secrets here, not the secrets. The process that unpickles it finds them
 under that name if it is the same process or was forked from it later. Any other process takes them from its own
 environment: from the variables of the same names, or from whatever else its provider gives (a profile, an instance
-role), where one of the provider's variables says so.
+role), where one of the provider's variables says so. A credential provider travels by the name under which other
+processes import it.
 """
 
 from __future__ import annotations
 
+import configparser
 import os
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from crdt_mor.clock import SystemEnvironment
@@ -19,6 +23,12 @@ from crdt_mor.store.addresses import Provider
 
 _HIDDEN: Final = "***"
 _HIDDEN_MIN: Final = 4
+_PROVIDER: Final = "credential_provider"
+
+_PROFILE_GIVES: Final = (
+    "aws_access_key_id", "sso_session", "sso_start_url", "role_arn", "credential_process", "login_session",
+)  # fmt: skip
+"""The settings of a profile of AWS by which it gives credentials; others say a region or a format."""
 
 _OTHER_WAYS: Final[Mapping[Provider, tuple[str, ...]]] = {
     "s3": (
@@ -36,11 +46,19 @@ _OTHER_WAYS: Final[Mapping[Provider, tuple[str, ...]]] = {
 
 
 class Secrets(Mapping[str, str]):
-    """Options of a store that show their names alone, and are pickled by the name under which they are kept."""
+    """Options of a store that show their names alone, and are pickled by the name under which they are kept.
 
-    def __init__(self, values: Mapping[str, str], name: str = "") -> None:
+    provider: a callable that gives credentials, or its importable name (`store.credentials`). It is pickled by that
+    name alone, since the callable itself may hold keys.
+    """
+
+    missing = False
+
+    def __init__(self, values: Mapping[str, str], name: str = "", provider: object = None) -> None:
         self._values = dict(values)
         self.name = name
+        self.provider = provider
+        self.provider_name = importable_name(provider)
 
     def __getitem__(self, key: str) -> str:
         return self._values[key]
@@ -51,36 +69,53 @@ class Secrets(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what nobody may see: of the options, and of a provider that has no importable name."""
+        unnamed = (_PROVIDER,) if self.provider is not None and not self.provider_name else ()
+        return (*self._values, *unnamed)
+
     def __repr__(self) -> str:
-        return f"Secrets({dict.fromkeys(self._values, _HIDDEN)})"
+        return f"Secrets({dict.fromkeys(self.names, _HIDDEN)})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _named, (self.name, tuple(self._values))
+        return _named, (self.name, self.names, self.provider_name)
 
     def hide(self, text: str) -> str:
         """A text in which the values of these are not to be seen."""
-        for value in sorted(self._values.values(), key=len, reverse=True):
-            if len(value) >= _HIDDEN_MIN:
-                text = text.replace(value, _HIDDEN)
-        return text
+        return hidden(text, self._values.values())
 
 
 class MissingSecrets(Secrets):
-    """Secrets that another process has; `names` are those of the options."""
+    """Secrets that another process has, `names` says which. A provider with an importable name is here as well."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__({})
-        self.names = names
+    missing = True
+
+    def __init__(self, names: tuple[str, ...], provider_name: str = "") -> None:
+        super().__init__({}, provider=provider_name or None)
+        self._names = names
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what the other process has."""
+        return self._names
 
     def __reduce__(self) -> tuple[object, ...]:
-        return MissingSecrets, (self.names,)
+        return MissingSecrets, (self._names, self.provider_name)
 
     def from_environment(self, provider: Provider, store: str) -> Secrets:
         """What this process has of its own; raises `StorageRefusedError`, which says what to set, if it has nothing."""
-        found = {name: os.environ[name.upper()] for name in self.names if name.upper() in os.environ}
-        if len(found) == len(self.names) or any(os.environ.get(name) for name in _OTHER_WAYS[provider]):
-            return Secrets({})  # the client takes them from there itself
-        wanted = ", ".join(name.upper() for name in self.names)
+        found = {name: os.environ[name.upper()] for name in self._names if os.environ.get(name.upper())}
+        other_way = any(os.environ.get(name) for name in _OTHER_WAYS[provider])
+        if len(found) == len(self._names) or other_way or (provider == "s3" and has_default_profile()):
+            return Secrets({}, provider=self.provider)  # the client takes them from there itself
+        if _PROVIDER in self._names:
+            raise StorageRefusedError(
+                "this process has been given a table without its credential provider, which another process cannot "
+                "import: give it by name, storage_options={'credential_provider': 'module:function'}, of a module that "
+                f"is installed here, too (on Spark on each worker). store={store} pid={os.getpid()}"
+            )
+        wanted = ", ".join(name.upper() for name in self._names)
         raise StorageRefusedError(
             "this process has been given a table without the credentials of its store, which are never pickled: set "
             f"them where this process runs (on Spark on each worker). variables={wanted} store={store} "
@@ -92,19 +127,52 @@ _kept: dict[str, Secrets] = {}
 _lock = threading.Lock()
 
 
-def keep(values: Mapping[str, str]) -> Secrets:
+def keep(values: Mapping[str, str], provider: object = None) -> Secrets:
     """The secrets, kept in this process under a name of their own; the same ones have the same name."""
-    if not values:
+    if not values and provider is None:
         return Secrets({})
     with _lock:
-        known = next((kept for kept in _kept.values() if dict(kept) == dict(values)), None)
+        same = (kept for kept in _kept.values() if dict(kept) == dict(values) and kept.provider == provider)
+        known = next(same, None)
         if known is None:
-            known = Secrets(values, SystemEnvironment().nonce())
+            known = Secrets(values, SystemEnvironment().nonce(), provider)
             _kept[known.name] = known
         return known
 
 
-def _named(name: str, names: tuple[str, ...]) -> Secrets:
-    if not names:
-        return Secrets({}, name)
-    return _kept.get(name) or MissingSecrets(names)
+def _named(name: str, names: tuple[str, ...], provider_name: str) -> Secrets:
+    if known := _kept.get(name):
+        return known
+    return MissingSecrets(names, provider_name) if names else Secrets({}, name, provider_name or None)
+
+
+def hidden(text: str, values: Iterable[str]) -> str:
+    """A text in which these values are not to be seen."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _HIDDEN_MIN:
+            text = text.replace(value, _HIDDEN)
+    return text
+
+
+def importable_name(provider: object) -> str:
+    """`module:name`, by which another process finds a callable; "" for one that only this process has."""
+    if provider is None or isinstance(provider, str):
+        return provider or ""
+    module, name = getattr(provider, "__module__", None), getattr(provider, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__":
+        return ""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{name}" if found is provider else ""
+
+
+def has_default_profile() -> bool:
+    """Whether the configuration of AWS on this machine has a profile `default` that gives credentials."""
+    for variable, path in (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config")):
+        file = configparser.RawConfigParser(strict=False)
+        with suppress(OSError, UnicodeDecodeError, configparser.Error):
+            file.read(os.path.expanduser(os.environ.get(variable) or path))
+        if file.has_section("default") and any(file.has_option("default", name) for name in _PROFILE_GIVES):
+            return True
+    return False

@@ -313,8 +313,8 @@ class Session:
                 self._refuse_undecided(moment, "it lies in the future of the store's clock", None)
             self._refuse_undecided(
                 moment,
-                "no event of the table has a later time, and this process cannot publish one: let a process that may "
-                "write here ask for the moment",
+                "it has passed, but no event of the table has a later time, and this process cannot publish one: let a "
+                "process that may write here ask for the moment once",
                 cause,
             )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.functions import udf
 
@@ -30,7 +30,7 @@ def compact(
     *,
     log_files_min: int = 1,
     logs_only: bool = False,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> list[mor.Compacted]:
     """Execute every open plan, oldest first, and then a new one. See `crdt_mor`'s `table.maintenance.compact`."""
     table = mor.Table.open(path, storage_options=storage_options)

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
 
@@ -40,7 +40,7 @@ def register_path(
     name: str,
     path: str | os.PathLike[str],
     *,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Make `name` a format that stands for the table at `path`: `CREATE TABLE events USING events`.
 

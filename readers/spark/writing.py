@@ -177,7 +177,7 @@ def append(
     *,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Insert the rows of a frame; a key that stands twice in it is an error. See `crdt_mor.Table.append`."""
     return _write(df, path, "append", schema_mode, False, token, storage_options)
@@ -189,7 +189,7 @@ def upsert(
     *,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Insert or update the rows of a frame by key, shuffled by file group once. See `crdt_mor.Table.upsert`."""
     return _write(df, path, "upsert", schema_mode, False, token, storage_options)
@@ -201,7 +201,7 @@ def delete(
     *,
     plain: bool = False,
     token: tuple[str, int] | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`."""
     return _write(df, path, "delete", "strict", plain, token, storage_options)
@@ -214,7 +214,7 @@ def overwrite(
     partitions: Literal["dynamic"] | Collection[object] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Replace rows by those of a frame, shuffled by file group once. See `crdt_mor.Table.overwrite`.
 
@@ -225,7 +225,7 @@ def overwrite(
 
 
 def by_file_group(
-    df: DataFrame, path: str, *, storage_options: Mapping[str, str] | None = None
+    df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None
 ) -> DataFrame:
     """The frame, shuffled so that one task has all rows of a file group.
 
@@ -291,7 +291,7 @@ def _write(
     mode: Literal["strict", "merge"],
     plain: bool,
     token: tuple[str, int] | None,
-    storage_options: Mapping[str, str] | None,
+    storage_options: Mapping[str, Any] | None,
     partitions: Partitions = None,
 ) -> mor.Commit:
     table = mor.Table.open(path, storage_options=storage_options)

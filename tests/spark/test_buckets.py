@@ -15,6 +15,7 @@ from tests import servers
 from tests.spark.counting import SCHEMA, feed, ones, total
 from tests.spark.helpers import listed, read
 from tests.spark.sessions import CLUSTER, Sessions
+from tests.store import vending
 
 pytestmark = pytest.mark.spark
 
@@ -120,3 +121,34 @@ def test_a_worker_without_a_key_says_what_to_set(spark: Any, server: servers.Ser
         read(spark, table.uri, **options).collect()
     said = str(raised.value)
     assert not [value for value in ("which-no-worker-has", *servers.AWS_KEYS.values()) if value in said]
+
+
+@pytest.fixture
+def keyless(sessions: Sessions, tmp_path: Path) -> Any:
+    """Workers without a key in their environment, and Spark's log of its events in a folder."""
+    (tmp_path / "events").mkdir()
+    log: dict[str, Any] = {"spark.eventLog.enabled": True, "spark.eventLog.compress": False}
+    # Spark keeps the variables of the session before.
+    log |= {f"spark.executorEnv.{name.upper()}": "" for name in servers.AWS_KEYS}
+    yield sessions.on(CLUSTER, **log, **{"spark.eventLog.dir": f"file://{tmp_path / 'events'}"})
+    sessions.stop()
+
+
+def test_workers_import_a_credential_provider_by_its_name(
+    keyless: Any, server: servers.Server, table: Table, tmp_path: Path
+) -> None:
+    from crdt_mor.readers.spark import compact, upsert
+
+    reached = {name: value for name, value in server.options.items() if name not in servers.AWS_KEYS}
+    provided = {**reached, "credential_provider": vending.of_obstore}
+    upsert(ones(keyless), table.uri, storage_options=provided)
+    compact(keyless, table.uri, storage_options=provided)
+    named = {f"storage.{name}": value for name, value in reached.items()}
+    named["storage.credential_provider"] = "tests.store.vending:of_polars"
+    ones(keyless).write.format("crdt_mor").options(**named).mode("append").save(table.uri)
+    assert total(table) == 200
+    assert listed(read(keyless, table.uri, **named)) == listed(table.scan())
+    keyless.stop()
+    logged = "".join(file.read_text() for file in (tmp_path / "events").rglob("*") if file.is_file())
+    assert "SparkListenerJobEnd" in logged
+    assert not [secret for secret in servers.AWS_KEYS.values() if secret in logged]

@@ -1,0 +1,239 @@
+"""Credentials that are asked for: of a callable that a user gives, or of the configuration of AWS, which boto3 reads.
+
+    {"access_key_id": …, "secret_access_key": …, "token": …, "expires_at": …}      as providers of obstore give them
+    ({"aws_access_key_id": …, …}, 1790000000)                                      as providers of polars give them
+
+The first of these that is there gives the credentials: a provider among the options, keys among the options, the
+profile of the options, keys in the environment, the profile of the environment, the profile `default`. Where none is
+there the client library looks for a role of the machine or the pod itself.
+
+A provider is asked again shortly before what it gave expires, and where the store refuses credentials that it took
+before, as a token may be revoked. What it gives is never written, shown or pickled.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from crdt_mor.clock import Environment
+from crdt_mor.errors import InvalidInputError, StorageRefusedError
+from crdt_mor.store.addresses import Provider
+from crdt_mor.store.options import known_names
+from crdt_mor.store.secrets import Secrets, has_default_profile, hidden
+
+PROFILE: Final = "aws_profile"
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "token",
+    "azure_storage_account_key": "access_key", "azure_storage_sas_token": "sas_token", "azure_storage_token": "token",
+    "google_bearer_token": "token",
+}  # fmt: skip
+"""The options that are credentials, and what the client library calls them where a provider gives them."""
+
+_WANTED: Final[Mapping[Provider, tuple[frozenset[str], ...]]] = {
+    "s3": (frozenset({"aws_access_key_id", "aws_secret_access_key"}),),
+    "azure": tuple(frozenset({name}) for name in _FIELDS if name.startswith("azure_")),
+    "gs": (frozenset({"google_bearer_token"}),),
+}
+"""One of these is what a provider has to give."""
+
+_EXPIRY: Final = "expires_at"
+_EARLY_MS: Final = 300_000
+"""How long before they expire credentials are asked for anew, or at half of their life where that is shorter."""
+
+_KEYS: Final = frozenset({"aws_access_key_id", "aws_secret_access_key"})
+
+_OF_OTHER_ROLES: Final = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
+"""Variables by which a pod has a role, which the client library reads itself."""
+
+
+class VendingError(Exception):
+    """A credential provider failed. The client library tells it on by its name and its text alone."""
+
+
+class VendingPausedError(VendingError):
+    """A credential provider could not reach what gives it credentials; it may reach that again in a moment."""
+
+
+class Vending:
+    """A credential provider, as the client library asks one before each request. Safe to share between threads.
+
+    source: what the user gave: a callable, a class of callables, or the importable name of one.
+    """
+
+    def __init__(self, source: object, provider: Provider, environment: Environment) -> None:
+        self._ask = _callable(source)
+        self._provider = provider
+        self._environment = environment
+        self._lock = threading.Lock()
+        self._given: dict[str, Any] | None = None
+        self._until_ms: int | None = None
+        self._taken = False
+
+    @property
+    def config(self) -> Mapping[str, object]:
+        """What a provider of obstore says of the connection besides, such as a region."""
+        found = getattr(self._ask, "config", None)
+        return found if isinstance(found, Mapping) else {}
+
+    def __call__(self) -> dict[str, Any]:
+        """The credentials. They are told as expired already, so that the client library keeps none of them itself."""
+        with self._lock:
+            now_ms = self._environment.now_ms()
+            if self._given is None or (self._until_ms is not None and now_ms >= self._until_ms):
+                given, expires_ms = self._asked()
+                if expires_ms is not None:
+                    expires_ms -= min(_EARLY_MS, max(0, expires_ms - now_ms) // 2)
+                self._given, self._until_ms, self._taken = given, expires_ms, False
+            return {**self._given, _EXPIRY: datetime.fromtimestamp(0, UTC)}
+
+    def note_taken(self) -> None:
+        """The store has taken what was given last."""
+        self._taken = True
+
+    def renews(self) -> bool:
+        """Whether credentials that the store refuses now are asked for anew: those that it took before."""
+        with self._lock:
+            renews, self._taken = self._taken, False
+            if renews:
+                self._given = None
+            return renews
+
+    def hide(self, text: str) -> str:
+        """A text in which the credentials that were given last are not to be seen."""
+        return hidden(text, [value for value in (self._given or {}).values() if isinstance(value, str)])
+
+    def _asked(self) -> tuple[dict[str, Any], int | None]:
+        try:
+            answer = self._ask()
+        except OSError as error:
+            raise VendingPausedError(_in_a_line(error)) from None
+        except Exception as error:  # noqa: BLE001  whatever a user's function raises
+            raise VendingError(_in_a_line(error)) from None
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise VendingError("it is asynchronous: give one that returns its answer")
+        return self._read(answer)
+
+    def _read(self, answer: object) -> tuple[dict[str, Any], int | None]:
+        expiry: object = None
+        if isinstance(answer, tuple) and len(answer) == 2:
+            answer, expiry = answer
+        if not isinstance(answer, Mapping):
+            raise VendingError(f"it gave no mapping of credentials by name, but {type(answer).__name__}")
+        names = known_names(self._provider)
+        given = {names.get(str(name).lower(), str(name)): value for name, value in answer.items() if value is not None}
+        expiry = given.pop(_EXPIRY, expiry)
+        wanted = _WANTED[self._provider]
+        if not any(some <= given.keys() for some in wanted):
+            needed = " or ".join(" and ".join(sorted(some)) for some in wanted)
+            raise VendingError(f"it gave {sorted(given)}, and not {needed}")
+        return {_FIELDS[name]: value for name, value in given.items() if name in _FIELDS}, _ms(expiry)
+
+
+def _ms(expiry: object) -> int | None:
+    """When credentials expire: a moment, or seconds since 1970; None: never."""
+    if expiry is None:
+        return None
+    if isinstance(expiry, datetime) and expiry.tzinfo is not None:
+        return int(expiry.timestamp() * 1000)
+    if isinstance(expiry, int | float) and not isinstance(expiry, bool):
+        return int(expiry * 1000)
+    raise VendingError(f"it gave expires_at that is no moment with a time zone, but {type(expiry).__name__}")
+
+
+def _in_a_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+
+
+def _callable(source: object) -> Callable[[], object]:
+    found = imported(source) if isinstance(source, str) else source
+    made = found() if isinstance(found, type) else found
+    if not callable(made):
+        raise InvalidInputError(
+            "a credential provider is a callable without arguments, or the importable name of one, module:function. "
+            f"type={type(made).__name__}"
+        )
+    ask: Callable[[], object] = made
+    return ask
+
+
+def imported(name: str) -> object:
+    """What stands under `module:name`; raises `InvalidInputError` where nothing can be imported so."""
+    module, colon, path = name.partition(":")
+    try:
+        if not (module and colon and path):
+            raise ImportError("it is not like module:function")
+        found: object = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            "the credential provider cannot be imported: its module has to be installed in every process that opens "
+            f"the table (on Spark on each worker). credential_provider={name!r} cause={error}"
+        ) from error
+    return found
+
+
+# --- where they come from ---------------------------------------------------------------------------------------------
+
+
+def vending_of(
+    provider: Provider, public: Mapping[str, str], secret: Secrets, environment: Environment
+) -> Vending | None:
+    """What is asked for credentials; None where the options have them, or the client library finds some itself."""
+    if secret.provider is not None:
+        return Vending(secret.provider, provider, environment)
+    if provider != "s3" or _KEYS & secret.keys() or public.get("aws_skip_signature") == "true":
+        return None
+    profile = public.get(PROFILE)
+    if profile is None and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        profile = os.environ.get("AWS_PROFILE") or _default_profile()
+    return None if not profile else Vending(_of_profile(profile), provider, environment)
+
+
+def _default_profile() -> str | None:
+    if any(os.environ.get(name) for name in _OF_OTHER_ROLES) or os.environ.get("AWS_SKIP_SIGNATURE"):
+        return None
+    return "default" if has_default_profile() else None
+
+
+def _of_profile(profile: str) -> Callable[[], object]:
+    """Credentials of a profile of the AWS configuration, which boto3 reads: keys, SSO, roles, processes."""
+    try:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise StorageRefusedError(
+            "profiles of AWS are read by boto3: pip install boto3, or set AWS_ACCESS_KEY_ID and "
+            f"AWS_SECRET_ACCESS_KEY. profile={profile}"
+        ) from error
+    try:
+        given: Callable[[], object] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    except Exception as error:  # noqa: BLE001  boto3's own kinds, which name the profile and no secret
+        cause = f"{type(error).__name__}: {error}"
+    else:
+        return given
+    raise StorageRefusedError(
+        f"there are no credentials under this profile of AWS: correct aws_profile. profile={profile} cause={cause}"
+    )
+
+
+def options_beside(vending: Vending, provider: Provider, public: Mapping[str, str]) -> dict[str, str]:
+    """Options that the provider of credentials gives, for what neither the options nor the environment say."""
+    names, found = known_names(provider), dict[str, str]()
+    for name, value in vending.config.items():
+        full = names.get(str(name).lower())
+        if full is None or full in public or not isinstance(value, str):
+            continue
+        if not any(os.environ.get(other.upper()) for other, of in names.items() if of == full):
+            found[full] = value
+    return found
