@@ -1,6 +1,6 @@
 """Instant times: 17 digits of UTC time, `yyyyMMddHHmmssSSS`, ordered as text.
 
-In Hudi an *instant* is an event of the timeline: a time, an action and a state. What this module has is its time alone.
+In Hudi an *instant* is an event of the timeline: a time, an action and a state. This module has its time alone.
 Requested and completion times are readings of the table's own clock, which every event of the timeline moves on by an
 even number of milliseconds. The last two bits of the milliseconds of a requested time say what was requested, so that
 no two of these ever meet at one time:

@@ -1,8 +1,8 @@
 """What is true of each version of the timeline and the one that follows it, whatever event lies between.
 
 Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
-mistake in a transition stops the process that makes it, and never becomes the history of a table. What a broken one
-would do is said where it is stated.
+mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
+predicate says what breaking it would do.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
 groups, and `timeline.plans.schedule` asserts it), and that a version stands where the previous one does (rule 3 of

@@ -4,8 +4,8 @@
             ▲ first                   at   when the restore was published, and everything is later that came after it
 
 The commits between are gone, with their files. A view as of a time from the first of them on would show less than it
-did, and a checkpoint from there names commits that are no more: both are refused for good. From `to` until the first
-dropped commit nothing was lost, so that such a point is answered.
+did, and a checkpoint from there names commits that are no more: both are refused for good. A point from `to`
+until the first dropped commit is answered, as nothing of it was lost.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ Hudi's that is found there is refused, as no reader could see its rows.
 
 A log file belongs to the slice of the newest base file before its completion. So no reader would see a commit that is
 found late and completed before a base file of ours, in a file group that it wrote to: the compaction that wrote that
-base file did not know it. That happens where the clock of Hudi's writer is behind the table's, or where it writes
-at the very moment of a compaction. Such a table is refused, to readers and writers alike. As long as the compaction is
-only planned nothing is lost: adopting the commit cancels the plan, and the next one has it.
+base file did not know it. Such a commit appears where the clock of Hudi's writer is behind the table's, or where it
+writes at the very moment of a compaction. Such a table is refused, to readers and writers alike. As long as the
+compaction is only planned nothing is lost: adopting the commit cancels the plan, and the next one has it.
 
 Hudi archives an instant before it removes it from the active timeline. So the archive is read last: what left the
 active timeline in the meantime is found there, and what is found in both is one instant.

@@ -4,10 +4,10 @@
     2    the newest version    whether there is one after it
     3    that version again    the versions, listed again    the properties again    Hudi's timeline, listed
 
-It is what `tail.find_tail` and `session.first_tail` ask, and no less, in fewer steps. Where a version is a ghost, below
-the tail, the second listing, which begins when the version has been read, shows a later one. That it is read again
-after nothing was found behind it proves that nothing behind it was ever deleted. Where any of these shows anything else
-than one newest version that stands, nothing is concluded: the search goes the long way, as on other stores.
+These requests ask all that `tail.find_tail` and `session.first_tail` ask, in fewer steps. The second listing begins
+when the version has been read, so it shows a later one where that version is a ghost below the tail. The second read of
+the version, after nothing was found behind it, proves that nothing behind it was ever deleted. Where any of these shows
+anything but one newest version that stands, nothing is concluded: the search goes the long way, as on other stores.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stops a write, as the newest value says: a table that moves, or a token that was used before."""
+"""What stops a write, by the newest value: a table that moves, or a token that was used before."""
 
 from __future__ import annotations
 
