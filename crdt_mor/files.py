@@ -1,4 +1,4 @@
-"""Rows of files, to write them to a table: Parquet, Arrow, CSV and JSON lines, as many as there are.
+"""Rows of files, to write them to a table: Parquet, Arrow, CSV and JSON, as many as there are.
 
     table.upsert(mor.read_files("incoming/*.parquet"))
     table.upsert(mor.read_files(["mon.csv", "tue.csv"], schema=table.schema))
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
@@ -18,15 +19,21 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.ipc
-import pyarrow.json
-import pyarrow.parquet as pq
 
-from crdt_mor.data import SchemaLike, dates_as_text, read_schema
+from crdt_mor.data import SchemaLike, read_schema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.int96 import ParquetFile
+from crdt_mor.json_rows import read_json
 from crdt_mor.rows import ArrowRows
 
 Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 """The columns of a file, and its rows, a batch at a time."""
+
+_NOT_UTF8: Final = "invalid UTF8"
+"""What Arrow says of texts in another encoding."""
+
+_OF_TYPES: Final = ("conversion error", "changed from")
+"""What Arrow says where texts of CSV, or values of JSON, are not of the type of their column."""
 
 
 def read_files(
@@ -35,9 +42,9 @@ def read_files(
     """The rows of files on this machine, one file after the other: to be written, for `Table.create`, or to look at.
 
     paths: one path or several, each a file or a pattern like `incoming/*.parquet`, whose files are taken by name. The
-        ending says what a file holds: .parquet; .arrow, .feather, .ipc; .csv (with a header); .json, .jsonl, .ndjson.
-        Compressed CSV and JSON lines end in .gz besides.
-    schema: types for columns, mostly `table.schema`. CSV and JSON lines have none of their own, and without it they are
+        ending says what a file holds: .parquet; .arrow, .feather, .ipc; .csv (with a header); .json, .jsonl, .ndjson,
+        which have lines of one object each, or one array of objects. Compressed CSV and JSON end in .gz besides.
+    schema: types for columns, mostly `table.schema`. CSV and JSON have none of their own, and without it they are
         those of the first file as far as its beginning tells.
 
     Rows come a batch at a time, and each time anew that they are asked for. All files have the columns of the first
@@ -69,7 +76,7 @@ class FileRows(ArrowRows):
             with ExitStack() as stack:
                 own, batches = _opened(path, schema, stack)
                 require_columns(own, schema, path, self.paths[0])
-                for rows in _reading(path, batches):
+                for rows in reading(path, batches):
                     yield from fitted(rows, schema, path).to_batches()
 
     def __repr__(self) -> str:
@@ -127,27 +134,56 @@ def is_address(text: str) -> bool:
 def _opened(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
     """A file's columns and rows, those of a text in the types that are given; `stack` closes it."""
     try:
-        return _format(path)(path, types, stack)
-    except (pa.ArrowException, OSError) as error:
+        schema, batches = _format(path)(path, types, stack)
+        require_differ(schema, path)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
+    return schema, batches
 
 
-def _reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, each looked through: what reads damaged values, not knowing it, takes the process down."""
     while True:
         try:
-            yield next(batches)
+            rows = next(batches)
+            rows.validate(full=True)
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error) from error
+        yield rows
 
 
 def unreadable(path: str, error: Exception) -> InvalidInputError:
     cause = next(iter(str(error).splitlines()), type(error).__name__)
-    hint = ""
-    if not path.endswith((".parquet", ".arrow", ".feather", ".ipc")):
-        hint = "; where its types were guessed wrong, give them, schema=table.schema"
-    return InvalidInputError(f"the file cannot be read{hint}. file={path} cause={cause}")
+    advice = encoding_advice(error)
+    if any(words in cause for words in _OF_TYPES):
+        advice = advice or "; where its types were guessed wrong, give them, schema=table.schema"
+    return InvalidInputError(f"the file cannot be read{advice}. file={path} cause={cause}")
+
+
+def encoding_advice(error: Exception) -> str:
+    """What to do about a text in another encoding than UTF-8, where that is the error; else nothing."""
+    if isinstance(error, UnicodeDecodeError) or _NOT_UTF8 in str(error):
+        return "; its text is not UTF-8 but in some other encoding: convert it, for instance iconv -f latin1 -t utf-8"
+    return ""
+
+
+def require_differ(schema: pa.Schema, path: str) -> None:
+    """Raise `InvalidInputError` where two columns of a file have the same name."""
+    repeated = sorted(name for name, times in Counter(schema.names).items() if times > 1)
+    if repeated:
+        raise InvalidInputError(f"column names must differ: rename one. file={path} repeated={repeated}")
+
+
+def require_utf8(schema: pa.Schema, types: pa.Schema) -> None:
+    """Raise `pyarrow.ArrowInvalid` where a column of CSV was taken for bytes, as its texts are not UTF-8.
+
+    types: those that were given, in which a column may be bytes.
+    """
+    for field in schema:
+        if pa.types.is_binary(field.type) and field.name not in types.names:
+            raise pa.ArrowInvalid(f"{_NOT_UTF8} data in column {field.name!r}")
 
 
 def require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -> None:
@@ -170,8 +206,8 @@ def fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
 
 
 def _parquet(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
-    file = stack.enter_context(pq.ParquetFile(path))
-    return file.schema_arrow, iter(file.iter_batches())
+    file = stack.enter_context(ParquetFile(path))
+    return file.schema, file.batches()
 
 
 def _ipc(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
@@ -191,6 +227,7 @@ def open_ipc(source: pa.NativeFile) -> Opened:
 
 def _csv(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
     reader = stack.enter_context(pyarrow.csv.open_csv(path, convert_options=csv_options(types)))
+    require_utf8(reader.schema, types)
     return reader.schema, iter(reader)
 
 
@@ -205,23 +242,9 @@ def csv_options(types: pa.Schema) -> pyarrow.csv.ConvertOptions:
 
 
 def _json(path: str, types: pa.Schema, _: ExitStack) -> Opened:
-    rows = read_json_lines(lambda: path, types)
+    with pa.input_stream(path) as source:
+        rows = read_json(source.read(), types)
     return rows.schema, iter(rows.to_batches())
-
-
-def read_json_lines(open_source: Callable[[], str | pa.NativeFile], types: pa.Schema) -> pa.Table:
-    """The rows of JSON lines: the columns that are there, in the types of `types` where it has them.
-
-    open_source: the file from its beginning, as often as it is called. Dates are ISO text, as JSON has none of its own.
-
-    Raises `pyarrow.ArrowInvalid` for what is not JSON lines, or not of these types.
-    """
-    names = pyarrow.json.read_json(open_source()).column_names
-    known = {name: types.field(name).type for name in names if name in types.names}
-    as_text = pa.schema({name: dates_as_text(kind) for name, kind in known.items()})
-    options = pyarrow.json.ParseOptions(explicit_schema=as_text)
-    rows = pyarrow.json.read_json(open_source(), parse_options=options).select(names)
-    return rows.cast(pa.schema([field.with_type(known.get(field.name, field.type)) for field in rows.schema]))
 
 
 _FORMATS: Final[dict[str, Callable[[str, pa.Schema, ExitStack], Opened]]] = {

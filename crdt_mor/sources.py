@@ -15,7 +15,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, TypeAlias
@@ -23,11 +23,11 @@ from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crdt_mor.data import Data, ordinary, read_schema, require_data
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
-from crdt_mor.files import fitted, read_files, require_columns, require_local, unreadable
+from crdt_mor.files import fitted, read_files, reading, require_columns, require_differ, require_local, unreadable
+from crdt_mor.int96 import UNIT, ExactFiles, ParquetFile
 from crdt_mor.model.arrow_input import read_arrow
 from crdt_mor.rows import ArrowRows
 
@@ -38,6 +38,9 @@ BATCH_ROWS: Final = 65_536
 """The rows of a batch, where the source can be asked for a number."""
 
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""What some libraries colour their messages with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,9 @@ def open_source(source: object, types: pa.Schema | None, uri: str) -> Source:
         return _files([os.path.expanduser(os.fsdecode(path)) for path in source], None, types)
     library = type(source).__module__.partition(".")[0]
     if library == "deltalake":
-        return _delta(source)
+        return _delta(lambda: source, getattr(source, "table_uri", ""))
     if library == "pyiceberg":
-        return _iceberg(source)
+        return _iceberg(lambda: source, "")
     return _arrow(source)
 
 
@@ -99,11 +102,12 @@ def open_source(source: object, types: pa.Schema | None, uri: str) -> Source:
 def _at(path: str, types: pa.Schema | None, uri: str) -> Source:
     require_local(path)
     if os.path.isdir(os.path.join(path, "_delta_log")):
-        return _delta(_library("deltalake", "delta", "Delta Lake", path).DeltaTable(path))
+        library = _library("deltalake", "delta", "Delta Lake", path)
+        return _delta(lambda: library.DeltaTable(path), path)
     metadata = glob.glob(os.path.join(glob.escape(path), "metadata", "*.metadata.json"))
     if metadata:
         tables = _library("pyiceberg.table", "iceberg", "Apache Iceberg", path)
-        return _iceberg(tables.StaticTable.from_metadata(max(metadata, key=_written)))
+        return _iceberg(lambda: tables.StaticTable.from_metadata(max(metadata, key=_written)), path)
     if os.path.exists(os.path.join(path, ".hoodie", "hoodie.properties")):
         raise InvalidInputError(f"this is a table of Hudi's: pass it opened, Table.open({path!r}). path={path}")
     if os.path.isdir(path):
@@ -157,9 +161,10 @@ class _ParquetFiles:
         rows = 0
         for path in paths:
             try:
-                with pq.ParquetFile(path) as file:
-                    found, count = ordinary(file.schema_arrow), file.metadata.num_rows
-            except (pa.ArrowException, OSError) as error:
+                with ParquetFile(path) as file:
+                    found, count = ordinary(file.schema), file.num_rows
+                require_differ(found, path)
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise unreadable(path, error) from error
             own = found if own is None else own
             require_columns(found, own, path, paths[0])
@@ -182,12 +187,15 @@ class _ParquetFiles:
         """The rows, file by file."""
         for path, said in zip(self.paths, self.said, strict=True):
             own = pa.schema([field for field in self.schema if field.name not in said])
-            try:
-                with pq.ParquetFile(path) as file:
-                    for batch in file.iter_batches(BATCH_ROWS):
-                        yield from self._whole(fitted(batch, own, path), said)
-            except (pa.ArrowException, OSError) as error:
-                raise unreadable(path, error) from error
+            with self._opened(path) as file:
+                for batch in reading(path, file.batches(BATCH_ROWS)):
+                    yield from self._whole(fitted(batch, own, path), said)
+
+    def _opened(self, path: str) -> ParquetFile:
+        try:
+            return ParquetFile(path)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error) from error
 
     def _whole(self, rows: pa.Table, said: dict[str, object]) -> list[pa.RecordBatch]:
         for name, value in said.items():
@@ -237,23 +245,48 @@ def _library(module: str, extra: str, format: str, path: str) -> Any:
         ) from error
 
 
-def _delta(table: Any) -> Source:
+def _delta(opened: Callable[[], Any], path: str) -> Source:
+    """opened: the table, whose opening may fail as well."""
+    from pyarrow.dataset import ParquetReadOptions
+
+    name = f"Delta Lake {path}".strip()
+    with _telling(name):
+        exact = ParquetReadOptions(coerce_int96_timestamp_unit=UNIT)
+        dataset = opened().to_pyarrow_dataset(parquet_read_options=exact)
+        return Source(name, ordinary(dataset.schema), dataset.count_rows(), lambda: _told(name, _scanned(dataset)))
+
+
+def _iceberg(opened: Callable[[], Any], path: str) -> Source:
+    """opened: the table, or a scan of it."""
+    name = f"Apache Iceberg {path}".strip()
+    with _telling(name):
+        table = opened()
+        scan = table.scan() if hasattr(table, "scan") else table
+        scan = scan.update(io=ExactFiles(scan.io))
+        reader = scan.to_arrow_batch_reader()
+        return Source(name, ordinary(reader.schema), scan.count(), lambda: _told(name, reader))
+
+
+def _told(name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with _telling(name):
+        yield from batches
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """Around what the library of another format does: whatever it raises, a panic among it, names the table."""
     try:
-        dataset = table.to_pyarrow_dataset()
-    except Exception as error:
+        yield
+    except (CrdtMorError, KeyboardInterrupt, GeneratorExit, SystemExit):
+        raise
+    except BaseException as error:
+        lines = (line.strip() for line in _COLOURS.sub("", str(error)).splitlines())
+        cause = next((line for line in lines if line), type(error).__name__)
         raise InvalidInputError(
-            "deltalake cannot give the rows of this table as Arrow; where it uses features such as deletion vectors or "
-            "column mapping, read it with an engine that knows them, and pass what that reads. "
-            f"cause={next(iter(str(error).splitlines()), type(error).__name__)}"
+            "a table of another format cannot be read by its library: some of it is missing, damaged or elsewhere, "
+            "or it has features such as deletion vectors or column mapping; read it with an engine that can, and pass "
+            f"what that reads. source={name} cause={cause[:300]}"
         ) from error
-    name = f"Delta Lake, {table.table_uri}" if hasattr(table, "table_uri") else "Delta Lake"
-    return Source(name, ordinary(dataset.schema), dataset.count_rows(), lambda: _scanned(dataset))
-
-
-def _iceberg(table: Any) -> Source:
-    scan = table.scan() if hasattr(table, "scan") else table
-    reader = scan.to_arrow_batch_reader()
-    return Source("Apache Iceberg", ordinary(reader.schema), scan.count(), lambda: reader)
 
 
 # --- Arrow ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "erasure", "migration", "transaction", "reading", "files", "sources", "loading", "checking", "table",
+    "erasure", "migration", "transaction", "reading", "int96", "json_rows", "files", "sources", "loading", "checking",
+    "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -56,8 +57,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "distributed": ROOMS | {"data", "transaction"},
     "transaction": ROOMS | {"data", "scan"},
     "creation": BELOW_READ,
-    "files": {"errors", "rows", "data"},  # of the user, not of a table
-    "sources": {"errors", "model", "rows", "data", "files"},  # where a first load takes its rows from
+    "int96": set(),  # Parquet files of the user, with exact times
+    "json_rows": {"data"},  # JSON text of the user
+    "files": {"errors", "rows", "data", "int96", "json_rows"},  # of the user, not of a table
+    "sources": {"errors", "model", "rows", "data", "int96", "files"},  # where a first load takes its rows from
     "loading": ROOMS,
     "reading": {"model", "html", "rows", "scan", "transaction"},
     "checking": {"errors", "clock", "store"},  # a store, before there is a table
@@ -92,6 +95,8 @@ LIBRARIES: dict[str, set[str]] = {
     "rows": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
     "html": set(),
     "data": {"pandas", "polars", "pyarrow"},  # pandas: to read the types of a frame of its own
+    "int96": {"pyarrow"},
+    "json_rows": {"pyarrow"},
     "files": {"pyarrow"},
     "sources": {"polars", "pyarrow"},
     "loading": {"pyarrow"},
@@ -301,7 +306,7 @@ def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     The command line, `read_files` and `create_from` open the files that their user names; `forks` asks for its own
     process's threads.
     """
-    if unit_of(name_of(file)) in {"store", "parquet", "cli", "files", "sources", "forks"}:
+    if unit_of(name_of(file)) in {"store", "parquet", "cli", "int96", "files", "sources", "forks"}:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"

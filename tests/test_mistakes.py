@@ -262,6 +262,16 @@ WRITE: dict[str, Mistake] = {
                                     r"(to_frame\(\)|not a table).*type=Series"),  # before pandas 3 it is no stream
     "a column of mixed types": (lambda w: w.events.upsert(pd.DataFrame({"id": ["a", 1]})), InvalidInputError,
                                 r"astype.*column=id"),
+    "a name that stands twice in pandas": (
+        lambda w: w.events.upsert(pd.DataFrame([["a", 1, 2]], columns=["id", "v", "v"])), InvalidInputError,
+        r"rename one.*\['v'\]"),
+    "an index of pandas that is named like a column": (
+        lambda w: w.events.upsert(pd.DataFrame({"id": ["a"]}, index=pd.Index(["a"], name="id"))), InvalidInputError,
+        r"rename one.*\['id'\]"),
+    "complex numbers": (lambda w: w.events.upsert(pd.DataFrame({"id": ["a"], "c": [1j]})), InvalidInputError,
+                        "complex numbers.*column=c"),
+    "complex numbers of a new table": (lambda w: Table.create(w.folder / "c", pd.DataFrame({"c": [1j]}), key="c"),
+                                       InvalidInputError, "complex numbers.*column=c"),
     "a frame without names of columns": (lambda w: w.events.upsert(pd.DataFrame([["a", 1]])), SchemaMismatchError,
                                          r"unknown=\['0', '1'\]"),
     "a frame without columns": (lambda w: w.events.upsert(pl.DataFrame()), SchemaMismatchError, r"missing=\['id', 'n'"),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,14 +25,14 @@ from crdt_mor.late import Late
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.csv as pc
-    import pyarrow.parquet as pq
 
-    from crdt_mor import files
+    from crdt_mor import files, int96, json_rows
 else:
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
-    pq = Late("pyarrow.parquet")
     files = Late("crdt_mor.files")
+    int96 = Late("crdt_mor.int96")
+    json_rows = Late("crdt_mor.json_rows")
 
 STDIN: Final = Path("-")
 
@@ -77,11 +78,21 @@ def read_data(path: Path, schema: pa.Schema, format: InputFormat | None = None) 
             f"a file's name says what it holds; known are {', '.join(_SUFFIXES)}; for others say --input-format. "
             f"file={path}"
         )
+    with _read_as(form, path):
+        rows = _READERS[form](content, schema)
+        files.require_differ(rows.schema, str(path))
+        rows.validate(full=True)
+    return rows
+
+
+@contextmanager
+def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
+    """Around what reads a file: its errors name the file and the format."""
     try:
-        return _READERS[form](content, schema)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())
-        raise mor.InvalidInputError(f"this cannot be read as {form.value}: {said} file={path}") from error
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        said, advice = " ".join(str(error).split()), files.encoding_advice(error)
+        raise mor.InvalidInputError(f"this cannot be read as {form.value}{advice}: {said} file={path}") from error
 
 
 def check_inputs(files: list[Path]) -> None:
@@ -131,7 +142,8 @@ def _sniffed(content: Content) -> InputFormat | None:
 
 
 def _read_parquet(content: Content, _: pa.Schema) -> pa.Table:
-    return pq.read_table(content(), partitioning=None)
+    with int96.ParquetFile(content()) as file:
+        return pa.Table.from_batches(file.batches(), file.schema)
 
 
 def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
@@ -140,26 +152,15 @@ def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
 
 
 def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
-    return pc.read_csv(content(), convert_options=files.csv_options(without_views(schema)))
+    types = without_views(schema)
+    rows = pc.read_csv(content(), convert_options=files.csv_options(types))
+    files.require_utf8(rows.schema, types)
+    return rows
 
 
 def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
-    """JSON lines, or one array of objects."""
-    everything = content().read()
-    if everything.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
-        everything = _lines_of_array(everything)
-    # Only the columns that the file gives are read: a partial update of the others would set them to null.
-    return files.read_json_lines(lambda: pa.BufferReader(everything), without_views(schema))
-
-
-def _lines_of_array(text: bytes) -> bytes:
-    try:
-        rows = json.loads(text)
-    except ValueError as error:
-        raise pa.ArrowInvalid(f"{error}.") from error
-    if not rows or not all(isinstance(row, dict) for row in rows):
-        raise pa.ArrowInvalid("an array of rows has an object for each row.")
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    """Only the columns that the file gives are read: a partial update of the others would set them to null."""
+    return json_rows.read_json(content().read(), without_views(schema))
 
 
 _READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema], pa.Table]]] = {
@@ -182,8 +183,8 @@ def read_schema(path: Path, format: InputFormat | None = None) -> pa.Schema:
     if path.suffix.lower() == ".json" and format is None:
         try:
             document = json.loads(path.read_text())
-        except ValueError:
-            document = None  # then the file has JSON lines
+        except (ValueError, RecursionError):
+            document = None  # then the file has JSON lines, or what is no rows either
         if isinstance(document, dict) and isinstance(document.get("columns"), dict):
             document = document["columns"]
         if isinstance(document, dict) and document and all(isinstance(kind, str) for kind in document.values()):
@@ -193,10 +194,9 @@ def read_schema(path: Path, format: InputFormat | None = None) -> pa.Schema:
                     [pa.field(name, kind or _unknown(name, document[name])) for name, kind in spelled.items()]
                 )
     if path.suffix.lower() == ".parquet" and format is None:
-        try:
-            return pq.read_schema(path).remove_metadata()
-        except pa.ArrowException as error:
-            raise mor.InvalidInputError(f"this cannot be read as parquet: {error} file={path}") from error
+        with _read_as(InputFormat.parquet, path), int96.ParquetFile(str(path)) as file:
+            files.require_differ(file.schema, str(path))
+            return file.schema.remove_metadata()
     return read_data(path, pa.schema([]), format).schema.remove_metadata()
 
 

@@ -6,6 +6,8 @@ No dataframe library is imported here.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from typing import Any
 
 import pyarrow as pa
 
@@ -61,14 +63,22 @@ def _is_pandas(data: object) -> bool:
     return type(data).__module__.split(".")[0] == "pandas" and type(data).__name__ == "DataFrame"
 
 
-def _from_pandas(frame: object) -> pa.Table:
+def _from_pandas(frame: Any) -> pa.Table:
     """A named index is a column like any other; one without a name only counts rows."""
+    index = [name for name in frame.index.names if name is not None]
+    repeated = sorted(str(name) for name, times in Counter([*frame.columns, *index]).items() if times > 1)
+    if repeated:
+        raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
     try:
-        named = any(name is not None for name in getattr(getattr(frame, "index", None), "names", ()))
-        table = pa.Table.from_pandas(frame, preserve_index=named)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        table = pa.Table.from_pandas(frame, preserve_index=bool(index))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         named_column = _CONVERTED.search(str(error))
         column = named_column[1] if named_column else "unknown"
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise InvalidInputError(
+                "a column is of a type that Arrow does not have, such as complex numbers: make other columns of it, or "
+                f"drop it. column={column}"
+            ) from error
         raise InvalidInputError(f"a column mixes types: give it one, astype(...). column={column}") from error
     nameless = [name for name in table.column_names if name.startswith(_UNNAMED_INDEX)]
     return table.drop_columns(nameless).replace_schema_metadata(None)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.late import Late
 from crdt_mor.model.decimals import near_scale
 from crdt_mor.model.types import is_list, stored_type
@@ -24,6 +24,9 @@ else:
     pc = Late("pyarrow.compute")
 
 _DIGITS_OF_INT64 = 19
+_OF_CASTS = "whole number of days"
+"""What Arrow says of a date that has a time of day: the cast refuses it, and names its row."""
+
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
@@ -33,6 +36,22 @@ class _InexactError(pa.ArrowInvalid):  # type: ignore[misc]
     def __init__(self, path: str, kind: pa.DataType, declared: pa.DataType, why: str) -> None:
         super().__init__(why)
         self.path, self.kind, self.declared, self.why = path, kind, declared, why
+
+
+def require_sound(data: pa.ChunkedArray, column: str) -> None:
+    """Raise `InvalidInputError` for what Arrow's own functions trust without a look, such as texts that are not UTF-8.
+
+    Files hold such columns, and a commit of one could not be read any more.
+    """
+    try:
+        data.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if _OF_CASTS in str(error):
+            return
+        raise InvalidInputError(
+            f"the column is damaged: read it anew, or declare it binary where its texts are not UTF-8. column={column} "
+            f"cause={error}"
+        ) from error
 
 
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
@@ -48,11 +67,18 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     try:
         return _stored(plain, column.type, column.name)
     except _InexactError as error:
-        row = _first_failure(plain, column)
+        row, advice = _first_failure(plain, column), _of_int96(error.kind)
         raise SchemaMismatchError(
-            f"the column cannot hold this value unchanged{error.why}: cast or round it yourself. "
+            f"the column cannot hold this value unchanged{error.why}: cast or round it yourself{advice}. "
             f"column={error.path} row={row} value={_show(plain, row)} type={error.kind} column_type={error.declared}"
         ) from error
+
+
+def _of_int96(kind: pa.DataType) -> str:
+    """How INT96 times are read, of which a reader has made nanoseconds: those of far years are other times by now."""
+    if not (pt.is_timestamp(kind) and kind.unit == "ns"):
+        return ""
+    return "; INT96 times of Parquet files, as of Spark, have no place in nanoseconds: take them by mor.read_files"
 
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:

@@ -185,6 +185,7 @@ class TableSchema:
         arrays = []
         for column in kept:
             written, field = data.column(column.name), column
+            casts.require_sound(written, column.name)
             if column.name in accepts:
                 field = _as_accepted(written.type, column, accepts[column.name])
                 written = casts.aligned(written, field.type)

@@ -98,18 +98,33 @@ def test_the_format_may_be_said(empty: Path, tmp_path: Path) -> None:
         (b"", "nothing came"),
         (gzip.compress(b"id,views\n", mtime=0), "gunzip -c"),
         (b"id,views\na,many\n", "cannot be read as csv"),
-        (b"id,views\n\xff\xfe,1\n", "cannot be read as csv"),
+        (b"id,views\n\xff\xfe,1\n", "cannot be read as csv; its text is not UTF-8"),
+        (b"id,views\xe9\na,1\n", "iconv -f latin1"),
         (b'{"id": "a"', "cannot be read as jsonl"),
         (b"[1, 2]", "an object for each row"),
         (b"[1,", "cannot be read as jsonl"),
+        (b'{"id": "a"}\nnull', "in line 2 null"),
         (b"PAR1 and no more", "cannot be read as parquet"),
     ],
-    ids=["empty", "gzip", "csv", "latin-1", "jsonl", "numbers", "array", "parquet"],
+    ids=["empty", "gzip", "csv", "latin-1", "latin-1 name", "jsonl", "numbers", "array", "null", "parquet"],
 )
 def test_what_cannot_be_read_is_one_line_and_nothing_is_written(empty: Path, stdin: bytes, says: str) -> None:
     refused = run("upsert", empty, "-", code=1, stdin=stdin).stderr
     assert says in refused
     assert refused.count("\n") == 1
+    assert rows(empty) == []
+
+
+@pytest.mark.parametrize(("name", "content", "says"), [
+    ("a.jsonl", b'null\n{"id": "a"}\n', "in line 1 null"), ("a.csv", b"id,views,views\na,1,2\n", r"repeated=['views']"),
+    ("a.parquet", b"PAR1" + bytes(64) + b"PAR1", "cannot be read as parquet"),
+    ("a.arrow", b"\xff\xff\xff\xff\x10\x00\x00\x00" + bytes(64), "cannot be read as arrow"),
+], ids=["null", "twice", "parquet", "arrow"])  # fmt: skip
+def test_a_damaged_file_is_one_line(empty: Path, tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    refused = run("upsert", empty, tmp_path / name, code=1).stderr
+    assert says in refused
+    assert (tmp_path / name).name in refused
     assert rows(empty) == []
 
 

@@ -43,6 +43,11 @@ def replaced(name: str, values: list[object], kind: pa.DataType | None = None) -
     return GOOD.set_column(GOOD.column_names.index(name), name, pa.array(values, kind))
 
 
+def damaged() -> pa.Array:
+    """Two texts, of which the second has bytes that are not UTF-8, as files of other writers may hold."""
+    return pa.StringArray.from_buffers(2, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff"))
+
+
 Write = Callable[[Table], object]
 WRITES: dict[str, tuple[Write, type[Exception] | tuple[type[Exception], ...], str]] = {
     "missing key column": (lambda t: t.upsert(without("id")), SchemaMismatchError, r"missing=\['id'\]"),
@@ -68,6 +73,9 @@ WRITES: dict[str, tuple[Write, type[Exception] | tuple[type[Exception], ...], st
     "a lazy frame that cannot be computed": (
         lambda t: t.upsert(pl.LazyFrame(GOOD.to_pydict()).select("no")), InvalidInputError, "cannot be computed.*no",
     ),
+    "a text that is not UTF-8": (lambda t: t.upsert(GOOD.set_column(1, "region", damaged())), InvalidInputError,
+                                 "region.*UTF8"),
+    "a key that is not UTF-8": (lambda t: t.delete(GOOD.set_column(0, "id", damaged())), InvalidInputError, "id.*UTF8"),
     "a list of dicts": (lambda t: t.upsert(GOOD.to_pylist()), InvalidInputError, r"from_pylist.*type=list"),
     "nothing": (lambda t: t.upsert(None), InvalidInputError, "not a table"),  # type: ignore[arg-type]
     "a delete without its key": (lambda t: t.delete(without("id")), InvalidInputError, r"missing=\['id'\]"),

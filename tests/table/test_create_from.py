@@ -192,6 +192,77 @@ def test_a_table_of_iceberg_is_a_source(tmp_path: Path) -> None:
     catalog.engine.dispose()
 
 
+def remove_data(table: Path) -> None:
+    for file in table.rglob("*.parquet"):
+        file.unlink()
+
+
+def tear(pattern: str) -> Callable[[Path], None]:
+    def torn(table: Path) -> None:
+        for file in table.glob(pattern):
+            file.write_bytes(file.read_bytes()[:90])
+
+    return torn
+
+
+def remove(pattern: str) -> Callable[[Path], None]:
+    def removed(table: Path) -> None:
+        for file in table.glob(pattern):
+            file.unlink()
+
+    return removed
+
+
+def damage_data(table: Path) -> None:
+    for file in table.rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:4] + b"x" * (file.stat().st_size - 4))
+
+
+BROKEN_DELTA = {
+    "data removed": remove_data, "data damaged": damage_data, "log torn": tear("_delta_log/*.json"),
+    "first commit removed": remove("_delta_log/*0.json"), "no log": remove("_delta_log/*.json"),
+}  # fmt: skip
+BROKEN_ICEBERG: dict[str, Callable[[Path], object]] = {
+    "data removed": remove_data, "data damaged": damage_data, "metadata torn": tear("metadata/*.metadata.json"),
+    "manifest list removed": remove("metadata/snap-*.avro"), "manifest list torn": tear("metadata/snap-*.avro"),
+    "manifests removed": remove("metadata/*-m*.avro"), "moved": lambda table: table.rename(table.with_name("moved")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BROKEN_DELTA)
+def test_a_broken_table_of_delta_lake_is_refused_by_name(tmp_path: Path, broken: str) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="the extra `delta` is not installed")
+    deltalake.write_deltalake(tmp_path / "delta", ROWS.to_arrow().slice(0, 20), partition_by=["day"])
+    deltalake.write_deltalake(tmp_path / "delta", ROWS.to_arrow().slice(20), mode="append")
+    BROKEN_DELTA[broken](tmp_path / "delta")
+    require_refused(tmp_path / "delta")
+
+
+@pytest.mark.parametrize("broken", BROKEN_ICEBERG)
+def test_a_broken_table_of_iceberg_is_refused_by_name(tmp_path: Path, broken: str) -> None:
+    catalogs = pytest.importorskip("pyiceberg.catalog.sql", reason="the extra `iceberg` is not installed")
+    catalog = catalogs.SqlCatalog("own", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/w")
+    catalog.create_namespace("ns")
+    rows = ROWS.to_arrow().cast(pa.schema([("id", pa.string()), ("n", pa.int64()), ("day", pa.string())]))
+    events = catalog.create_table("ns.events", schema=rows.schema)
+    events.append(rows)
+    events.delete("n = 3")
+    home = Path(events.location().removeprefix("file://"))
+    BROKEN_ICEBERG[broken](home)
+    catalog.engine.dispose()
+    require_refused(home if home.exists() else home.with_name("moved"))
+
+
+def require_refused(source: Path) -> None:
+    store = MemoryStore()
+    with pytest.raises(InvalidInputError, match="cannot be read by its library") as refused:
+        loaded(source, store=store)
+    assert source.name in str(refused.value)
+    assert "\x1b" not in str(refused.value)
+    assert len(str(refused.value)) < 800
+    assert everything(store) == []
+
+
 # --- what the table is afterwards -------------------------------------------------------------------------------------
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, MemoryStore, Table
+from tests.tiers import slow
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 
@@ -180,3 +185,88 @@ def test_files_with_other_columns_or_values_are_named(folder: Path) -> None:
 def test_the_order_of_columns_does_not_matter(folder: Path) -> None:
     paths = written(folder, "parquet", part(0), part(1).select(["x", "n", "id"]))
     assert mor.read_files(paths).to_arrow().equals(pa.concat_tables([part(0), part(1)]))
+
+
+# --- any bytes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    (b"null\n", "in line 1 null"), (b'null\n{"id":"a"}\n', "in line 1 null"), (b'{"id":"a"}\nnull\n', "in line 2 null"),
+    (b'{"id":"a"} null {"id":"b"}\n', "in line 1 null"), (b'\n 1\n{"id":"a"}', "in line 2 1"),
+    (b'{"id":' * 9000 + b"1" + b"}" * 9000, "levels deep"), (b'{"id":' + b"[" * 500 + b"]" * 500 + b"}", "levels deep"),
+    (b'[{"id":"a"}, null]', "in line 1 null"), (b'[{"id":"a"}', "neither ends nor goes on"), (b"[", "has no end"),
+    (b'[{"id":"a"},]', "neither ends nor goes on"), (b'[{"id":"a"}]\n{}', "something follows it in line 2"),
+    (b'{"id":"a"}\n{"id":"b",', "line 2"), (b'{"id":"a"}\n{"id":"\xe9"}', "in line 2"), (b"", "Empty"),
+], ids=range(15))  # fmt: skip
+def test_json_that_is_no_rows_is_refused(folder: Path, text: bytes, why: str) -> None:
+    """A row that is null, and one of thousands of levels, took the process down; a later null was a row of nulls."""
+    (folder / "a.jsonl").write_bytes(text)
+    with pytest.raises(InvalidInputError, match=rf"cannot be read.*a\.jsonl.*{why}"):
+        mor.read_files(folder / "a.jsonl").to_arrow()
+
+
+@pytest.mark.parametrize("text", [
+    '[{"id": "a", "n": 1.10}, {"id": "b",\n "n": null}]', ' [\n{"n": 1.10, "id": "a"}\n,{"id": "b"} ]\n\n',
+    '{"id": "a", "n": 1.10}{"id": "b"}', '\ufeff\n{"id": "a", "n": 1.10}\r\n\r\n{"id": "b", "n": null}\r\n',
+    '{"id": "a",\n"n":\n1.10}\n{"id": "b"}',
+], ids=["array", "lines", "one line", "blank lines", "over lines"])  # fmt: skip
+def test_rows_of_json_are_lines_or_an_array(folder: Path, text: str) -> None:
+    for name, content in (("a.json", text.encode()), ("a.jsonl.gz", gzip.compress(text.encode()))):
+        (folder / name).write_bytes(content)
+        rows = mor.read_files(folder / name, schema={"id": pa.string(), "n": pa.decimal128(4, 2)})
+        assert rows.to_arrow().sort_by("id").to_pylist() == [{"id": "a", "n": Decimal("1.10")}, {"id": "b", "n": None}]
+
+
+def test_a_row_of_json_may_be_long_and_have_many_parts(folder: Path) -> None:
+    text, parts = "x" * 3_000_000, [{"n": n} for n in range(500)]
+    (folder / "a.jsonl").write_text(json.dumps({"id": text}) + "\n" + json.dumps({"id": "b", "parts": parts}))
+    assert mor.read_files(folder / "a.jsonl").to_arrow().to_pylist() == [
+        {"id": text, "parts": None}, {"id": "b", "parts": parts},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [
+    "id,größe\n1,ja\n".encode("latin-1"), "id,s\n1,groß\n".encode("latin-1"),
+    b"id,s\n" + b"1,a\n" * 300_000 + "2,ß\n".encode("latin-1"),
+], ids=["a name", "a value", "far down"])  # fmt: skip
+def test_csv_in_another_encoding_says_so(folder: Path, content: bytes) -> None:
+    (folder / "a.csv").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=r"not UTF-8.*iconv.*a\.csv"):
+        mor.read_files(folder / "a.csv").to_arrow()
+
+
+def test_bytes_in_csv_are_bytes_where_that_is_said(folder: Path) -> None:
+    (folder / "a.csv").write_bytes(b"id,s\na,\xe9\n")
+    rows = mor.read_files(folder / "a.csv", schema={"s": pa.binary()})
+    assert rows.to_arrow()["s"].to_pylist() == [b"\xe9"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "arrow", "parquet"])
+def test_a_column_that_stands_twice_is_named(folder: Path, kind: str) -> None:
+    (path,) = written(folder, kind, pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["id", "v", "v"]))
+    for read in (
+        lambda: mor.read_files(path).schema, lambda: mor.read_files(path).to_arrow(),
+        lambda: Table.create_from("t", path, key="id", store=MemoryStore()),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInputError, match=rf"rename one.*file={path} repeated=\['v'\]"):
+            read()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_texts_that_are_not_utf8_are_refused_with_the_file(folder: Path, kind: str) -> None:
+    """A commit of them was accepted, and could not be read any more."""
+    text = pa.StringArray.from_buffers(1, pa.py_buffer(bytes(4) + b"\1\0\0\0"), pa.py_buffer(b"\xff"))
+    (path,) = written(folder, kind, pa.table({"id": ["a"], "s": text}))
+    with pytest.raises(InvalidInputError, match=rf"file={path}.*UTF8"):
+        mor.read_files(path).to_arrow()
+    with pytest.raises(InvalidInputError, match=rf"file={path}.*UTF8"):
+        Table.create_from("t", path, key="id", store=MemoryStore())
+
+
+@pytest.mark.parametrize("kind", [slow("text"), slow("arrow"), slow("parquet")])
+def test_whatever_bytes_a_file_has_it_is_read_or_refused(folder: Path, kind: str) -> None:
+    """In a process of its own, which a parser may take down. `tests/table/any_bytes.py` says what the bytes are."""
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.table.any_bytes", kind, str(folder)], check=False, capture_output=True, text=True
+    )
+    assert told.returncode == 0, (folder / "seed").read_text() + told.stderr[-2000:]
