@@ -34,34 +34,16 @@ from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after, to_ms
+from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
 from crdt_mor.model.layout import with_layout
-from crdt_mor.model.moving import Moving, Origin, moving_json, moving_of, origin_json, origin_of
+from crdt_mor.model.moving import Moving, Origin
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
-from crdt_mor.model.restores import Restore, restore_json, restore_of
-from crdt_mor.model.savepoints import Savepoint, savepoint_json, savepoint_of
-from crdt_mor.model.scopes import Overwrite, overwrite_json, overwrite_of, still_noted
-from crdt_mor.model.table_properties import Properties, decoded
-from crdt_mor.model.timeline_json import (
-    FORMAT,
-    FORMATS_READ,
-    WRONG_SHAPE,
-    archive_json,
-    archive_of,
-    completion_json,
-    completion_of,
-    pending_json,
-    pending_of,
-    plan_json,
-    plan_of,
-    require_types,
-    retention_json,
-    retention_of,
-    rolled_back_json,
-    rolled_back_of,
-    segment_json,
-    tokens_noted_in,
-)
+from crdt_mor.model.restores import Restore
+from crdt_mor.model.savepoints import Savepoint
+from crdt_mor.model.scopes import Overwrite, still_noted
+from crdt_mor.model.table_properties import Properties
+from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
+from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
     NOTHING_ARCHIVED,
@@ -501,36 +483,7 @@ class Timeline:
 
     def encode(self) -> bytes:
         """JSON, short lists for the many small records."""
-        return json.dumps(
-            {
-                "format": FORMAT,
-                "version": self.version,
-                "nonce": self.nonce,
-                "table_id": self.table_id,
-                "clock": self.clock,
-                "swept": self.swept,
-                "schema": self.schema,
-                "pending": [pending_json(p) for p in self.pending],
-                "plans": [plan_json(p) for p in self.plans],
-                "rolled_back": [rolled_back_json(r) for r in self.rolled_back],
-                "completions": [completion_json(c) for c in self.completions],
-                "segments": [segment_json(s) for s in self.segments],
-                "foreign_group": self.foreign_group,
-                "added": self.added,
-                "tokens": [[t.application, t.number, t.requested, t.completed, t.version] for t in self.tokens],
-                **({"properties": dict(self.properties)} if self.properties else {}),
-                **({"retention": retention_json(self.retention)} if self.retention != EVERYTHING_KEPT else {}),
-                **({"archive": archive_json(self.archive)} if self.archive != NOTHING_ARCHIVED else {}),
-                **({"tokens_since": self.tokens_since} if self.tokens_since != EPOCH else {}),
-                **({"overwrites": [overwrite_json(o) for o in self.overwrites]} if self.overwrites else {}),
-                **({"savepoints": [savepoint_json(s) for s in self.savepoints]} if self.savepoints else {}),
-                **({"restores": [restore_json(r) for r in self.restores]} if self.restores else {}),
-                **({"tokens_noted": self.tokens_noted} if self.tokens_noted != EPOCH else {}),
-                **({"moving": moving_json(self.moving)} if self.moving is not None else {}),
-                **({"origin": origin_json(self.origin)} if self.origin is not None else {}),
-            },
-            separators=(",", ":"),
-        ).encode()
+        return json.dumps({"format": FORMAT, **document_of(self)}, separators=(",", ":")).encode()
 
     def is_in(self, data: bytes) -> bool:
         """Whether `data` is this very version: its number and nonce come first, so nothing needs to be decoded."""
@@ -547,62 +500,10 @@ class Timeline:
                     f"this table's timeline was written by a newer release; upgrade crdt-mor. "
                     f"file={path} format={document['format']} supported={list(FORMATS_READ)}"
                 )
-            value = cls(
-                version=document["version"],
-                nonce=document["nonce"],
-                clock=document["clock"],
-                schema=document["schema"],
-                swept=document["swept"],
-                pending=tuple(pending_of(p, document["format"]) for p in document["pending"]),
-                plans=tuple(plan_of(p, document["format"]) for p in document["plans"]),
-                rolled_back=tuple(rolled_back_of(r) for r in document["rolled_back"]),
-                completions=tuple(completion_of(c, document["format"]) for c in document["completions"]),
-                segments=tuple(Segment(*s) for s in document["segments"]),
-                tokens=tuple(Token(*t) for t in document["tokens"]),
-                foreign_group=document["foreign_group"],
-                table_id=document.get("table_id"),
-                added=tuple(document.get("added", ())),
-                properties=decoded(document.get("properties", {})),
-                retention=retention_of(document["retention"]) if "retention" in document else EVERYTHING_KEPT,
-                archive=archive_of(document["archive"]) if "archive" in document else NOTHING_ARCHIVED,
-                tokens_since=document.get("tokens_since", EPOCH),
-                overwrites=tuple(overwrite_of(o) for o in document.get("overwrites", ())),
-                savepoints=tuple(map(savepoint_of, document.get("savepoints", ()))),
-                restores=tuple(map(restore_of, document.get("restores", ()))),
-                tokens_noted=tokens_noted_in(document),
-                moving=moving_of(document["moving"]) if "moving" in document else None,
-                origin=origin_of(document["origin"]) if "origin" in document else None,
-                format=document["format"],
-            )
-            _require_shape(value)
+            value = cls(**fields_in(document), format=document["format"])
+            require_shape(value)
         except WRONG_SHAPE as error:
             raise FormatError(f"not a timeline value: {error!r}. file={path}") from error
         if not value.is_in(data):  # a process that checks whether this version still stands would check for ever
             raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
         return value
-
-
-def _require_shape(value: Timeline) -> None:
-    """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
-    require_types((value, *value.pending, *value.plans, *value.rolled_back, *value.completions))
-    require_types((*value.segments, *value.tokens, value.retention, value.archive, *value.overwrites))
-    require_types((*value.savepoints, *value.restores))
-    marks = value.retention
-    kept = marks.since, marks.stable_since, marks.dropped, *(since for _, since in marks.groups)
-    kept = *kept, value.archive.watermark, value.archive.since, value.tokens_since, value.tokens_noted
-    kept = *kept, *(o.barrier for o in value.overwrites)
-    kept = *kept, *(s.at for s in value.savepoints), *(time for r in value.restores for time in (r.to, r.at))
-    for instant in (value.clock, value.swept, *kept, *(p.requested for p in value.pending)):
-        to_ms(instant)
-    _require_shape_of_moves(value)
-
-
-_TIMES_OF_MOVES = ("closed", "opened", "since", "until")
-
-
-def _require_shape_of_moves(value: Timeline) -> None:
-    moves = [part for part in (value.moving, value.origin, value.origin and value.origin.step) if part is not None]
-    require_types(moves)
-    for part in moves:
-        for instant in (getattr(part, name, EPOCH) for name in _TIMES_OF_MOVES):
-            to_ms(instant)

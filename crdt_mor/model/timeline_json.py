@@ -23,6 +23,7 @@ from crdt_mor.model.timeline_parts import (
     Retention,
     RolledBack,
     Segment,
+    Token,
 )
 
 FORMAT = 6
@@ -162,6 +163,10 @@ def retention_of(entry: Mapping[str, Any]) -> Retention:
 
 def segment_json(s: Segment) -> list[object]:
     return [s.name, s.level, s.first, s.last, s.count, s.superseded, *([s.size] if s.size else [])]
+
+
+def token_json(t: Token) -> list[object]:
+    return [t.application, t.number, t.requested, t.completed, t.version]
 
 
 def archive_json(a: Archive) -> dict[str, object]:

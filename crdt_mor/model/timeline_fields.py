@@ -1,0 +1,167 @@
+"""The fields of a timeline value as JSON: one row of `FIELDS` says all that its storage knows of a field.
+
+A new field is a line of `Timeline`, a row here, and a row in docs/format.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
+from crdt_mor.model.moving import Moving, Origin, moving_json, moving_of, origin_json, origin_of
+from crdt_mor.model.restores import restore_json, restore_of
+from crdt_mor.model.savepoints import savepoint_json, savepoint_of
+from crdt_mor.model.scopes import overwrite_json, overwrite_of
+from crdt_mor.model.table_properties import decoded
+from crdt_mor.model.timeline_json import (
+    archive_json,
+    archive_of,
+    completion_json,
+    completion_of,
+    pending_json,
+    pending_of,
+    plan_json,
+    plan_of,
+    require_types,
+    retention_json,
+    retention_of,
+    rolled_back_json,
+    rolled_back_of,
+    segment_json,
+    token_json,
+    tokens_noted_in,
+)
+from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, NOTHING_ARCHIVED, Archive, Retention, Segment, Token
+
+_REQUIRED: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the value, by its name, which is its key in the JSON.
+
+    encode: its JSON. decode: what that JSON means; the second argument is the format that it was written in.
+    absent: what a document without the key means; such a field is left out where it has that value, unless `always`.
+    parts: the records in it whose types are checked. times: the instants in it that are checked.
+    """
+
+    name: str
+    encode: Callable[[Any], object] = lambda value: value
+    decode: Callable[[Any, int], object] = lambda entry, written_in: entry  # noqa: ARG005
+    absent: object = _REQUIRED
+    always: bool = False
+    parts: Callable[[Any], Iterable[object]] | None = None
+    times: Callable[[Any], Iterable[InstantTime]] | None = None
+
+
+def _records(
+    name: str,
+    encode: Callable[[Any], object],
+    decode: Callable[[Any, int], object],
+    times: Callable[[Any], Iterable[InstantTime]] | None = None,
+    absent: object = _REQUIRED,
+) -> _Field:
+    """A field of many small records. encode, decode, times: of one of them."""
+
+    def times_of(records: Iterable[Any]) -> Iterable[InstantTime]:
+        return (time for record in records for time in (times(record) if times is not None else ()))
+
+    return _Field(
+        name,
+        lambda records: [encode(record) for record in records],
+        lambda entries, written_in: tuple(decode(entry, written_in) for entry in entries),
+        absent,
+        parts=lambda records: records,
+        times=times_of if times is not None else None,
+    )
+
+
+def _times_of_retention(marks: Retention) -> Iterable[InstantTime]:
+    return marks.since, marks.stable_since, marks.dropped, *(since for _, since in marks.groups)
+
+
+def _times_of_archive(archive: Archive) -> Iterable[InstantTime]:
+    return archive.watermark, archive.since
+
+
+def _times_of_moving(moving: Moving | None) -> Iterable[InstantTime]:
+    return (moving.since, moving.closed) if moving is not None else ()
+
+
+def _parts_of_origin(origin: Origin | None) -> Iterable[object]:
+    return [part for part in (origin, origin and origin.step) if part is not None]
+
+
+def _times_of_origin(origin: Origin | None) -> Iterable[InstantTime]:
+    return (origin.opened, origin.step.since, origin.step.until) if origin is not None else ()
+
+
+FIELDS: Final = (
+    _Field("version"),
+    _Field("nonce"),
+    _Field("table_id", absent=None, always=True),
+    _Field("clock", times=lambda clock: (clock,)),
+    _Field("swept", times=lambda swept: (swept,)),
+    _Field("schema"),
+    _records("pending", pending_json, pending_of, lambda pending: (pending.requested,)),
+    _records("plans", plan_json, plan_of),
+    _records("rolled_back", rolled_back_json, lambda entry, _: rolled_back_of(entry)),
+    _records("completions", completion_json, completion_of),
+    _records("segments", segment_json, lambda entry, _: Segment(*entry)),
+    _Field("foreign_group"),
+    _Field("added", decode=lambda names, _: tuple(names), absent=(), always=True),
+    _records("tokens", token_json, lambda entry, _: Token(*entry)),
+    _Field("properties", dict, lambda entry, _: decoded(entry), absent=()),
+    _Field(
+        "retention", retention_json, lambda entry, _: retention_of(entry), EVERYTHING_KEPT,
+        parts=lambda marks: (marks,), times=_times_of_retention,
+    ),
+    _Field(
+        "archive", archive_json, lambda entry, _: archive_of(entry), NOTHING_ARCHIVED,
+        parts=lambda archive: (archive,), times=_times_of_archive,
+    ),
+    _Field("tokens_since", absent=EPOCH, times=lambda since: (since,)),
+    _records("overwrites", overwrite_json, lambda entry, _: overwrite_of(entry), lambda o: (o.barrier,), ()),
+    _records("savepoints", savepoint_json, lambda entry, _: savepoint_of(entry), lambda s: (s.at,), ()),
+    _records("restores", restore_json, lambda entry, _: restore_of(entry), lambda r: (r.to, r.at), ()),
+    _Field("tokens_noted", absent=EPOCH, times=lambda noted: (noted,)),
+    _Field(
+        "moving", moving_json, lambda entry, _: moving_of(entry), None,
+        parts=lambda moving: () if moving is None else (moving,), times=_times_of_moving,
+    ),
+    _Field(
+        "origin", origin_json, lambda entry, _: origin_of(entry), None, parts=_parts_of_origin, times=_times_of_origin,
+    ),
+)  # fmt: skip
+"""In the order in which they are written. `Timeline.is_in` goes by the first two."""
+
+
+def document_of(value: object) -> dict[str, object]:
+    """The JSON of a value, as a dictionary, but for its format."""
+    found = ((field, getattr(value, field.name)) for field in FIELDS)
+    return {field.name: field.encode(part) for field, part in found if field.always or part != field.absent}
+
+
+def fields_in(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the value that a document says, by name; raises one of `WRONG_SHAPE` for another shape."""
+    written_in = document["format"]
+    fields = {
+        field.name: field.decode(document[field.name], written_in)
+        if field.absent is _REQUIRED or field.name in document
+        else field.absent
+        for field in FIELDS
+    }
+    return fields | {"tokens_noted": tokens_noted_in(document)}
+
+
+def require_shape(value: object) -> None:
+    """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
+    require_types((value,))
+    for field in FIELDS:
+        part = getattr(value, field.name)
+        if field.parts is not None:
+            require_types(field.parts(part))
+        for time in field.times(part) if field.times is not None else ():
+            to_ms(time)
