@@ -18,10 +18,13 @@ from polars.io.plugins import register_io_source
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.read.expressions import comparison, operands
+from crdt_mor.read.expressions import bounds, comparison, literal, operands
 from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
+from crdt_mor.read.sql import Condition
 
 _OF_TWO = (and_, or_, xor)
+_OF_TRUTHS = (pl.Expr.eq_missing, pl.Expr.ne_missing)
+"""Beside a truth value, what IS [NOT] TRUE and IS [NOT] FALSE of an SQL text are."""
 _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 """The second is part of the NOT of an SQL text."""
 
@@ -29,7 +32,7 @@ _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """A filter as an expression that decides each of the table's rows by itself; tried on none of them."""
     try:
-        condition = pl.sql_expr(filter) if isinstance(filter, str) else filter
+        condition = Condition(filter, _columns(schema)).expression() if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
             raise not_a_filter(filter)
         if condition.meta.has_multiple_outputs():
@@ -77,9 +80,20 @@ def _is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
         part = todo.pop()
         if (inner := _combined(part)) is not None:
             todo += inner
-        elif comparison(part) is None and not _is_pushed(part, columns):
+        elif comparison(part) is None and not _is_one_value(part) and not _is_pushed(part, columns):
             return False
     return True
+
+
+def _is_truth(value: pl.Expr) -> bool:
+    values = literal(value)
+    return values is not None and values.dtype == pl.Boolean and values.len() == 1
+
+
+def _is_one_value(condition: pl.Expr) -> bool:
+    """Whether a condition is a literal, one for all rows, such as null."""
+    values = literal(condition)
+    return values is not None and values.len() == 1
 
 
 def _combined(condition: pl.Expr) -> Sequence[pl.Expr] | None:
@@ -87,6 +101,11 @@ def _combined(condition: pl.Expr) -> Sequence[pl.Expr] | None:
     parts = condition.meta.pop()
     if len(parts) == 1 and any(build(parts[0]).meta.eq(condition) for build in _OF_ONE):
         return parts
+    if (sides := bounds(condition)) is not None:
+        return sides
+    for build in _OF_TRUTHS:
+        if (sides := operands(condition, build)) is not None and any(_is_truth(side) for side in sides):
+            return sides
     return next((sides for build in _OF_TWO if (sides := operands(condition, build)) is not None), None)
 
 

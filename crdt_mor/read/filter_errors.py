@@ -30,8 +30,10 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         ),
         (
             r"^could not evaluate .*Datetime\(.*UTC.*Datetime\(",
-            "a moment with a time zone is compared with one without: pl.col(…) > datetime(2026, 1, 31, tzinfo=UTC)",
+            "a moment with a time zone is compared with one without: say the zone, datetime(2026, 1, 31, tzinfo=UTC), "  # noqa: ISC004
+            "in SQL TIMESTAMP '2026-01-31 00:00:00+00:00'",
         ),
+        (r"^dot-notation", 'a word of SQL stands for a column: write the name in double quotes, "user".id'),
         (r"^could not evaluate|^cannot perform|^cannot compare", "values of different types are compared"),
         (r"^'is_in' cannot check for", "the values that a column is to be among are of another type than the column"),
         (r"subplan|(?i:subquery)", "a filter has no subqueries: run those first, and give their result as values"),

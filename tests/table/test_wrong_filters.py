@@ -37,7 +37,12 @@ WRONG: dict[str, tuple[Any, str]] = {
     "text for a number": ("views > 'a'", "number is compared with text.*'views': 'int64'"),
     "text for a number, polars": (views > "a", "number is compared with text"),
     "a number for text": ("city > 3", "number is compared with text.*'city': 'string'"),
-    "text for a date": ("day > '2026-01-31'", "DATE '2026-01-31'"),
+    "text that is no date": ("day > '31.01.2026'", "DATE '2026-01-31'"),
+    "text that is no day": ("day > '2026-02-30'", "DATE '2026-01-31'"),
+    "a moment for a date": ("day IN ('2026-01-31', '2026-01-31 12:00')", "values of different types|DATE '2026-01-31'"),
+    "a moment that is finer than any": ("at > '2026-01-31 00:00:00.1234567'", "to the microsecond"),
+    "an offset in arithmetic": ("at > TIMESTAMP '2026-01-31 05:00:00+05:00' - INTERVAL '1 day'", "by itself|TIMESTAMP"),
+    "a field of a word of SQL": ("current_user.id = 1", "double quotes"),
     "text for a date, polars": (day > "2026-01-31", "datetime.date\\(2026"),
     "text for a moment": ("at > 'yesterday'", "compared with text"),
     "a moment without its zone": (pl.col("at") > dt.datetime(2026, 1, 31), "tzinfo=UTC"),  # noqa: DTZ001
@@ -132,7 +137,7 @@ def test_a_wide_table_lists_some_of_its_columns() -> None:
         assert len(str(refused.value)) < 1500
 
 
-@pytest.mark.parametrize("where", ["wiews > 3", "day > '2026-01-31'", "views >", "place.y > 1"])
+@pytest.mark.parametrize("where", ["wiews > 3", "day > '31.01.2026'", "views >", "place.y > 1"])
 def test_the_command_line_says_the_same(fast_path: Any, where: str) -> None:
     folder = str(fast_path / "t")
     Table.create(folder, SCHEMA, key="id")

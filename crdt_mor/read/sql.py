@@ -1,0 +1,331 @@
+"""SQL conditions as polars expressions.
+
+polars parses SQL. What it does not, or does otherwise than other engines, is done here:
+
+    day >= '2026-01-31'                          a text beside a date or a moment is one of these
+    at > TIMESTAMP '2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
+    open IS NOT TRUE                             is true of null
+    n IS DISTINCT FROM 1 AND …                   ends before AND
+    n = 1 OR NULL                                null is a condition
+
+The text is cut at OR, AND and NOT, down to its predicates. A predicate that needs none of this goes to polars as it was
+written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from itertools import takewhile
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import Final
+
+import polars as pl
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.read.sql_tokens import Token, Tokens, cut, in_brackets, own_words, parted, tokens_of
+
+_COMPARED: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
+    "=": eq, "==": eq, "<>": ne, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "<=>": pl.Expr.eq_missing,
+}  # fmt: skip
+
+_PREDICATES: Final = frozenset(
+    [*_COMPARED, "IS", "IN", "NOT", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "ANY", "ALL", "SOME"]
+)
+"""Words and signs that make a predicate."""
+
+_AFTER: Final = frozenset([",", "WHEN", "THEN", "ELSE"])
+"""What ends a condition inside of a function or a CASE."""
+
+_DEPTH_MAX: Final = 50
+"""Brackets in brackets, each a level of recursion. polars itself takes no more."""
+
+_MOMENT: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?)?\s*(Z|UTC|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+)
+
+_MOMENT_TYPES: Final = {
+    ("TIMESTAMP",): "moment",
+    ("DATETIME",): "moment",
+    ("TIMESTAMP", "WITHOUT", "TIME", "ZONE"): "moment",
+    ("TIMESTAMPTZ",): "instant",
+    ("TIMESTAMP", "WITH", "TIME", "ZONE"): "instant",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A text, or a moment that is written as one.
+
+    kind: "text"; "moment" or "instant", which is to have a zone, where the SQL names such a type.
+    """
+
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An SQL condition on a table whose columns have these types."""
+
+    text: str
+    columns: pl.Schema
+
+    def expression(self) -> pl.Expr:
+        """The condition as an expression; raises polars' errors for what is none."""
+        tokens = tokens_of(self.text)
+        if tokens is None or max((token.depth for token in tokens), default=0) > _DEPTH_MAX:
+            return pl.sql_expr(self.text)
+        return self._any(tokens)
+
+    def _any(self, tokens: Tokens) -> pl.Expr:
+        if "XOR" in own_words(tokens):
+            return self._value(tokens)
+        return reduce(or_, map(self._all, parted(tokens, "OR")))
+
+    def _all(self, tokens: Tokens) -> pl.Expr:
+        return reduce(and_, map(self._one, parted(tokens, "AND")))
+
+    def _one(self, tokens: Tokens) -> pl.Expr:
+        if own_words(tokens)[:1] == ["NOT"]:
+            return ~self._one(tokens[1:]).cast(pl.Boolean)
+        inner = in_brackets(tokens)
+        return self._predicate(tokens) if inner is None or own_words(inner)[0] == "SELECT" else self._any(inner)
+
+    # --- predicates -------------------------------------------------------------------------------------------------
+
+    def _predicate(self, tokens: Tokens) -> pl.Expr:
+        here = own_words(tokens)
+        if here == ["NULL"]:
+            return pl.lit(None, pl.Boolean)
+        found = None
+        if "IS" in here:
+            found = self._is(tokens, len(here) - 1 - here[::-1].index("IS"))
+        else:
+            places = [index for index, word in enumerate(here) if word in _PREDICATES]
+            negated = [here[index] for index in places][:1] == ["NOT"]
+            match [here[index] for index in places[negated:]]:
+                case [sign] if sign in _COMPARED and not negated:
+                    found = self._compared(sign, *cut(tokens, places))
+                case ["BETWEEN"]:
+                    found = self._between(tokens[: places[0]], tokens[places[-1] + 1 :])
+                case ["IN"]:
+                    found = self._in(tokens[: places[0]], tokens[places[-1] + 1 :])
+            found = ~found if found is not None and negated else found
+        return self._value(tokens) if found is None else found
+
+    def _is(self, tokens: Tokens, at: int) -> pl.Expr | None:
+        """IS [NOT] before a truth value, and IS [NOT] DISTINCT FROM: never null themselves."""
+        left, right = tokens[:at], tokens[at + 1 :]
+        negated = own_words(right)[:1] == ["NOT"]
+        right = right[negated:]
+        match own_words(right):
+            case ["TRUE" | "FALSE" as truth]:
+                value = self._truth(left)
+                return value.ne_missing(truth == "TRUE") if negated else value.eq_missing(truth == "TRUE")
+            case ["UNKNOWN"]:
+                return self._truth(left).is_not_null() if negated else self._truth(left).is_null()
+            case ["DISTINCT", "FROM", *_]:
+                value, other = self._sides(left, right[2:])
+                return value.eq_missing(other) if negated else value.ne_missing(other)
+        return None
+
+    def _truth(self, tokens: Tokens) -> pl.Expr:
+        value = self._one(tokens)
+        return value if self._type(value) == pl.Boolean else value.cast(pl.Boolean)
+
+    def _compared(self, sign: str, left: Tokens, right: Tokens) -> pl.Expr | None:
+        if _literal(left) is None and _literal(right) is None:
+            return None
+        return _COMPARED[sign](*self._sides(left, right))
+
+    def _between(self, value: Tokens, bounds: Tokens) -> pl.Expr | None:
+        sides = parted(bounds, "AND")
+        if len(sides) != 2 or all(_literal(part) is None for part in (value, *sides)):
+            return None
+        low, high = self._sides(value, sides[0]), self._sides(value, sides[1])
+        return (low[0] >= low[1]) & (high[0] <= high[1])
+
+    def _in(self, value: Tokens, listed: Tokens) -> pl.Expr | None:
+        inner = in_brackets(listed)
+        items = [] if inner is None else parted(inner, ",")
+        some = [item for item in items if own_words(item) != ["NULL"]]
+        if all(_literal(item) is None for item in some) or not self._type(self._value(value)).is_temporal():
+            return None
+        sides = [self._sides(value, item) for item in some]
+        found: pl.Expr = reduce(or_, (eq(*pair) for pair in sides))
+        if all(_literal(item) is not None for item in some):
+            values = [pl.select(one).to_series().alias("values") for _, one in sides]
+            if len({one.dtype for one in values}) == 1:
+                found = sides[0][0].is_in(pl.concat(values).implode())
+        return found if len(some) == len(items) else found | pl.lit(None, pl.Boolean)
+
+    # --- operands ---------------------------------------------------------------------------------------------------
+
+    def _sides(self, left: Tokens, right: Tokens) -> tuple[pl.Expr, pl.Expr]:
+        """Two values that are compared, a literal among them as one of the other's type."""
+        one, other = _literal(left), _literal(right)
+        if one is not None and other is None:
+            return self._sides(right, left)[::-1]
+        value = self._value(left) if one is None else _plain(one)
+        if other is None:
+            return value, self._value(right)
+        kind = self._type(value)
+        beside = _of_type(other, kind)
+        if isinstance(kind, pl.Datetime) and kind.time_unit == "ms":  # of two units polars compares in the coarser one
+            value = value.cast(pl.Datetime("us", kind.time_zone))
+        return value, beside
+
+    def _value(self, tokens: Tokens) -> pl.Expr:
+        """What polars makes of tokens, as they are written."""
+        if not tokens:
+            raise InvalidInputError(f"the filter is no SQL condition: something is missing in it. filter={self.text}")
+        for index, token in enumerate(tokens):
+            if token.kind == "string":
+                _refuse_lost_offset(tokens, index)
+            if token.word == "IS":
+                _refuse_misread(tokens[index:], self.text)
+        return pl.sql_expr("".join(self._written(tokens)))
+
+    def _written(self, tokens: Tokens) -> Iterator[str]:
+        """The text of tokens; in quotes where a column has the name of one of SQL's functions without brackets."""
+        done = tokens[0].start
+        for token in tokens:
+            name = self.text[token.start : token.end]
+            quote = '"' if token.word == "USER" and name in self.columns else ""
+            yield f"{self.text[done : token.start]}{quote}{name}{quote}"
+            done = token.end
+
+    def _type(self, value: pl.Expr) -> pl.DataType:
+        if not set(value.meta.root_names()) <= set(self.columns):
+            return pl.Null()  # which is refused later, by name
+        if value.meta.is_column():
+            return self.columns[value.meta.output_name()]
+        return pl.LazyFrame(schema=self.columns).select(value.alias("value")).collect_schema()["value"]
+
+
+# --- literals ---------------------------------------------------------------------------------------------------------
+
+
+def _literal(tokens: Tokens) -> Literal | None:
+    """The text or the moment that the tokens are; None for all else, dates of SQL among it."""
+    if len(tokens) == 1:
+        return Literal(_text_of(tokens[0]), "text") if tokens[0].kind == "string" else None
+    for index, token in enumerate(tokens):
+        if token.kind == "string" and (kind := _moment_type(tokens, index, whole=True)) is not None:
+            text = _text_of(token)
+            return Literal(text, kind) if _MOMENT.fullmatch(text) else None
+    return None
+
+
+def _moment_type(tokens: Tokens, at: int, *, whole: bool = False) -> str | None:
+    """Which type of moments a text is said to be of: TIMESTAMP '…', '…'::TIMESTAMP or CAST('…' AS TIMESTAMP).
+
+    whole: and the tokens are nothing else.
+    """
+    words = tuple(token.word for token in tokens)
+    for kind, moment in _MOMENT_TYPES.items():
+        size, after = len(kind), words[at + 2 : at + 2 + len(kind)]
+        if words[max(0, at - size) : at] == kind and (not whole or len(words) == size + 1):
+            return moment
+        if words[at + 1 : at + 2] == ("::",) and after == kind and (not whole or len(words) == size + 2):
+            return moment
+        in_cast = words[max(0, at - 2) : at] in (("CAST", "("), ("TRY_CAST", "("))
+        named = words[at + 1 : at + 3 + size] == ("AS", *kind, ")")
+        if in_cast and named and (not whole or len(words) == size + 5):
+            return moment
+    return None
+
+
+def _text_of(token: Token) -> str:
+    return token.text[1:-1].replace("''", "'")
+
+
+def _refuse_lost_offset(tokens: Tokens, at: int) -> None:
+    """Raise for an offset from UTC inside of an expression, where polars leaves it out."""
+    text = _text_of(tokens[at])
+    parts = _MOMENT.fullmatch(text)
+    if parts is not None and parts[4] and _moment_type(tokens, at) == "moment":
+        raise InvalidInputError(
+            "a moment with an offset from UTC stands by itself on one side of a comparison: to reckon with it, write "
+            f"it in UTC without an offset. moment={text!r}"
+        )
+
+
+def _refuse_misread(tokens: Tokens, text: str) -> None:
+    """Raise for an IS inside of an expression that polars takes otherwise; the tokens begin with it."""
+    depth = tokens[0].depth
+    left = takewhile(lambda t: t.depth > depth or (t.depth == depth and t.word not in _AFTER), tokens)
+    here = [token.word for token in left if token.depth == depth]
+    if here[1:2] == ["NOT"] and here[2:3] in (["TRUE"], ["FALSE"]):
+        raise InvalidInputError(
+            f"IS NOT {here[2]} inside of a function or a CASE is not true of null in polars: write (… IS DISTINCT FROM "
+            f"{here[2]}), in brackets. filter={text}"
+        )
+    if "DISTINCT" in here[1:3] and ("AND" in here or "OR" in here):
+        raise InvalidInputError(
+            "IS DISTINCT FROM inside of a function or a CASE does not end before AND and OR in polars: put brackets "
+            f"around it. filter={text}"
+        )
+
+
+def _plain(literal: Literal) -> pl.Expr:
+    """A literal that is compared with no column."""
+    return pl.lit(literal.text) if literal.kind == "text" else _of_type(literal, pl.Datetime("us"))
+
+
+def _of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
+    """The literal as a value of a type, if it can be one; else as what it is, which polars then refuses."""
+    if kind == pl.Date and literal.kind == "text":
+        return pl.lit(_date(literal.text) or literal.text)
+    if literal.kind == "text" and not isinstance(kind, pl.Datetime):
+        return pl.lit(literal.text)
+    found = _moment(literal.text)
+    if found is None:
+        return pl.lit(literal.text)
+    moment, zoned = found
+    zone = kind.time_zone if isinstance(kind, pl.Datetime) else None
+    if zone is None or (not zoned and literal.kind == "moment"):
+        return pl.lit(moment)
+    if not zoned and zone != "UTC":
+        raise InvalidInputError(
+            "the column has a time zone: say the offset from UTC of the moment that it is compared with, "
+            f"'{moment}+00:00'. zone={zone} moment={literal.text!r}"
+        )
+    instant = moment.replace(tzinfo=UTC)
+    return pl.lit(instant) if zone == "UTC" else pl.lit(pl.Series([instant]).dt.convert_time_zone(zone))
+
+
+def _date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else None
+    except ValueError:
+        return None
+
+
+def _moment(text: str) -> tuple[datetime, bool] | None:
+    """The moment that a text is, in UTC where it has an offset, and whether it has one; None: it is none."""
+    parts = _MOMENT.fullmatch(text)
+    if parts is None:
+        return None
+    day, time, fraction, offset = parts.groups()
+    micros = (fraction or "").ljust(9, "0")
+    if micros[6:] != "000":
+        raise InvalidInputError(f"a table has moments to the microsecond, and none that is finer. moment={text!r}")
+    try:
+        moment = datetime.fromisoformat(f"{day} {time or '00:00'}") + timedelta(microseconds=int(micros[:6]))
+        return moment - _offset(offset), offset is not None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _offset(text: str | None) -> timedelta:
+    if text in (None, "Z", "UTC"):
+        return timedelta()
+    assert text is not None
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    minutes = 60 * int(digits[:2]) + int(digits[2:])
+    return timedelta(minutes=-minutes if text[0] == "-" else minutes)

@@ -1,0 +1,97 @@
+"""The words of an SQL condition, as far as it takes to find the comparisons in it.
+
+A token keeps its place in the text, so that what is not understood goes to polars as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')
+    |(?P<string>'(?:[^']|'')*')
+    |(?P<name>"(?:[^"]|"")*"|`[^`]*`)
+    |(?P<word>[^\W\d]\w*)
+    |(?P<number>\d[\w.]*)
+    |(?P<sign>::|<=>|->>|->|=>|@>|<@|<<|>>|!~~?\*?|~~?\*?|<=|>=|<>|!=|==|\|\||&&|//|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+_UNKNOWN: Final = frozenset("'\"`$\\;")
+"""Signs that stand alone only where the text is quoted in a way that is not known here, or not to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word or a sign: its kind, its text, a bare word in capital letters, and its place.
+
+    depth: in how many brackets, and in how many CASE … END, it stands.
+    """
+
+    kind: Literal["string", "escaped", "name", "word", "number", "sign"]
+    text: str
+    start: int
+    end: int
+    depth: int
+
+    @property
+    def word(self) -> str:
+        """The word or the sign; nothing for a name in quotes, a text or a number."""
+        return self.text if self.kind in ("word", "sign") else ""
+
+
+Tokens = Sequence[Token]
+
+
+def tokens_of(text: str) -> list[Token] | None:
+    """The tokens of a condition; None where it is quoted in a way that is not known here."""
+    found, depth = list[Token](), 0
+    for match in _TOKEN.finditer(text):
+        kind: Any = match.lastgroup
+        word = match[0]
+        if kind == "space":
+            continue
+        word = word.upper() if kind == "word" else word
+        depth -= word in _CLOSING or (kind == "word" and word == "END")
+        found.append(Token(kind, word, *match.span(), depth))
+        depth += word in _OPENING or (kind == "word" and word == "CASE")
+    return None if any(token.kind == "sign" and token.text in _UNKNOWN for token in found) else found
+
+
+def own_words(tokens: Tokens) -> list[str]:
+    """For each token its word or sign; nothing where it stands in brackets that are not around all of the tokens."""
+    depth = tokens[0].depth if tokens else 0
+    return [token.word if token.depth == depth else "" for token in tokens]
+
+
+def cut(tokens: Tokens, places: Collection[int]) -> list[Tokens]:
+    """The tokens between those at some places."""
+    edges = [-1, *sorted(places), len(tokens)]
+    return [tokens[first + 1 : last] for first, last in pairwise(edges)]
+
+
+def parted(tokens: Tokens, word: str) -> list[Tokens]:
+    """The tokens between the words of a kind, but for the AND of a BETWEEN."""
+    places, between = list[int](), 0
+    for index, found in enumerate(own_words(tokens)):
+        between += found == "BETWEEN"
+        if found == word and word == "AND" and between:
+            between -= 1
+        elif found == word:
+            places.append(index)
+    return cut(tokens, places)
+
+
+def in_brackets(tokens: Tokens) -> Tokens | None:
+    """What is between two round brackets that enclose all of the tokens; None where there are no such."""
+    if len(tokens) < 3 or tokens[0].text != "(" or tokens[-1].text != ")":
+        return None
+    inner = tokens[1:-1]
+    return inner if all(token.depth > tokens[0].depth for token in inner) else None
