@@ -21,6 +21,7 @@ from crdt_mor.model.casts import aligned_type, meets
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.model.types import is_list
 
 _PLACE, _WRITTEN = "_crdt_place", "_crdt_written"
 
@@ -34,7 +35,8 @@ class Merging:
 
     columns: the columns that files hold, states of payloads included, in the types of polars.
     schema: these columns in the types of Arrow.
-    accepts: for columns that may be written in other stored types than their own, all types that they accept.
+    accepts: for columns that may be written in other types than their own, all types that they accept; what is of the
+        column's own type in them is as it was declared.
     """
 
     rule: MergeRule
@@ -98,13 +100,30 @@ def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], te
         if name is not None:
             hidden.append(pa.field(name, payload.state(kind)))
         if tuple(taken := payload.accepts(kind)) != (kind,):
-            accepts[column_merge.columns[0]] = taken
+            declared = _column_type(schema.declared, column_merge.columns, payload)
+            accepts[column_merge.columns[0]] = [_as_declared(accepted, kind, declared) for accepted in taken]
         members.append(Member(column_merge.columns, payload, polars_type(kind), name))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
     rule = _rule(spec, tuple(members))
     numbered = frozenset(n for n in times if n in physical.stored.names and pt.is_string(physical.stored.field(n).type))
     columns = Columns.of(physical.stored, key_column, numbered)
     return Merging(rule, columns, physical, MappingProxyType(accepts))
+
+
+def _as_declared(accepted: pa.DataType, stored: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    """A type that a payload accepts, of which the parts that are the column, or its items, are as they were declared.
+
+    Payloads see stored types alone. There a time has a zone, and a small number is a large one.
+    """
+    if accepted == stored:
+        return declared
+    if is_list(stored) and accepted == stored.value_type:
+        return declared.value_type
+    if pa.types.is_struct(accepted):
+        return pa.struct([part.with_type(_as_declared(part.type, stored, declared)) for part in accepted])
+    if is_list(accepted):
+        return pa.list_(_as_declared(accepted.value_type, stored, declared))
+    return accepted
 
 
 def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ import pytest
 from crdt_mor import (
     InvalidInputError,
     LawError,
+    MemoryStore,
     PartialUpdate,
     Payload,
     PayloadError,
@@ -724,6 +726,50 @@ def test_writing_a_set_as_operations_does_not_change_the_schema(make: Make) -> N
     table.upsert(batch(table, {"id": "a", "tags": adds("x")}), schema_mode="merge")
     assert table.schema == SCHEMA
     assert everywhere(table, columns=["tags"]) == [{"tags": ["x"]}]
+
+
+NAIVE = datetime.fromisoformat("9999-12-31T01:02:03")
+ITEMS: dict[pa.DataType, object] = {
+    pa.timestamp("us"): NAIVE, pa.timestamp("ns"): NAIVE.replace(year=2100), pa.timestamp("s"): NAIVE,
+    pa.timestamp("ms", "Europe/Berlin"): NAIVE.replace(year=2100, tzinfo=UTC), pa.int8(): 1, pa.uint64(): 2**64 - 1,
+    pa.large_string(): "a", pa.date64(): date(2020, 1, 1), pa.binary(4): b"abcd",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", [ORSet(), MVRegister(), GrowOnlySet(), EventList()], ids=lambda p: p.name)
+def test_items_are_written_in_the_type_that_was_declared(payload: Payload) -> None:
+    """Times without a zone were refused: the payloads see them with one, as they are stored."""
+    for kind, item in ITEMS.items():
+        column = pa.list_(kind)
+        schema = pa.schema([("id", pa.int64()), ("x", column)])
+        table = Table.create("t", schema, key="id", merge={"x": payload}, store=MemoryStore())
+        forms: list[tuple[object, pa.DataType]] = [([item], column)]
+        if isinstance(payload, ORSet):
+            forms.append(({"add": [item], "remove": []}, pa.struct([("add", column), ("remove", column)])))
+        if isinstance(payload, MVRegister):
+            forms.append((item, kind))
+        for number, (value, written) in enumerate(forms):
+            table.upsert(pa.table({"id": [number], "x": pa.array([value], written)}))
+        expected = pa.array([[item]] * len(forms), column)
+        assert table.to_arrow().sort_by("id")["x"].combine_chunks().equals(expected), kind
+        table.upsert(table.to_arrow())
+        table.maintenance.compact()
+        assert table.schema == schema
+
+
+@pytest.mark.parametrize("payload", [ORSet(), MVRegister()], ids=lambda p: p.name)
+def test_items_that_the_declared_type_cannot_hold_are_refused(payload: Payload) -> None:
+    """A number too large for its column was taken, and the table could not be read any more."""
+    for kind, written, item in (
+        (pa.int8(), pa.int64(), 300), (pa.timestamp("s"), pa.timestamp("us"), NAIVE.replace(microsecond=1)),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), NAIVE.replace(tzinfo=UTC)),
+        (pa.timestamp("us", "UTC"), pa.timestamp("us"), NAIVE),
+    ):  # fmt: skip
+        schema = {"id": pa.int64(), "x": pa.list_(kind)}
+        table = Table.create("t", schema, key="id", merge={"x": payload}, store=MemoryStore())
+        with pytest.raises(SchemaMismatchError, match="column=x"):
+            table.upsert(pa.table({"id": [1], "x": pa.array([[item]], pa.list_(written))}))
+        assert table.count() == 0
 
 
 def test_a_type_that_a_payload_does_not_accept_is_refused(make: Make) -> None:
