@@ -421,11 +421,11 @@ def test_a_mistake_in_python_is_explained(world: World, case: str) -> None:
 COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "a table that is not there": (["show", "@evnets"], 1, "create it.*path=.*evnets"),
     "a command that is misspelt": (["shwo", "@events"], 2, "Did you mean 'show'|No such command 'shwo'"),
-    "an option that is missing": (["write", "@events", "@rows.csv"], 2, "--as"),
+    "an option that is missing": (["create", "@new", "--like", "@rows.csv"], 2, "--key"),
     "a table of Delta Lake": (["show", "@delta"], 1, "Delta Lake.*path="),
     "a delete of nothing": (["delete", "@events"], 2, "exactly one way"),
-    "a broken file": (["write", "@events", "@broken.parquet", "--as", "upsert"], 1, r"file=.*broken\.parquet"),
-    "a file of a spreadsheet": (["write", "@events", "@rows.xlsx", "--as", "upsert"], 1, r"\.parquet.*file=.*xlsx"),
+    "a broken file": (["upsert", "@events", "@broken.parquet"], 1, r"file=.*broken\.parquet"),
+    "a file of a spreadsheet": (["upsert", "@events", "@rows.xlsx"], 1, r"\.parquet.*file=.*xlsx"),
     "half a condition": (["cat", "@events", "--where", "n >"], 1, "filter=.*n >"),
     "a condition on no column": (["cat", "@events", "--where", "nope > 1"], 1, "nope"),
     "a column that is misspelt": (["cat", "@events", "--columns", "id,nope"], 1, r"there are.*unknown=\['nope'\]"),
@@ -434,7 +434,7 @@ COMMANDS: dict[str, tuple[list[str], int, str]] = {
         ["cat", "@events", "--limit", "-1"], 2, "--limit.*(greater than or equal to 0|range x>=0)"),
     "a format of another tool": (["cat", "@events", "--format", "xml"], 2, "'jsonl'"),
     "a token in a word": (
-        ["write", "@events", "@rows.csv", "--as", "upsert", "--token", "x"], 2, "loader:17.*got='x'"),
+        ["upsert", "@events", "@rows.csv", "--token", "x"], 2, "loader:17.*got='x'"),
     "a type that does not exist": (["create", "@new", "--schema", "@types.json", "--key", "id"], 1, "type='text'"),
     "a payload that is misspelt": (
         ["create", "@new", "--schema", "@rows.csv", "--key", "id", "--merge", "n=conter"], 1, "payload='conter'"),

@@ -31,9 +31,7 @@ from crdt_mor.cli.options import (
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.late import Late
-from crdt_mor.model.points import check_point
 from crdt_mor.model.policies import words_of_bytes
-from crdt_mor.model.savepoints import is_savepoint_name
 
 if TYPE_CHECKING:
     import polars as pl
@@ -327,6 +325,9 @@ def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
     """Whether an instant was completed after a point. One from before the history that is kept will do."""
     if isinstance(point, int):
         return pl.col("version") > point
+    from crdt_mor.model.points import check_point
+    from crdt_mor.model.savepoints import is_savepoint_name
+
     moment = table.scan(as_of=point).as_of if is_savepoint_name(point) else check_point(point, "--since")
     return pl.col("completed_at") > pl.lit(str(moment))
 

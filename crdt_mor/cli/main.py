@@ -154,7 +154,6 @@ for _command in (
     writes.append,
     writes.upsert,
     writes.delete,
-    writes.write,
     overwrite,
     delete_partitions,
     truncate,

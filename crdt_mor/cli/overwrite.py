@@ -5,16 +5,32 @@ What takes rows away without bringing any asks first.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.data import check_inputs, read_data
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import A_PARTITION, Files, InputForm, Mode, Partitions, SchemaMode, Token, overwrite_files, say
+from crdt_mor.cli.writes import Files, InputForm, Mode, SchemaMode, Token, say
+from crdt_mor.late import Late
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = Late("pyarrow")
+
+A_PARTITION = "the value of its column, or its path (day=2026-01-31)"
+Partitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--partition",
+        metavar="P|dynamic",
+        help=f"Replace these partitions alone: {A_PARTITION}; dynamic: those that have rows. May be repeated.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -33,7 +49,19 @@ def overwrite(
 
     Example: crdt-mor overwrite events monday.parquet --partition dynamic
     """
-    overwrite_files(uri, files, partitions, schema_mode, input_format, token, commit_info(message, info), output)
+    check_inputs(files)
+    table = inputs.opened(uri)
+    data = [pa.table(read_data(file, table.schema, input_format)) for file in files]
+    if partitions and "dynamic" in partitions and len(partitions) > 1:
+        raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
+    commit = table.overwrite(
+        pa.concat_tables(data, promote_options="permissive"),
+        partitions="dynamic" if partitions == ["dynamic"] else partitions or None,
+        schema_mode=schema_mode.value,
+        token=inputs.token(token),
+        commit_info=commit_info(message, info),
+    )
+    say(commit, output, len(files))
 
 
 def delete_partitions(

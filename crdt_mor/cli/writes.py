@@ -1,4 +1,4 @@
-"""`append`, `upsert`, `delete`, and `write`, which is any of these or `overwrite`: what changes the rows of a table."""
+"""`append`, `upsert` and `delete`: what changes rows of a table."""
 
 from __future__ import annotations
 
@@ -39,24 +39,12 @@ Plain = Annotated[bool, typer.Option("--plain", help="Delete without an ordering
 Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")]
 
 
-A_PARTITION = "the value of its column, or its path (day=2026-01-31)"
-Partitions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--partition",
-        metavar="P|dynamic",
-        help=f"Replace these partitions alone: {A_PARTITION}; dynamic: those that have rows. May be repeated.",
-    ),
-]
-
-
 class Verb(StrEnum):
-    """What `write` does with the rows."""
+    """What becomes of the rows of files."""
 
     append = "append"
     upsert = "upsert"
     delete = "delete"
-    overwrite = "overwrite"
 
 
 class SchemaMode(StrEnum):
@@ -145,32 +133,6 @@ def delete(
     say(tx.commit, output)
 
 
-def write(
-    uri: Uri,
-    files: Files,
-    verb: Annotated[Verb, typer.Option("--as", help="What to do with the rows.", show_default=False)],
-    schema_mode: Mode = SchemaMode.strict,
-    plain: Plain = False,
-    partitions: Partitions = None,
-    input_format: InputForm = None,
-    token: Token = None,
-    message: Message = None,
-    info: Info = None,
-    output: Form = Output.text,
-) -> None:
-    """Append, upsert or delete the rows of files, or overwrite by them, where a script decides which.
-
-    Example: crdt-mor write events new.csv --as upsert
-    """
-    if verb is Verb.overwrite:
-        said = commit_info(message, info)
-        overwrite_files(uri, files, partitions, schema_mode, input_format, token, said, output)
-        return
-    if partitions:
-        raise typer.BadParameter("--partition says what an overwrite replaces: --as overwrite")
-    _write_files(uri, verb, files, schema_mode, plain, input_format, token, commit_info(message, info), output)
-
-
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
@@ -197,32 +159,6 @@ def _write_files(
             else:
                 tx.delete(rows, plain=plain)
     say(tx.commit, output, len(files))
-
-
-def overwrite_files(
-    uri: str,
-    files: list[Path],
-    partitions: list[str] | None,
-    schema_mode: SchemaMode,
-    input_format: InputFormat | None,
-    token: str | None,
-    said: dict[str, str] | None,
-    output: Output,
-) -> None:
-    """Replace rows by those of files."""
-    check_inputs(files)
-    table = inputs.opened(uri)
-    data = [pa.table(read_data(file, table.schema, input_format)) for file in files]
-    if partitions and "dynamic" in partitions and len(partitions) > 1:
-        raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
-    commit = table.overwrite(
-        pa.concat_tables(data, promote_options="permissive"),
-        partitions="dynamic" if partitions == ["dynamic"] else partitions or None,
-        schema_mode=schema_mode.value,
-        token=inputs.token(token),
-        commit_info=said,
-    )
-    say(commit, output, len(files))
 
 
 def say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:

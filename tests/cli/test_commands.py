@@ -24,7 +24,7 @@ from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
 
 COMMANDS = (
-    "create", "create-from", "append", "upsert", "delete", "write", "overwrite", "delete-partitions", "truncate",
+    "create", "create-from", "append", "upsert", "delete", "overwrite", "delete-partitions", "truncate",
     "cat", "count", "changes", "diff", "show", "schema", "history", "timeline", "files", "compact",
     "properties", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore",
     "erase", "migrate", "cancel-migration", "laws", "check-store", "demo",
@@ -58,7 +58,7 @@ def data(tmp_path: Path) -> Path:
 def table(tmp_path: Path, data: Path) -> Path:
     """A table with three rows, made by the command line alone."""
     crdt_mor("create", tmp_path / "t", "--schema", data, "--key", "id")
-    crdt_mor("write", tmp_path / "t", data, "--as", "append")
+    crdt_mor("append", tmp_path / "t", data)
     return tmp_path / "t"
 
 
@@ -110,7 +110,7 @@ def test_verbose_adds_the_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["write", "t", "--as", "append"],
+        ["append", "t"],
         ["cat"],
         ["cat", "t", "--as-of", "a day ago"],
         ["changes", "t", "--since", "started:1"],
@@ -127,7 +127,7 @@ def test_wrong_usage_exits_with_two(
 
 
 def test_a_malformed_token_is_wrong_usage(table: Path, data: Path) -> None:
-    crdt_mor("write", table, data, "--as", "upsert", "--token", "17", code=2)
+    crdt_mor("upsert", table, data, "--token", "17", code=2)
 
 
 @pytest.mark.parametrize("where", ["views >", "nothing = 1", "views > 'x' +"])
@@ -183,8 +183,8 @@ def test_a_spelled_schema_knows_the_types_that_need_parameters(tmp_path: Path) -
 def test_write_upserts_and_deletes_in_the_types_of_the_table(table: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text('id,views,note\na,100,""\nd,7,\n')
     (tmp_path / "gone.jsonl").write_text('{"id": "b"}\n')
-    crdt_mor("write", table, tmp_path / "new.csv", "--as", "upsert")
-    crdt_mor("write", table, tmp_path / "gone.jsonl", "--as", "delete")
+    crdt_mor("upsert", table, tmp_path / "new.csv")
+    crdt_mor("delete", table, tmp_path / "gone.jsonl")
     assert rows(table) == [
         {"id": "a", "views": 100, "note": ""},
         {"id": "c", "views": 25, "note": "[bold]"},
@@ -197,7 +197,7 @@ def test_several_files_are_one_commit(table: Path, tmp_path: Path) -> None:
         EVENTS.head(1).with_columns(id=pl.lit(name)).write_parquet(tmp_path / f"{name}.parquet")
     commit = json.loads(
         crdt_mor(
-            "write", table, tmp_path / "d.parquet", tmp_path / "e.parquet", "--as", "append", "--output", "json"
+            "append", table, tmp_path / "d.parquet", tmp_path / "e.parquet", "--output", "json"
         ).stdout
     )
     assert commit["rows"] == 2
@@ -206,7 +206,7 @@ def test_several_files_are_one_commit(table: Path, tmp_path: Path) -> None:
 
 def test_a_token_written_twice_counts_once(table: Path, data: Path) -> None:
     first, second = (
-        json.loads(crdt_mor("write", table, data, "--as", "upsert", "--token", "app:1", "--output", "json").stdout)
+        json.loads(crdt_mor("upsert", table, data, "--token", "app:1", "--output", "json").stdout)
         for _ in range(2)
     )
     assert second == first | {"repeated": True}
@@ -215,22 +215,22 @@ def test_a_token_written_twice_counts_once(table: Path, data: Path) -> None:
 def test_json_lines_of_a_partial_update_leave_other_columns_alone(tmp_path: Path, data: Path) -> None:
     table = tmp_path / "p"
     crdt_mor("create", table, "--schema", data, "--key", "id", "--merge", "partial_update")
-    crdt_mor("write", table, data, "--as", "append")
+    crdt_mor("append", table, data)
     (tmp_path / "some.jsonl").write_text('{"id": "a", "views": 6}\n')
-    crdt_mor("write", table, tmp_path / "some.jsonl", "--as", "upsert")
+    crdt_mor("upsert", table, tmp_path / "some.jsonl")
     assert rows(table)[0] == {"id": "a", "views": 6, "note": "x"}
 
 
 def test_a_new_column_needs_schema_mode_merge(table: Path, tmp_path: Path) -> None:
     EVENTS.with_columns(more=1.5).write_parquet(tmp_path / "more.parquet")
-    assert "more" in crdt_mor("write", table, tmp_path / "more.parquet", "--as", "upsert", code=1).stderr
-    crdt_mor("write", table, tmp_path / "more.parquet", "--as", "upsert", "--schema-mode", "merge")
+    assert "more" in crdt_mor("upsert", table, tmp_path / "more.parquet", code=1).stderr
+    crdt_mor("upsert", table, tmp_path / "more.parquet", "--schema-mode", "merge")
     assert rows(table)[0]["more"] == 1.5
 
 
 def test_a_file_of_an_unknown_kind_is_named(table: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.xlsx").write_text("")
-    assert "rows.xlsx" in crdt_mor("write", table, tmp_path / "rows.xlsx", "--as", "upsert", code=1).stderr
+    assert "rows.xlsx" in crdt_mor("upsert", table, tmp_path / "rows.xlsx", code=1).stderr
 
 
 # --- cat --------------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_cat_prints_json_where_floats_are_no_numbers_to_it(tmp_path: Path) -> No
 def test_cat_travels_in_time(table: Path, data: Path) -> None:
     version = json.loads(crdt_mor("show", table, "--output", "json").stdout)["version"]
     before = pl.DataFrame(mor.Table.open(table).inspect.timeline())["completed_at"].item()
-    crdt_mor("write", table, data, "--as", "delete")
+    crdt_mor("delete", table, data)
     assert rows(table) == []
     assert len(rows(table, "--as-of", version)) == len(rows(table, "--as-of", before)) == 3
     assert rows(table, "--as-of", "2001-01-01T00:00:00Z") == []
@@ -326,7 +326,7 @@ def test_show_says_what_the_table_is(table: Path) -> None:
 def test_show_tells_who_must_wait_for_compaction(tmp_path: Path, data: Path) -> None:
     table = tmp_path / "p"
     crdt_mor("create", table, "--schema", data, "--key", "id", "--merge", "partial_update")
-    crdt_mor("write", table, data, "--as", "append")
+    crdt_mor("append", table, data)
     assert "nobody else while" in crdt_mor("show", table).stdout
     crdt_mor("compact", table)
     assert "fully compacted" in crdt_mor("show", table).stdout
@@ -342,11 +342,11 @@ def test_show_counts_pending_writes_and_timeline_lists_them(table: Path) -> None
 
 def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> None:
     (first,) = [json.loads(line) for line in crdt_mor("timeline", table, "--output", "json").stdout.splitlines()]
-    crdt_mor("write", table, data, "--as", "upsert")
+    crdt_mor("upsert", table, data)
     since = crdt_mor("timeline", table, "--since", first["completed_at"], "--output", "json").stdout.splitlines()
     assert [json.loads(line)["operation"] for line in since] == ["UPSERT"]
     mor.Table.open(table).savepoint("now-named")
-    crdt_mor("write", table, data, "--as", "upsert")
+    crdt_mor("upsert", table, data)
     for point, later in ((first["version"], 2), ("now-named", 1), ("2020-01-01", 3), ("now", 0)):
         since = crdt_mor("timeline", table, "--since", point, "--output", "json").stdout.splitlines()
         assert len(since) == later
@@ -466,7 +466,7 @@ def test_a_checkpoint_is_refused_by_the_table_that_came_in_the_place_of_its_own(
     checkpoint = state.read_text().strip()
     shutil.rmtree(table)
     crdt_mor("create", table, "--schema", data, "--key", "id")
-    crdt_mor("write", table, data, "--as", "append")
+    crdt_mor("append", table, data)
     for begin in (["--since", checkpoint], ["--checkpoint", state], ["--checkpoint", state, "--follow"]):
         said = crdt_mor("changes", table, *begin, "--format", "jsonl", code=1)
         assert "this checkpoint is of another table" in said.stderr

@@ -88,8 +88,8 @@ def test_a_long_history_says_that_there_is_more(table: mor.Table) -> None:
 
 def test_a_commit_says_what_it_is_for(table: mor.Table, data: Path) -> None:
     says = ("--message", "from a file", "--info", "a=b=c", "--info", "d=")
-    for command in ("append", "upsert", "delete", "write"):
-        crdt_mor(command, table.uri, data, *says, *(["--as", "upsert"] if command == "write" else []))
+    for command in ("append", "upsert", "delete", "overwrite"):
+        crdt_mor(command, table.uri, data, *says)
     crdt_mor("delete", table.uri, "--keys", "a", *says)
     found = table.history().to_pylist(maps_as_pydicts="strict")
     assert [row["commit_info"] for row in found] == [{"message": "from a file", "a": "b=c", "d": ""}] * 5
@@ -98,7 +98,7 @@ def test_a_commit_says_what_it_is_for(table: mor.Table, data: Path) -> None:
 
 @pytest.mark.parametrize("info", ["ticket", "=x"])
 def test_info_that_is_no_pair_is_a_wrong_use(table: mor.Table, data: Path, info: str) -> None:
-    assert "ticket=OPS-17" in crdt_mor("write", table.uri, data, "--as", "upsert", "--info", info, code=2).stderr
+    assert "ticket=OPS-17" in crdt_mor("upsert", table.uri, data, "--info", info, code=2).stderr
     assert table.version == 0
 
 

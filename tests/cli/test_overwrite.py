@@ -1,4 +1,4 @@
-"""`overwrite`, `write --as overwrite`, `delete-partitions`, `truncate`: what they say, and that they ask."""
+"""`overwrite`, `delete-partitions`, `truncate`: what they say, and that they ask."""
 
 from __future__ import annotations
 
@@ -48,16 +48,14 @@ def rows(table: Path) -> list[tuple[object, ...]]:
     return sorted(mor.Table.open(table).scan().to_polars().rows())
 
 
-@pytest.mark.parametrize("command", [["overwrite"], ["write", "--as", "overwrite"]], ids=" ".join)
-def test_files_replace_rows(table: Path, files: list[Path], command: list[str]) -> None:
-    name, *options = command
-    done = run(name, table, *files, *options, "--partition", "dynamic", "--message", "again")
+def test_files_replace_rows(table: Path, files: list[Path]) -> None:
+    done = run("overwrite", table, *files, "--partition", "dynamic", "--message", "again")
     assert rows(table) == [("a", "tue", 1), ("b", "tue", 1), ("y", "wed", 8), ("z", "mon", 9)]
     text = "2 rows written, in place of all rows of the partitions day=mon, day=wed, 2 files in one commit"
     assert text in said(done)
-    run(name, table, files[0], *options, "--partition", "mon", "--partition", "day=wed")
+    run("overwrite", table, files[0], "--partition", "mon", "--partition", "day=wed")
     assert rows(table) == [("a", "tue", 1), ("b", "tue", 1), ("z", "mon", 9)]
-    assert "in place of all rows of the table" in said(run(name, table, files[1], *options))
+    assert "in place of all rows of the table" in said(run("overwrite", table, files[1]))
     assert rows(table) == [("y", "wed", 8)]
 
 
@@ -84,6 +82,5 @@ def test_wrong_uses_are_named(table: Path, files: list[Path]) -> None:
     assert "say --yes" in said(run("truncate", table, "--output", "json", code=2))
     both = ["--partition", "dynamic", "--partition", "mon"]
     assert "name no others" in said(run("overwrite", table, *files, *both, code=2))
-    assert "--as overwrite" in said(run("write", table, *files, "--as", "upsert", "--partition", "mon", code=2))
     assert "not_named" in said(run("overwrite", table, *files, "--partition", "tue", code=1))
     assert len(rows(table)) == 4

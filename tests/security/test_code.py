@@ -155,10 +155,10 @@ def test_what_needs_no_payload_is_there_without_it(stranger: Stranger) -> None:
     assert table.inspect.files().num_rows == 2
 
 
-@pytest.mark.parametrize("command", ["cat", "show", "changes", "compact", "write"])
+@pytest.mark.parametrize("command", ["cat", "show", "changes", "compact", "upsert"])
 def test_the_command_line_imports_nothing_of_a_table(stranger: Stranger, command: str) -> None:
     (stranger.folder / "rows.csv").write_text("id,v\n1,c\n")
-    given = ["rows.csv", "--as", "upsert"] if command == "write" else []
+    given = ["rows.csv"] if command == "upsert" else []
     done = CliRunner().invoke(app, [command, "t", *given])
     assert done.exit_code == 1
     assert done.stderr.startswith("error: this table names a payload in a module that this program has not imported")
