@@ -76,6 +76,7 @@ if _TYPE_CHECKING:
         RollbackEvent,
         SweepEvent,
         UpkeepEvent,
+        WaitEvent,
         observe,
     )
     from crdt_mor.parquet import ParquetSource, RangeReader
@@ -164,6 +165,7 @@ _NAMES = {
         "RollbackEvent",
         "SweepEvent",
         "UpkeepEvent",
+        "WaitEvent",
         "observe",
     ),
     "parquet": ("ParquetSource", "RangeReader"),
@@ -318,6 +320,7 @@ __all__ = [
     "UnsupportedVersionError",
     "Upkeep",
     "UpkeepEvent",
+    "WaitEvent",
     "WriteJob",
     "WriterExpiredError",
     "allow_payloads",

@@ -15,6 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from crdt_mor.deadlines import operations
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.cut import Cut
@@ -27,6 +28,7 @@ _CHANGE: Final = (pa.field(CHANGE_TYPE, pa.string()),)
 _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")))
 
 
+@operations
 class Changes(ArrowRows):
     """Rows of one window of a history, images and raw rows commit by commit. Made by `Table.changes`, `Table.diff`."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.deadlines import operation
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.store.base import Store
 from crdt_mor.store.open import store_at
@@ -19,6 +20,7 @@ KEYS: Final = 150
 """How many objects a check races, by default."""
 
 
+@operation
 def check_store(
     uri: str | os.PathLike[str],
     *,

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.data import Data, SchemaLike, read_data, read_schema
+from crdt_mor.deadlines import operations
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.late import Late
 from crdt_mor.model.authors import check_info
@@ -40,6 +41,7 @@ else:
 _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "delete": "DELETE", "overwrite": "UPSERT"}
 
 
+@operations
 @dataclass(frozen=True, slots=True)
 class WriteJob:
     """One write, shared by many processes.
@@ -72,6 +74,7 @@ class WriteJob:
         return distributed.stage(session, self.job, lambda: read_data(data), task)
 
 
+@operations
 class WrittenByMany:
     """The part of a table that many processes write one commit with."""
 

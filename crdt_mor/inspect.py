@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from crdt_mor.deadlines import operations
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
@@ -64,6 +65,7 @@ _FILES = pa.schema(
 )
 
 
+@operations
 class Inspect:
     """Timeline and files; `table.inspect`."""
 

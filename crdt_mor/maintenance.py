@@ -13,6 +13,7 @@ import polars as pl
 
 from crdt_mor.creation import Merge
 from crdt_mor.data import Data
+from crdt_mor.deadlines import operations
 from crdt_mor.erasure import Erased, erase
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.migration import Migrated, Wanted, cancel_migration, migrate
@@ -68,6 +69,7 @@ class Archived:
     held_by: str
 
 
+@operations
 class Maintenance:
     """Keeps a table small and fast: what is due, and each service by itself; `table.maintenance`."""
 

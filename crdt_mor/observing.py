@@ -42,7 +42,7 @@ class Event:
 
     @property
     def message(self) -> str:
-        """The message of its log record: the same text for every event of this kind."""
+        """The message of its log record: the same text for every event of this kind, but for a `WaitEvent`."""
         raise NotImplementedError
 
     @property
@@ -262,6 +262,39 @@ class SweepEvent(Event):
     @property
     def level(self) -> int:
         return logging.DEBUG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEvent(Event):
+    """An operation of this process waits for a store that fails: told after 5 s, and then each minute.
+
+    uri: of the table's store. request: what it waits for, as `put=.hoodie/…`. tries: how often that was asked for.
+    waited_s, deadline_s: how long so far, and how long at most (the storage option `retry_timeout`). cause: what the
+    store or the network said last.
+    """
+
+    request: str
+    tries: int
+    waited_s: float
+    deadline_s: float
+    cause: str
+
+    room: ClassVar[str] = "store"
+
+    @property
+    def name(self) -> str:
+        return "store_wait"
+
+    @property
+    def message(self) -> str:
+        return (
+            f"waiting for a store that fails, {self.waited_s:.0f} s of at most {self.deadline_s:.0f} s. {self.request} "
+            f"store={self.uri} tries={self.tries} cause={self.cause}"
+        )
+
+    @property
+    def level(self) -> int:
+        return logging.WARNING
 
 
 Tell = Callable[[Event], None]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.deadlines import operations
 from crdt_mor.html import html_line, html_table
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.points import Point
@@ -37,6 +38,7 @@ def point_of(as_of: AsOf) -> Point:
     return as_of.completed_at if isinstance(as_of, Commit) else as_of
 
 
+@operations
 class Readable(NotASequence, ABC):
     """What can be read without a word about scans. It is an Arrow stream, of the rows as they are when it is taken."""
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.deadlines import operations
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.kernel import to_arrow
@@ -30,6 +31,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.rows import PART_SIZE, ArrowRows, chosen, part_size
 
 
+@operations
 class Scan(ArrowRows):
     """Rows of one snapshot: `columns` of them, where `filter` holds, at most `limit`. Made by `Table.scan`."""
 

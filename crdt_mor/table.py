@@ -29,6 +29,7 @@ from crdt_mor.creation import (
     require_layout,
 )
 from crdt_mor.data import Data, SchemaLike, read_schema
+from crdt_mor.deadlines import operations
 from crdt_mor.distributed import WrittenByMany
 from crdt_mor.errors import CrdtMorError, InvalidInputError, InvalidUseError
 from crdt_mor.laws.allowed import allow_payloads
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 WRITER_EXPIRY = timedelta(minutes=10)
 
 
+@operations
 class Table(Readable, WrittenByMany):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 

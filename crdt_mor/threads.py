@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
 
+from crdt_mor.deadlines import current_operation
 from crdt_mor.forks import fork_count, is_own, require_own
 
 S = TypeVar("S")
@@ -40,6 +41,7 @@ def in_threads(
     if len(first) < 2:
         yield from map(work, first)
         return
+    work = current_operation().within(work)
     pool, left_early, forks = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False, fork_count()
     try:
         waiting: deque[tuple[Future[R], int]] = deque()

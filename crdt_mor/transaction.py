@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.data import Data, read_data, require_data
+from crdt_mor.deadlines import operations
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.late import Late
 from crdt_mor.model.authors import check_info
@@ -58,6 +59,7 @@ class Commit:
     covered: tuple[str, ...] | None = None
 
 
+@operations
 class Transaction:
     """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
 

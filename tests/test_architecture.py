@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_READ = {"errors", "late", "memory", "forks", "clock", "observing", "threads", "parquet"}
+BELOW_READ = {"errors", "late", "memory", "forks", "clock", "deadlines", "observing", "threads", "parquet"}
 BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
@@ -29,13 +29,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": set(),  # how much freed memory a process keeps
     "forks": {"errors"},  # what a process that was forked must not do
     "clock": {"errors", "forks"},
-    "threads": {"errors", "forks"},
+    "deadlines": set(),  # how long an operation waits for a store
+    "threads": {"errors", "forks", "deadlines"},
     "parquet": set(),  # where a Parquet file is, whatever the store
     "observing": {"errors"},  # what happened, told to logging and callbacks
     "model": {"errors", "late"},
     "merge": {"errors", "parquet", "model"},  # columns and keys; neither paths nor the timeline
     "format": {"errors", "late", "parquet", "model"},  # bytes and values; no paths
-    "store": {"errors", "forks", "clock", "parquet"},  # bytes and paths; nothing of Hudi
+    "store": {"errors", "forks", "clock", "deadlines", "observing", "parquet"},  # bytes and paths; nothing of Hudi
     "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
     "timeline": {  # no columns; threads: what a bucket is asked side by side
@@ -62,8 +63,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors", "rows", "data", "int96", "json_rows"},  # of the user, not of a table
     "sources": {"errors", "model", "rows", "data", "int96", "files"},  # where a first load takes its rows from
     "loading": ROOMS,
-    "reading": {"model", "html", "rows", "scan", "transaction"},
-    "checking": {"errors", "clock", "store"},  # a store, before there is a table
+    "reading": {"deadlines", "model", "html", "rows", "scan", "transaction"},
+    "checking": {"errors", "clock", "deadlines", "store"},  # a store, before there is a table
     "table": ROOMS | USERS_HOLD - {"files", "table"},
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
@@ -79,6 +80,7 @@ LIBRARIES: dict[str, set[str]] = {
     "memory": {"numpy"},
     "forks": set(),
     "clock": set(),
+    "deadlines": set(),
     "threads": set(),
     "parquet": {"polars", "pyarrow"},
     "observing": set(),

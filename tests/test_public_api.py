@@ -35,9 +35,8 @@ PUBLIC = [
     "TableMovedError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "Upkeep", "UpkeepEvent",
-    "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe", "parse_point",
-    "read_files",
-    "storage_options",
+    "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe",
+    "parse_point", "read_files", "storage_options",
 ]  # fmt: skip
 
 SIGNATURES = {

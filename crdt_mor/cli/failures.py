@@ -71,16 +71,23 @@ def say(kind: str, text: str, *, json: bool) -> None:
 
 @contextmanager
 def warnings_told(*, json: bool) -> Iterator[None]:
-    """Tell warnings of Python as a line each, or as `{"warning": {"type", "message", "facts"}}`."""
+    """Tell warnings of Python, and waits for a store: a line each, or `{"warning": {"type", "message", "facts"}}`."""
 
-    def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
-        text = " ".join(str(message).split())
+    def say_warning(kind: str, message: str) -> None:
+        text = " ".join(message.split())
         if json:
-            render.note_document({"warning": {"type": category.__name__, "message": text, "facts": facts(text)}})
+            render.note_document({"warning": {"type": kind, "message": text, "facts": facts(text)}})
         else:
             render.note(f"warning: {text}")
 
-    with warnings.catch_warnings():
+    def tell(message: Warning | str, category: type[Warning], *_: object) -> None:
+        say_warning(category.__name__, str(message))
+
+    def tell_of_wait(event: mor.Event) -> None:
+        if isinstance(event, mor.WaitEvent):
+            say_warning(type(event).__name__, event.message)
+
+    with warnings.catch_warnings(), mor.observe(tell_of_wait):
         warnings.showwarning = tell  # type: ignore[assignment]
         yield
 

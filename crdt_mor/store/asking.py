@@ -10,8 +10,10 @@ from typing import Final, TypeVar
 from obstore import exceptions
 
 from crdt_mor.clock import Environment
+from crdt_mor.deadlines import Asked, current_operation
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.forks import require_clients
+from crdt_mor.observing import WaitEvent, emit
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.credentials import Vending
@@ -30,6 +32,9 @@ UNREACHED_S: Final = 5.0
 _RAISED: Final = (exceptions.BaseError, OSError, ValueError, RuntimeError)
 """What the client library raises, but for a panic."""
 
+_READS: Final = frozenset({"read", "stat", "list", "walk"})
+"""What a store is asked to do that changes nothing in it."""
+
 _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
 
@@ -45,28 +50,62 @@ def monotonic_ms(environment: Environment) -> int | None:
 
 
 class Tries:
-    """The tries of one request, and how long they have gone on."""
+    """The tries of one request, and how long they have gone on. They are part of the operation that makes them."""
 
-    def __init__(self, environment: Environment, deadline_s: float, reached: Callable[[], bool]) -> None:
+    def __init__(
+        self, asked: Asked, store: str, environment: Environment, deadline_s: float, reached: Callable[[], bool]
+    ) -> None:
+        self.asked = asked
         self.environment = environment
+        self._store = store
         self._deadline_s = deadline_s
         self._reached = reached
+        self._operation = current_operation()
+        self._answers = self._operation.answers
         self._began_ms = self._now_ms()
         self.count = 1
+
+    @property
+    def where(self) -> str:
+        """What is asked for, and where, as messages have it."""
+        return f"{self.asked.what}={self.asked.path} store={self._store}"
 
     @property
     def seconds(self) -> float:
         """How long it has been since the first try."""
         return (self._now_ms() - self._began_ms) / 1000
 
+    def require_life(self) -> None:
+        """Raise `StorageUnavailableError` where the operation has waited in vain for all that it has asked."""
+        cause = self._operation.dead(self._began_ms)
+        if cause is not None:
+            raise unavailable(self.where, Failure(Kind.BUSY, cause), 0, 0)
+
+    def note_answer(self) -> None:
+        """The store has done what it was asked, or said that it cannot be done."""
+        self._operation.note_answer(self.asked)
+
+    def note_look(self) -> None:
+        """The store has answered a look at the object that it was asked to make."""
+        self._operation.note_answer(Asked("stat", self.asked.path, changes=False))
+
     def again(self, failure: Failure) -> bool:
-        """Wait for the next try: True. False if the deadline comes before it."""
+        """Wait for the next try: True. False if the deadline comes before it, or the operation has waited long enough.
+        """
+        now_ms = self._now_ms()
+        has_waited = self._operation.has_lost_patience(self.asked, now_ms)
         limit_s = self._deadline_s
         if failure.unsent and not self._reached():
             limit_s = min(limit_s, UNREACHED_S)
         pause_s = (0.5 + self.environment.jitter() / 2) * min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(self.count, 16))
-        if self.seconds + pause_s > limit_s:
+        if has_waited or self.seconds + pause_s > limit_s:
+            self._operation.note_given_up(self.asked, self._began_ms, now_ms, failure.cause, self._answers)
             return False
+        if self._operation.is_time_to_tell(self._began_ms, now_ms):
+            emit(WaitEvent(
+                uri=self._store, request=f"{self.asked.what}={self.asked.path}", tries=self.count,
+                waited_s=round(self.seconds, 1), deadline_s=limit_s, cause=failure.cause,
+            ))  # fmt: skip
         self.environment.sleep(pause_s)
         self.count += 1
         return True
@@ -126,9 +165,12 @@ class Asking:
         """A failure without the credentials that a provider gave."""
         return failure if self._vending is None else replace(failure, cause=self._vending.hide(failure.cause))
 
-    def tries(self) -> Tries:
-        """The first try of a request begins now."""
-        return Tries(self.environment, self._deadline_s, lambda: self.reached)
+    def tries(self, what: str, path: str) -> Tries:
+        """The first try of a request begins now. Raises `StorageUnavailableError` where the store is taken for dead."""
+        asked = Asked(what, path, what not in _READS)
+        tries = Tries(asked, self._place.uri, self.environment, self._deadline_s, lambda: self.reached)
+        tries.require_life()
+        return tries
 
     def once(self, request: Callable[[], T]) -> T | Failure:
         """One request: what it gives, or why it gives nothing."""
@@ -169,16 +211,16 @@ class Asking:
 
         Raises `StorageRefusedError`, and after the deadline `StorageUnavailableError`.
         """
-        tries = self.tries()
+        tries = self.tries(what, path)
         while True:
             result = self.once(request)
             if words is not None and isinstance(result, Failure) and result.bodiless and result.kind is Kind.REFUSED:
                 said = self.once(words)
                 result = said if isinstance(said, Failure) and said.kind in (Kind.REFUSED, Kind.BUSY) else result
             if not isinstance(result, Failure) or result.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
+                tries.note_answer()
                 return result
-            where = f"{what}={path} store={self._place.uri}"
             if result.kind is Kind.REFUSED:
-                raise refused(where, result)
+                raise refused(tries.where, result)
             if not tries.again(result):
-                raise unavailable(where, result, tries.count, tries.seconds)
+                raise unavailable(tries.where, result, tries.count, tries.seconds)

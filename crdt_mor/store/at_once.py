@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from crdt_mor.deadlines import current_operation
+
 T = TypeVar("T")
 
 REQUESTS_AT_ONCE: Final = 16
@@ -27,11 +29,11 @@ class AtOnce:
         """
         if len(calls) < 2:
             return [call() for call in calls]
-        pool = self._pool("side-by-side", REQUESTS_AT_ONCE)
-        others = [pool.submit(call) for call in calls[1:]]
+        pool, within = self._pool("side-by-side", REQUESTS_AT_ONCE), current_operation().within
+        others = [pool.submit(within(call)) for call in calls[1:]]
         results: list[T] = []
         errors: list[Exception] = []
-        for outcome in (calls[0], *(other.result for other in others)):
+        for outcome in (within(calls[0]), *(other.result for other in others)):
             try:
                 results.append(outcome())
             except Exception as error:  # noqa: BLE001  raised below
@@ -41,7 +43,10 @@ class AtOnce:
         return results
 
     def afterwards(self, call: Callable[[], None]) -> None:
-        """Begin with a call, which raises nothing, and do not wait for it; the process does, before it ends."""
+        """Begin with a call, which raises nothing, and do not wait for it; the process does, before it ends.
+
+        It is no part of the operation that begins it.
+        """
         self._pool("afterwards", 1).submit(call)
 
     def _pool(self, name: str, threads: int) -> ThreadPoolExecutor:

@@ -214,21 +214,24 @@ class ObjectStore:
         content = data if isinstance(data, bytes) else bytes(data) if isinstance(data, memoryview) else b"".join(data)
         self._require_size(path, len(content))
         nonce, unsure = self.environment.nonce(), False
-        tries = self._asking.tries()
+        tries = self._asking.tries("put", path)
         while True:
             failure = self._asking.once(lambda: self._create(key, content, nonce))
             if not isinstance(failure, Failure):
                 self._forget_empty(path)
+                tries.note_answer()
                 return True
             if failure.kind is Kind.TAKEN and not unsure:
+                tries.note_answer()
                 return False
             if failure.kind in (Kind.REFUSED, Kind.ABSENT) and not unsure:
-                raise refused(f"put={path} store={self._place.uri}", failure)
+                raise refused(tries.where, failure)
             unsure = unsure or not failure.unsent
             if unsure and (outcome := self._read_back(path, content, nonce, tries)) is not None:
+                tries.note_answer()
                 return outcome
             if failure.kind is Kind.REFUSED or not tries.again(failure):
-                raise self._put_failed(path, failure, unsure, tries)
+                raise _put_failed(failure, unsure, tries)
 
     def _create(self, key: str, content: bytes, nonce: str) -> bool:
         client = self._clients.putting(len(content))
@@ -239,6 +242,8 @@ class ObjectStore:
         """Whether an object that is there is the one that a put made whose outcome is unknown; None: there is none."""
         key = self._key(path)
         found = self._asking.once(lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
+        if not isinstance(found, Failure) or found.kind is Kind.ABSENT:
+            tries.note_look()
         if isinstance(found, Failure):
             return None  # absent, or the store still fails: then the next put finds out
         theirs = found.attributes.get(NONCE)
@@ -251,15 +256,6 @@ class ObjectStore:
             "the store keeps no metadata, so that it cannot be told who made this object, whose content is the one "
             f"that was put: see whether what it is part of is there. path={path} store={self._place.uri} "
             f"tries={tries.count}"
-        )
-
-    def _put_failed(self, path: str, failure: Failure, unsure: bool, tries: Tries) -> Exception:
-        where = f"put={path} store={self._place.uri}"
-        if not unsure:
-            return unavailable(where, failure, tries.count, tries.seconds)
-        return CommitUnknownError(
-            "the store does not say whether it has made an object, which may be there or may appear later: look before "
-            f"writing it again. {where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
         )
 
     def _require_size(self, path: str, size: int) -> None:
@@ -291,10 +287,11 @@ class ObjectStore:
     def _copy_there(self, source: str, target: str) -> bool | None:
         """A copy without the bytes coming here; None where the provider has none."""
         start, end = self._key(source), self._key(target)
-        tries, unsure = self._asking.tries(), False
+        tries, unsure = self._asking.tries("copy", target), False
         while True:
             failure = self._asking.once(lambda: obstore.copy(self._clients.reading(), start, end, overwrite=False))
             if not isinstance(failure, Failure):
+                tries.note_answer()
                 return True
             if failure.kind is Kind.TAKEN and not unsure:
                 return False
@@ -303,7 +300,7 @@ class ObjectStore:
             if failure.kind is Kind.REFUSED and not unsure:
                 return None
             if failure.kind is Kind.TAKEN or not tries.again(failure):
-                raise self._put_failed(target, failure, unsure, tries)
+                raise _put_failed(failure, unsure, tries)
             unsure = unsure or not failure.unsent
 
     def delete(self, path: str) -> None:
@@ -409,6 +406,16 @@ def open_at(place: Place, storage_options: object, environment: Environment) -> 
 
 def _unpickled(place: Place, options: Mapping[str, str], secrets: Secrets) -> ObjectStore:
     return ObjectStore(place, options, secrets)
+
+
+def _put_failed(failure: Failure, unsure: bool, tries: Tries) -> Exception:
+    """The error of a put or a copy for which the store was asked in vain."""
+    if not unsure:
+        return unavailable(tries.where, failure, tries.count, tries.seconds)
+    return CommitUnknownError(
+        "the store does not say whether it has made an object, which may be there or may appear later: look before "
+        f"writing it again. {tries.where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
+    )
 
 
 def _modified_ms(meta: Any) -> int:

@@ -45,6 +45,7 @@ from crdt_mor.timeline.intents import Intent
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.segments import Contents, SegmentGoneError, discard, seal
 from crdt_mor.timeline.steps import (
+    PUTS_MAX,
     Delete,
     GetStat,
     MakeDurable,
@@ -221,6 +222,7 @@ class Publisher:
     ) -> Steps[Timeline]:
         """As `publish`, from the newest version that is known."""
         segments: Contents = {}
+        unmade = 0
         while True:
             own: list[str] = []
             try:
@@ -252,7 +254,11 @@ class Publisher:
             if own and (yield from _has_lost(tail, value)):
                 yield from discard(own)
             yield from posting.pause()
-            tail = yield from self.next_tail(tail, value)
+            newest = yield from self.next_tail(tail, value)
+            unmade = unmade + 1 if newest.version == tail.version else 0
+            if unmade == PUTS_MAX:
+                raise _never_made(value)
+            tail = newest
 
     def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
         """The tail after a put that did not succeed.
@@ -450,6 +456,16 @@ def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Ti
         return value if (yield from is_genuine(tail)) else None
     except StorageUnavailableError as error:
         raise unknown_outcome(error) from error
+
+
+def _never_made(value: Timeline) -> CommitUnknownError:
+    """The error where the store makes no next version, nor has another process made one."""
+    return CommitUnknownError(
+        "the store makes no next version of the timeline: again and again it says that there is one already, or does "
+        "not say what became of it, and a look finds none. If it goes on so, try with crdt-mor check-store what its "
+        "conditional puts do. Look at the table before writing again, or write with a token, which may be repeated. "
+        f"path={version_path(value.version)} tries={PUTS_MAX}"
+    )
 
 
 def unknown_outcome(cause: StorageUnavailableError) -> CommitUnknownError:

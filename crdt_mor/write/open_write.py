@@ -332,8 +332,9 @@ def _nothing_published() -> Iterator[None]:
     except events.DroppedHistoryError:
         raise  # a job, which may have been committed long ago
     except CommitUnknownError as error:
+        cause = error.__cause__ or error
         raise StorageUnavailableError(
-            f"the store failed while the write began; nothing was published. Try again. cause={error.__cause__}"
+            f"the store failed while the write began; nothing was published. Try again. cause={cause}"
         ) from error
 
 

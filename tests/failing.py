@@ -1,0 +1,174 @@
+"""A bucket in memory whose requests fail as a test says, with a clock that only passes where somebody sleeps.
+
+The product's own store of buckets runs unchanged, above the client library's functions, which stand over a bucket in
+memory. A rule sees each request before it is carried out, and names what goes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from contextvars import Context
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Self
+from unittest.mock import patch
+
+import obstore
+from obstore import exceptions
+from obstore.store import MemoryStore
+
+from crdt_mor.store.addresses import place_of
+from crdt_mor.store.objects import ObjectStore
+from crdt_mor.store.secrets import Secrets
+from crdt_mor.testing.clock import SimulatedEnvironment
+from tests.counting import POOLS
+
+URI: Final = "s3://failing/table"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request. what: PUT, GET, HEAD, LIST, DELETE or COPY. conditional: it is to make the object if there is none."""
+
+    what: str
+    key: str
+    conditional: bool = False
+
+
+def answered(status: int, code: str = "SlowDown", said: str = "Please wait.") -> Exception:
+    """What the client library raises for an answer of the store."""
+    text = (
+        f"Generic S3 error: Error performing PUT: status code: {status} No: "
+        f"<Error><Code>{code}</Code><Message>{said}</Message></Error>"
+    )
+    return exceptions.PreconditionError(text) if status in (304, 412) else exceptions.GenericError(text)
+
+
+@dataclass
+class FailingBucket:
+    """A bucket whose requests fail as `rule` says, which is given each of them and how many came before it."""
+
+    objects: MemoryStore = field(default_factory=MemoryStore)
+    environment: SimulatedEnvironment = field(default_factory=SimulatedEnvironment)
+    rule: Callable[[Request, int], Exception | None] = lambda request, number: None
+    asked: list[Request] = field(default_factory=list)
+
+    def store(self, **options: str) -> ObjectStore:
+        """A store at the one address that the bucket has, as another process would open it."""
+        place = place_of(URI)
+        assert place is not None
+        store = ObjectStore(place, options, Secrets({}), self.environment)
+        store._asking._clients = _Clients(self.objects)  # type: ignore[assignment]
+        store._asking.reached = store._asking.bucket_seen = True
+        return store
+
+    @contextmanager
+    def running(self) -> Iterator[FailingBucket]:
+        """Let the product's requests be this bucket's until the block is left."""
+        with ExitStack() as stack:
+            stack.enter_context(patch("crdt_mor.store.objects.obstore", _Library(self)))
+            for pool in POOLS:
+                stack.enter_context(patch(pool, partial(_AtOnce, self.environment)))
+            yield self
+
+    def fail(self, rule: Callable[[Request, int], Exception | None]) -> None:
+        """Fail by a rule from now on."""
+        self.asked, self.rule = [], rule
+
+    def mend(self) -> None:
+        """Fail no more."""
+        self.fail(lambda request, number: None)
+
+    def die_after(self, requests: int) -> None:
+        """Answer so many requests more, and from then on each with 503."""
+        self.fail(lambda request, number: answered(503) if number >= requests else None)
+
+    def before(self, request: Request) -> None:
+        """Note a request; raises what goes wrong with it."""
+        number = len(self.asked)
+        self.asked.append(request)
+        if (error := self.rule(request, number)) is not None:
+            raise error
+
+
+class _AtOnce:
+    """A pool whose work is done when it is given, in the context of a thread that has just begun.
+
+    Waits of work side by side thus come one after another. Of work that nobody waits for, no time passes.
+    """
+
+    def __init__(self, environment: SimulatedEnvironment, threads: int, thread_name_prefix: str = "") -> None:
+        self._environment = environment
+        self._aside = thread_name_prefix == "afterwards"
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        began_ms = self._environment.now_ms()
+        future: Future[Any] = Future()
+        try:
+            future.set_result(Context().run(work, *arguments))
+        except Exception as error:  # noqa: BLE001  whoever takes the result meets it
+            future.set_exception(error)
+        if self._aside:
+            self._environment._now_ms = began_ms
+        return future
+
+    def shutdown(self, **how: bool) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+
+class _Clients:
+    """What the store takes for its connections."""
+
+    vending = None
+
+    def __init__(self, objects: MemoryStore) -> None:
+        self._objects = objects
+
+    def brief(self) -> MemoryStore:
+        return self._objects
+
+    reading = brief
+
+    def putting(self, size: int) -> MemoryStore:
+        return self._objects
+
+
+class _Library:
+    """The functions of obstore that the store calls, each behind the bucket's rule."""
+
+    def __init__(self, bucket: FailingBucket) -> None:
+        self._before = bucket.before
+
+    def get(self, client: MemoryStore, key: str, *, options: Any = None) -> Any:
+        self._before(Request("HEAD" if options and options.get("head") else "GET", key))
+        return obstore.get(client, key, options=options)
+
+    def get_ranges(self, client: MemoryStore, key: str, *, starts: Any, lengths: Any, coalesce: int) -> Any:
+        self._before(Request("GET", key))
+        return obstore.get_ranges(client, key, starts=starts, lengths=lengths)
+
+    def put(self, client: MemoryStore, key: str, content: bytes, **how: Any) -> Any:
+        self._before(Request("PUT", key, how.get("mode") == "create"))
+        return obstore.put(client, key, content, **how)
+
+    def delete(self, client: MemoryStore, key: str) -> None:
+        self._before(Request("DELETE", key))
+        obstore.delete(client, key)
+
+    def copy(self, client: MemoryStore, source: str, target: str, *, overwrite: bool) -> None:
+        self._before(Request("COPY", target, not overwrite))
+        obstore.copy(client, source, target, overwrite=overwrite)
+
+    def list_with_delimiter(self, client: MemoryStore, prefix: str | None) -> Any:
+        self._before(Request("LIST", prefix or ""))
+        return obstore.list_with_delimiter(client, prefix)
+
+    def list(self, client: MemoryStore, prefix: str | None, *, chunk_size: int) -> Iterator[Any]:
+        self._before(Request("LIST", prefix or ""))
+        yield from obstore.list(client, prefix, chunk_size=chunk_size)

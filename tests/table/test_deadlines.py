@@ -1,0 +1,248 @@
+"""One operation of a user waits once for a store that fails, as long as `retry_timeout` says, whatever it still asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from itertools import pairwise
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import crdt_mor as mor
+from crdt_mor import CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
+from crdt_mor.cli.main import app
+from crdt_mor.observing import emit
+from tests.failing import URI, FailingBucket, Request, answered
+from tests.tiers import slow
+
+COLUMNS = {"id": pl.String, "v": pl.Int64}
+DEADLINE_S = 60.0
+SLACK_S = 12.0
+"""Pauses that are begun before the deadline, and those of protocols, which are short."""
+
+
+def rows(*keys: str) -> pl.DataFrame:
+    return pl.DataFrame({"id": keys, "v": [1] * len(keys)}, COLUMNS)
+
+
+@pytest.fixture
+def bucket() -> Iterator[FailingBucket]:
+    with FailingBucket().running() as made:
+        yield made
+
+
+def opened(bucket: FailingBucket, **options: str) -> Table:
+    return Table.open(URI, store=bucket.store(**options), environment=bucket.environment)
+
+
+def filled(bucket: FailingBucket) -> Table:
+    """A table with base files, logs over them and a savepoint, opened by a process that has written before."""
+    table = Table.create(URI, COLUMNS, key="id", buckets=2, store=bucket.store(), environment=bucket.environment)
+    table.upsert(rows(*"abcdefgh"))
+    table.maintenance.compact()
+    table.upsert(rows(*"abcd"))
+    table.savepoint("before")
+    table.upsert(rows(*"ab"))
+    return table
+
+
+def in_block(table: Table) -> None:
+    with table.transaction() as tx:
+        tx.upsert(rows("x"))
+        tx.delete(keys=["a"])
+
+
+def by_tasks(table: Table) -> None:
+    job = table.plan_write("upsert", COLUMNS)
+    table.complete_write(job, [job.stage(rows("x"), task=0)])
+
+
+OPERATIONS: dict[str, Callable[[Table], object]] = {
+    "open": lambda table: opened(BUCKETS[table]),
+    "upsert": lambda table: table.upsert(rows("x", "y", "z")),
+    "delete": lambda table: table.delete(filter="id = 'a'"),
+    "block": in_block,
+    "overwrite": lambda table: table.overwrite(rows("x")),
+    "tasks": by_tasks,
+    "scan": lambda table: table.to_polars(),
+    "changes": lambda table: table.changes().to_polars(),
+    "history": lambda table: table.history(),
+    "properties": lambda table: table.set_properties({"note": "x"}),
+    "compact": lambda table: table.maintenance.compact(),
+    "clean": lambda table: table.maintenance.clean(keep=timedelta(0)),
+    "maintain": lambda table: table.maintenance.maintain(),
+    "restore": lambda table: table.maintenance.restore("before"),
+}
+BUCKETS: dict[Table, FailingBucket] = {}
+FAST = ("upsert", "scan")
+
+
+def took_s(bucket: FailingBucket, call: Callable[[], object]) -> tuple[float, Exception | None]:
+    """How long a call took by the simulated clock, and what it raised."""
+    began_ms = bucket.environment.now_ms()
+    try:
+        call()
+    except CrdtMorError as error:
+        return (bucket.environment.now_ms() - began_ms) / 1000, error
+    return (bucket.environment.now_ms() - began_ms) / 1000, None
+
+
+@pytest.mark.parametrize("name", [name if name in FAST else slow(name) for name in OPERATIONS])
+def test_a_store_that_dies_fails_an_operation_after_one_deadline(name: str) -> None:
+    """At whatever request of it the store dies; once it lives again, the table is as whole as before."""
+    requests = 0
+    while True:
+        with FailingBucket().running() as bucket:
+            table = filled(bucket)
+            BUCKETS[table] = bucket
+            bucket.die_after(requests)
+            seconds, error = took_s(bucket, partial(OPERATIONS[name], table))
+            died = len(bucket.asked) > requests
+            BUCKETS.clear()
+            if not died:
+                assert error is None
+                break
+            assert seconds <= DEADLINE_S + SLACK_S, f"requests={requests} seconds={seconds} error={error}"
+            assert error is None or seconds >= DEADLINE_S - SLACK_S
+            assert "None" not in str(error or "")
+            bucket.mend()
+            again = opened(bucket)
+            again.upsert(rows("after"))
+            assert "after" in set(again.to_polars()["id"])
+        requests += 1
+    assert requests > 1
+
+
+@pytest.mark.parametrize("name", ["upsert", "block", slow("overwrite"), slow("compact"), slow("tasks")])
+def test_a_store_that_makes_no_objects_any_more_ends_a_write_after_one_deadline(
+    bucket: FailingBucket, name: str
+) -> None:
+    table = filled(bucket)
+    bucket.fail(lambda request, number: answered(503) if request.conditional else None)
+    seconds, error = took_s(bucket, lambda: OPERATIONS[name](table))
+    assert isinstance(error, StorageUnavailableError | CommitUnknownError)
+    assert DEADLINE_S - SLACK_S <= seconds <= DEADLINE_S + SLACK_S
+    assert "None" not in str(error)
+
+
+def test_an_object_that_cannot_be_put_ends_a_write_after_one_deadline(bucket: FailingBucket) -> None:
+    """Though all else that the store is asked meanwhile, it does."""
+    table = filled(bucket)
+    bucket.fail(lambda request, number: answered(503) if request.conditional and ".log." in request.key else None)
+    seconds, error = took_s(bucket, lambda: table.upsert(rows("x")))
+    assert isinstance(error, StorageUnavailableError)
+    assert seconds <= DEADLINE_S + SLACK_S
+    bucket.mend()
+    assert "x" not in set(opened(bucket).to_polars()["id"])
+
+
+def test_an_operation_waits_for_each_outage_that_ends(bucket: FailingBucket) -> None:
+    """Its deadline is for a store that does nothing, not for all of its work."""
+    table = filled(bucket)
+    environment = bucket.environment
+    down_until: dict[str, int] = {}
+
+    def outages(request: Request, number: int) -> Exception | None:
+        if not request.conditional:
+            return None
+        until = down_until.setdefault(request.key, environment.now_ms() + 40_000)
+        return answered(503) if environment.now_ms() < until else None
+
+    bucket.fail(outages)
+    seconds, error = took_s(bucket, lambda: in_block(table))
+    assert error is None
+    assert seconds > 2 * DEADLINE_S
+    assert "x" in set(opened(bucket).to_polars()["id"])
+
+
+def test_the_next_operation_waits_anew(bucket: FailingBucket) -> None:
+    table = filled(bucket)
+    bucket.die_after(0)
+    for _ in range(2):
+        seconds, error = took_s(bucket, lambda: table.upsert(rows("x")))
+        assert isinstance(error, StorageUnavailableError)
+        assert DEADLINE_S - SLACK_S <= seconds <= DEADLINE_S + SLACK_S
+
+
+# --- a store that contradicts itself ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [412, 304])
+@pytest.mark.parametrize("name", ["upsert", "block", "compact", slow("overwrite"), slow("tasks"), slow("properties")])
+def test_a_store_that_has_what_is_not_there_ends_a_write_with_words(
+    bucket: FailingBucket, name: str, status: int
+) -> None:
+    table = filled(bucket)
+    bucket.fail(lambda request, number: answered(status) if request.conditional else None)
+    seconds, error = took_s(bucket, lambda: OPERATIONS[name](table))
+    assert isinstance(error, StorageUnavailableError | CommitUnknownError)
+    assert "says that there is one already" in str(error)
+    assert "check-store" in str(error)
+    assert "None" not in str(error)
+    assert seconds <= DEADLINE_S
+    assert len(bucket.asked) < 300
+
+
+# --- what is said meanwhile -------------------------------------------------------------------------------------------
+
+
+def test_waiting_is_told_after_five_seconds_and_then_each_minute(
+    bucket: FailingBucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(bucket)
+    table = opened(bucket, retry_timeout="200s")
+    caplog.set_level(logging.WARNING, "crdt_mor")
+    caplog.clear()
+    events: list[mor.WaitEvent] = []
+    began_ms, at_s = bucket.environment.now_ms(), list[float]()
+
+    def note(event: mor.Event) -> None:
+        if isinstance(event, mor.WaitEvent):
+            events.append(event)
+            at_s.append((bucket.environment.now_ms() - began_ms) / 1000)
+
+    bucket.die_after(0)
+    with mor.observe(note), pytest.raises(StorageUnavailableError):
+        table.upsert(rows("x"))
+    assert [round(second / 60) for second in at_s] == [0, 1, 2, 3]
+    assert at_s[0] >= 5
+    assert all(later - earlier > 59.9 for earlier, later in pairwise(at_s))
+    first = events[0]
+    assert (first.name, first.uri, first.deadline_s, first.level) == ("store_wait", URI, 200, logging.WARNING)
+    assert first.cause == "503 SlowDown Please wait."
+    assert len(caplog.messages) == 4
+    said = caplog.messages[0]
+    assert said.startswith("waiting for a store that fails, ")
+    assert f" {first.request} store={URI} tries={first.tries} cause=503 SlowDown Please wait." in said
+
+
+def test_a_short_outage_is_not_told(bucket: FailingBucket, caplog: pytest.LogCaptureFixture) -> None:
+    table = filled(bucket)
+    caplog.set_level(logging.WARNING, "crdt_mor")
+    until_ms = bucket.environment.now_ms() + 4_000
+    bucket.fail(lambda request, number: answered(503) if bucket.environment.now_ms() < until_ms else None)
+    table.upsert(rows("x"))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("more", [(), ("--output", "json")])
+def test_the_command_line_says_what_it_waits_for(more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    event = mor.WaitEvent(
+        uri="s3://lake/t", request="put=.hoodie/x", tries=7, waited_s=5.2, deadline_s=60, cause="503 SlowDown"
+    )
+
+    def opens(uri: str, **options: object) -> Table:
+        emit(event)
+        raise mor.TableNotFoundError("there is no table here. path=t")
+
+    monkeypatch.setattr(Table, "open", opens)
+    said = CliRunner().invoke(app, ["count", "t", *more]).stderr
+    first = said.splitlines()[0]
+    assert first.startswith('{"warning": {"type": "WaitEvent", ' if more else "warning: waiting for a store that fails")
+    assert "put=.hoodie/x" in first
+    assert "503 SlowDown" in first
