@@ -15,8 +15,9 @@ import pyarrow.types as pt
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.claims import law_error
-from crdt_mor.laws.examine import examine
-from crdt_mor.laws.histories import histories_of, some_histories
+from crdt_mor.laws.edges import empty, extremes, has_nulls, long, with_nulls
+from crdt_mor.laws.examine import examine, examine_units
+from crdt_mor.laws.histories import Update, histories_of, some_histories
 from crdt_mor.laws.trial import Counterexamples, Trial, trial_of_examples
 from crdt_mor.laws.values import values
 from crdt_mor.merge.payload import Payload, RecordPayload
@@ -25,11 +26,20 @@ _OTHER_VALUES: Final = 8
 _OTHER_VALUES_OF_DOTS: Final = 5
 """How many values besides the examples are tried; fewer where states depend on their dots, which takes far longer."""
 
+_ALONE: Final = 5
+"""How many examples are joined with each other to find a value that changes none of the results."""
+
 _RAISING: Final = frozenset({"total", "value"})
 """The laws that a payload breaks by raising on a value that it does not take."""
 
 _ROUNDING: Final = (0.1, 0.2, 0.3, 1e16, 1.0, -1e16)
 """Written values that show whether floating point numbers are added up."""
+
+
+_NULLS: Final = (
+    " (a null inside a value: where such are none of the payload's values, say nulls_inside = \"refuse\", and writes "
+    "refuse them)"
+)
 
 
 def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> None:
@@ -54,6 +64,7 @@ def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> 
             raise InvalidInputError('the deep check needs hypothesis: pip install "crdt-mor[testing]"') from error
         search.search(payload, counterexamples, examples)
     _look_further(payload, counterexamples)
+    _look_at_edges(payload, counterexamples)
     if counterexamples:
         raise law_error(payload, counterexamples)
 
@@ -108,12 +119,80 @@ def _on_other_values(examples: Trial, kinds: Sequence[pa.DataType]) -> Trial:
 def _other_values(examples: Trial, kinds: Sequence[pa.DataType], count: int) -> list[tuple[pa.DataType, Any]]:
     """Values of each type; of a record, only values in which some column is not null."""
     record = isinstance(examples.payload, RecordPayload)
+    refused = examples.payload.nulls_inside == "refuse"
     return [
         (kind, value)
         for kind in kinds
         for value in values(kind, count, [example for of, example in examples.written if of == kind])
-        if not (record and all(field is None for field in value.values()))
+        if not (record and all(field is None for field in value.values())) and not (refused and has_nulls(value))
     ]
+
+
+# --- the edges of a type ----------------------------------------------------------------------------------------------
+
+
+def _look_at_edges(payload: Payload, counterexamples: Counterexamples) -> None:
+    """Add that a payload raises on nulls inside of its values, and that it is no unit for some of them."""
+    examples = trial_of_examples(payload)
+    firsts = _firsts(examples)
+    if payload.nulls_inside != "refuse":
+        nulls = [(kind, value) for kind, first in firsts for value in with_nulls(kind, first)]
+        for law, text in _raised(payload, firsts[0], _presentable(payload, nulls)).items():
+            counterexamples.setdefault(law, text + _NULLS)
+    alone = [(kind, value) for kind, first in firsts for value in (*empty(kind), *long(kind))]
+    trial = Trial(payload, [*examples.written[:_ALONE], *alone, *_other_values(examples, [k for k, _ in firsts], 3)])
+    examine_units(trial, _lifting(trial))
+    _add_others(counterexamples, Counterexamples({k: v for k, v in trial.counterexamples.items() if k == "unit"}), "")
+
+
+def raised_at_edges(payload: Payload) -> list[str]:
+    """What a payload raises on the empty, greatest and least values of its types, on NaN and infinities.
+
+    That is lawful, as it need not take every value. But whoever writes one gets a key that cannot be read. Errors that
+    `lift` raises are left out, since then the write is refused, and so is a `PayloadError`, which is meant.
+    """
+    firsts = _firsts(trial_of_examples(payload))
+    far = [(kind, value) for kind, first in firsts for value in extremes(kind, first)]
+    return list(_raised(payload, firsts[0], far).values())
+
+
+def _firsts(examples: Trial) -> list[tuple[pa.DataType, Any]]:
+    """The first example of each type."""
+    first: dict[pa.DataType, Any] = {}
+    for kind, value in examples.written:
+        first.setdefault(kind, value)
+    return list(first.items())
+
+
+def _presentable(payload: Payload, ones: list[tuple[pa.DataType, Any]]) -> list[tuple[pa.DataType, Any]]:
+    """Without the values that say nothing: rows of a record payload of which all columns are null."""
+    record = isinstance(payload, RecordPayload)
+    return [one for one in ones if not (record and all(field is None for field in one[1].values()))]
+
+
+def _raised(
+    payload: Payload, first: tuple[pa.DataType, Any], ones: list[tuple[pa.DataType, Any]]
+) -> dict[str, str]:
+    """What a payload raises where one of some values meets itself or the first example, by law."""
+    if not ones:
+        return {}
+    trial = Trial(payload, [first, *ones])
+    lifting = _lifting(trial)
+    if len(lifting) < len(trial.written):
+        trial = Trial(payload, [first, *(ones[i - 1] for i in lifting if i)])
+    count, dots = len(trial.written), trial.dot_fields()
+    pairs = [pair for i in range(count) for pair in ((0, i), (i, 0), (i, i))]
+    examine(trial, some_histories(count, dots) if dots else [tuple(map(Update, pair)) for pair in pairs])
+    broken = trial.counterexamples.items()
+    return {law: text for law, text in broken if " raises " in text and " raises PayloadError" not in text}
+
+
+def _lifting(trial: Trial) -> list[int]:
+    """The numbers of the written values on which `lift` does not raise."""
+    every = [Update(i, i + 1) for i in range(len(trial.written))]
+    if len(trial.lift(every)) == len(every):
+        return [update.written for update in every]
+    return [u.written for u in every if Trial(trial.payload, [trial.written[u.written]]).lift([Update(0, 1)])]
 
 
 def _takes(payload: Payload, first: tuple[pa.DataType, Any], one: tuple[pa.DataType, Any]) -> bool:
@@ -135,7 +214,7 @@ def _rounding(kind: pa.DataType, trial: Trial) -> Iterator[Any]:
 
 def _records_with_nulls(payload: Payload, trial: Trial) -> list[tuple[pa.DataType, Any]]:
     """The first example of a record payload, each time without one of its columns."""
-    if not isinstance(payload, RecordPayload):
+    if not isinstance(payload, RecordPayload) or payload.nulls_inside == "refuse":
         return []
     kind, first = trial.written[0]
     return [(kind, first | {name: None}) for name in first if len(first) > 1 and first[name] is not None]

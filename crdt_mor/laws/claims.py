@@ -25,6 +25,9 @@ LAWS: Final = {
     "associative": Law(
         "join(join(x, y), z) is join(x, join(y, z))", "the answer would depend on when a compaction ran"
     ),
+    "unit": Law(
+        "a value that stands alone is as join gives values", "it would look otherwise as soon as another joins it"
+    ),
     "kernel-exact": Law("merge is the fold of join", "the vectorised merge gives another answer than join"),
     "regrouping": Law("merging parts first changes nothing", "a compaction would change the answer"),
     "round-trip": Law("a file gives a state back as it was", "a compaction would write what no reader reads back"),

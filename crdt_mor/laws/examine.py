@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, groupby
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -22,6 +23,9 @@ from crdt_mor.laws.histories import History, Update
 from crdt_mor.laws.trial import NO_STATE, Run, Trial
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.model.types import stored_type
+
+_GIVEN_MIN: Final = 3
+"""How many different states joins must give, so that one which changes none of them says something."""
 
 
 def examine(trial: Trial, histories: Iterable[History]) -> None:
@@ -237,6 +241,43 @@ def _check_merge_after_settle(trial: Trial, runs: Sequence[Run]) -> None:
     merged = trial.merge(runs, mixed=True) if runs else None
     if merged is not None:
         _check_against_fold(trial, dict(zip(runs, merged, strict=True)), dict(zip(runs, folds, strict=True)))
+
+
+def examine_units(trial: Trial, written: Sequence[int]) -> None:
+    """Hold the payload to the law that a value alone is as `join` gives values: `merge` of one state is that state.
+
+    Without `merge` there is such a law where some state changes nothing that `join` gives, as an empty list: then it
+    changes no written value either.
+    """
+    states = trial.lift(Update(i, i + 1) for i in written)
+    alone = list(dict.fromkeys(states.values()))
+    if trial.payload.vectorised and alone:
+        merged = trial.merge([(state,) for state in alone], mixed=False)
+        for state, again in zip(alone, merged or alone, strict=True):
+            if again != state:
+                text = f"merge([{trial.show(state)}]) is {trial.show(again)}"
+                trial.counterexamples.add("unit", text + trial.origin((state,)))
+    given = list(dict.fromkeys(n for n in trial.join((a, b) for a in alone for b in alone) if n != NO_STATE))
+    if len(given) < _GIVEN_MIN:
+        return
+    for unit in alone:
+        if _changes(trial, unit, given) is None and (changed := _changes(trial, unit, alone)) is not None:
+            a, b, got = changed
+            text = (
+                f"join({trial.show(a)}, {trial.show(b)}) is {trial.show(got)}, "
+                f"though {trial.show(unit)} changes nothing that join gives"
+            )
+            trial.counterexamples.add("unit", text + trial.origin((a, b)))
+
+
+def _changes(trial: Trial, unit: int, states: Sequence[int]) -> tuple[int, int, int] | None:
+    """The first join of some states with a state that gives another state, with what it gives."""
+    pairs = [pair for state in states for pair in ((unit, state), (state, unit))]
+    same = [state for state in states for _ in range(2)]
+    for (a, b), state, got in zip(pairs, same, trial.join(pairs), strict=True):
+        if got not in (state, NO_STATE):
+            return a, b, got
+    return None
 
 
 def _check_round_trip(trial: Trial) -> None:

@@ -57,6 +57,8 @@ def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
         if not set(member.columns) <= set(rows.columns):
             continue
         written = rows.select(member.written(rows).alias(_WRITTEN), _PLACE)
+        if member.payload.nulls_inside == "refuse":
+            _refuse_nulls_inside(written[_WRITTEN], member)
         with naming_payload(member.payload, member.columns):
             state = member.payload.lift(pl.col(_WRITTEN), placed)
             if member.payload.nulls == "skip":
@@ -66,6 +68,33 @@ def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
             columns = [series.cast(types[series.name]) for series in member.unpack(states, member.stored)]
         rows = rows.drop(member.columns).with_columns(columns)
     return rows.drop(_PLACE)
+
+
+def _refuse_nulls_inside(written: pl.Series, member: Member) -> None:
+    """Raise `InvalidInputError` for a written value with a null inside, which is none of its payload's values."""
+    if not _has_nulls_inside(written):
+        return
+    row = next(i for i in range(len(written)) if _has_nulls_inside(written.slice(i, 1)))
+    raise InvalidInputError(
+        f"a null inside a value is none of the values of {member.payload.name}: leave the value out, or write null in "
+        f"its place. columns={list(member.columns)} row={row} value={written[row]}"
+    )
+
+
+def _has_nulls_inside(values: pl.Series) -> bool:
+    """Whether some value that is there has a null inside, at any depth."""
+    present = values.drop_nulls()
+    if not values.dtype.is_nested() or not len(present):
+        return False
+    return any(field.null_count() or _has_nulls_inside(field) for field in _inner(present))
+
+
+def _inner(values: pl.Series) -> list[pl.Series]:
+    """What nested values that are there consist of: the fields of structs, the items of lists."""
+    if isinstance(values.dtype, pl.Struct):
+        return [values.struct.field(name) for name in values.struct.fields]
+    items = values.filter(values.list.len() > 0)
+    return [items.explode()] if len(items) else []
 
 
 def require_payloads(config: TableConfig) -> None:

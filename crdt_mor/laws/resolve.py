@@ -79,9 +79,15 @@ def reference(payload: Payload) -> PayloadRef:
         raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
     ref = PayloadRef(name, parameters, path=path)
     if not _ships(entry):
-        from crdt_mor.laws.check import check_laws
+        from crdt_mor.laws.check import check_laws, raised_at_edges
 
         check_laws(payload)
+        for raised in raised_at_edges(payload):
+            warnings.warn(
+                f"{name}: {raised}. A write takes such a value, and then its key cannot be read: take it, or raise in "
+                "lift, and writes refuse it (docs/payloads.md)",
+                stacklevel=2,
+            )
     from crdt_mor.laws.fingerprint import fingerprint
 
     ref = replace(ref, fingerprint=fingerprint(payload))

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from hypothesis import strategies as st
 
 from crdt_mor.errors import SchemaMismatchError
+from crdt_mor.laws.edges import has_nulls
 from crdt_mor.laws.trial import trial_of_examples
 from crdt_mor.laws.values import (
     FIRST_DAY,
@@ -87,5 +88,7 @@ def written(payload: Payload) -> st.SearchStrategy[tuple[pa.DataType, Any]]:
         values = strategies(kind, [value for of, value in examples if of == kind])
         if isinstance(payload, RecordPayload):
             values = values.filter(lambda value: any(field is not None for field in value.values()))
+        if payload.nulls_inside == "refuse":
+            values = values.filter(lambda value: not has_nulls(value))
         drawn.append(st.tuples(st.just(kind), values))
     return st.one_of(*drawn, st.sampled_from(examples))

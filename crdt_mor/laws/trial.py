@@ -21,7 +21,7 @@ from crdt_mor.laws.describe import AUTHOR_ERRORS, FIRST_TIME, abbreviated, descr
 from crdt_mor.laws.examples import examples_of, payload_name, same_value
 from crdt_mor.laws.histories import Update
 from crdt_mor.merge.kernel import polars_type
-from crdt_mor.merge.payload import Dot, Kind, Nulls, Payload
+from crdt_mor.merge.payload import Dot, Kind, Nulls, NullsInside, Payload
 from crdt_mor.merge.states import vectorised
 from crdt_mor.model.types import stored_type
 
@@ -307,11 +307,10 @@ def _origin_of(value: Any, update: Update) -> str:
 
 def trial_of_examples(payload: Payload) -> Trial:
     """A trial of a payload's examples; raises `InvalidInputError` where its kind, nulls or examples are wrong."""
-    if payload.kind not in get_args(Kind) or payload.nulls not in get_args(Nulls):
-        raise InvalidInputError(
-            f"kind is one of {get_args(Kind)} and nulls one of {get_args(Nulls)}. payload={payload_name(payload)} "
-            f"kind={payload.kind!r} nulls={payload.nulls!r}"
-        )
+    allowed = {"kind": get_args(Kind), "nulls": get_args(Nulls), "nulls_inside": get_args(NullsInside)}
+    for said, words in allowed.items():
+        if (word := getattr(payload, said)) not in words:
+            raise InvalidInputError(f"{said} is one of {words}. payload={payload_name(payload)} {said}={word!r}")
     try:
         trial = Trial(payload)
     except pa.ArrowException as error:

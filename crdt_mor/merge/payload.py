@@ -28,6 +28,7 @@ import pyarrow as pa
 
 Kind = Literal["semilattice", "delta", "ordered"]
 Nulls = Literal["skip", "value"]
+NullsInside = Literal["value", "refuse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Payload:
         means something else is `acme.longest/2`.
     kind: the laws that it claims, see the module.
     nulls: "skip": null says nothing, and neither `join` nor `merge` ever meets one; "value": null is a value.
+    nulls_inside: nulls at any depth of a list, a struct or a map, or in a record's columns; "value": they are values as
+        any other; "refuse": they are none of its values, and a write that has one is refused.
 
     A payload with parameters is a frozen dataclass whose fields are JSON values.
     """
@@ -59,6 +62,7 @@ class Payload:
     name: ClassVar[str]
     kind: ClassVar[Kind] = "semilattice"
     nulls: Nulls = "skip"
+    nulls_inside: NullsInside = "value"
 
     def parameters(self) -> Mapping[str, Any]:
         """The arguments that make an equal payload; JSON values."""

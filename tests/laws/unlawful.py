@@ -153,7 +153,7 @@ def forgetting(**fields: pl.Expr) -> pl.Expr:
     return pl.element().struct.with_fields(**fields)
 
 
-LAWFUL = (
+LAWFUL: tuple[type[Payload], ...] = (
     Max, VectorisedMax, Longest, OrderedLast, Sum, LastOrNull, GrowOnlySet, LatestPrice, Conflicts,
 )  # fmt: skip
 
@@ -339,6 +339,63 @@ class MaxOfSmall(Max):
         return max(a, b) if max(a, b) < 1000 else b
 
 
+class Newest(Payload):
+    """Takes no null for a time."""
+
+    name: ClassVar[str] = "acme.newest/1"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=lambda value: (value["at"], value["text"]))
+
+    def examples(self) -> Sequence[Any]:
+        return [{"at": 1, "text": "a"}, {"at": 2, "text": "b"}]
+
+
+class NewestOfKnown(Newest):
+    nulls_inside = "refuse"
+
+
+class NewestOfMany(Newest):
+    """Its values are lists of such structs, in which only the last one counts."""
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=lambda value: [(one["at"], one["text"]) for one in value])
+
+    def examples(self) -> Sequence[Any]:
+        return [[{"at": 1, "text": "a"}], [{"at": 2, "text": "b"}]]
+
+
+class TopThree(Payload):
+    """Shows more than three numbers until a second commit comes."""
+
+    name: ClassVar[str] = "acme.top/1"
+    kind: ClassVar[Kind] = "delta"
+    nulls_inside = "refuse"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return sorted(a + b, reverse=True)[:3]
+
+    def examples(self) -> Sequence[Any]:
+        return [[1], [2], [3, 1]]
+
+
+class TopTwenty(TopThree):
+    """Written in order, so that only a long list shows it."""
+
+    def join(self, a: Any, b: Any) -> Any:
+        return sorted(a + b, reverse=True)[:20]
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.explode(empty_as_null=False).sort(descending=True).head(20)
+
+
+class LiftedTopThree(TopThree):
+    """The same, of which a commit alone shows three as well."""
+
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
+        return written.list.sort(descending=True).list.head(3)
+
+
 UNLAWFUL: dict[type[Payload], set[str]] = {
     Mean: {"associative"},
     WholeMean: {"total"},
@@ -361,5 +418,11 @@ UNLAWFUL: dict[type[Payload], set[str]] = {
     ForgetfulConflicts: {"settled"},
     HastyConflicts: {"settled"},
     LateConflicts: {"restored"},
+    Newest: {"total"},
+    NewestOfMany: {"total"},
+    TopThree: {"unit"},
+    TopTwenty: {"unit", "kernel-exact"},
 }
 """Each with the laws that it breaks, all of them. `FloatSum` and `Extending` break more or fewer, see the tests."""
+
+LAWFUL += (LiftedTopThree, NewestOfKnown)

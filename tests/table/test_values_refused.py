@@ -1,0 +1,152 @@
+"""Values that are none of a payload's: nulls inside of them, which a write refuses where the payload says so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Dot, InvalidInputError, LawError, Payload, PayloadError, RecordPayload, Table, check_laws
+from tests.simulated import Simulated
+
+VERSION = pa.struct([("at", pa.int64()), ("notes", pa.list_(pa.struct([("by", pa.string())])))])
+FULL = {"at": 1, "notes": [{"by": "x"}]}
+
+
+class Newest(Payload):
+    """Of two versions the one with the greater time."""
+
+    name: ClassVar[str] = "acme.newest/1"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=lambda value: (value["at"], [note["by"] for note in value["notes"]]))
+
+    def examples(self) -> Sequence[Any]:
+        return [FULL, {"at": 2, "notes": []}]
+
+    def column(self) -> pa.DataType:
+        return VERSION
+
+
+class Known(Newest):
+    nulls_inside = "refuse"
+
+
+class Both(RecordPayload):
+    """Two columns that are written together; a pair of texts decides by its first one."""
+
+    name: ClassVar[str] = "acme.both/1"
+    nulls_inside = "refuse"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=lambda pair: (pair["x"], pair["y"]))
+
+    def examples(self) -> Sequence[Any]:
+        return [{"x": "a", "y": "b"}, {"x": "b", "y": "a"}]
+
+    def column(self) -> pa.DataType:
+        return pa.struct([("x", pa.string()), ("y", pa.string())])
+
+
+class Ranked(Payload):
+    """Knows some texts. The others it refuses when they are written, or not at all."""
+
+    name: ClassVar[str] = "acme.ranked/1"
+    ranks: ClassVar[list[str]] = ["new", "paid"]
+
+    def join(self, a: str, b: str) -> str:
+        return max(a, b, key=self.ranks.index)
+
+    def examples(self) -> Sequence[str]:
+        return self.ranks
+
+
+class Refusing(Ranked):
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
+        return written.map_batches(_ranked, pl.String(), is_elementwise=True)
+
+
+class Meant(Ranked):
+    def join(self, a: str, b: str) -> str:
+        if {a, b} - {*self.ranks}:
+            raise PayloadError("no such rank: delete the key")
+        return super().join(a, b)
+
+
+def _ranked(values: pl.Series) -> pl.Series:
+    if not values.drop_nulls().is_in(Ranked.ranks).all():
+        raise ValueError(f"a rank is one of {Ranked.ranks}")
+    return values
+
+
+def table_of(simulated: Simulated, payload: Payload, kind: pa.DataType) -> Table:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return simulated.create(pa.schema([("id", pa.string()), ("v", kind)]), key="id", merge={"v": payload})
+
+
+def put(table: Table, *given: Any) -> None:
+    rows = [{"id": f"k{i}", "v": value} for i, value in enumerate(given)]
+    table.upsert(pa.Table.from_pylist(rows, table.schema))
+
+
+def test_a_payload_that_raises_on_a_null_inside_is_refused_with_the_way_out() -> None:
+    with pytest.raises(LawError, match=r'join\(.*null.* raises .*say nulls_inside = "refuse", and writes refuse'):
+        check_laws(Newest())
+    assert check_laws(Known()) is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"at": None, "notes": []}, {"at": 1, "notes": None}, {"at": 1, "notes": [None]},
+        {"at": 1, "notes": [{"by": "x"}, {"by": None}]},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:acme.newest")
+def test_a_write_refuses_a_null_inside_at_any_depth(simulated: Simulated, value: Any) -> None:
+    table = table_of(simulated, Known(), VERSION)
+    put(table, FULL, None, {"at": 3, "notes": []})
+    with pytest.raises(InvalidInputError, match=r"none of the values of acme\.newest/1.*columns=\['v'\] row=1"):
+        put(table, FULL, value)
+    with table.transaction() as tx:
+        tx.upsert(pa.Table.from_pylist([{"id": "k1", "v": {"at": 2, "notes": []}}], table.schema))
+    assert table.to_polars().sort("id")["v"].to_list() == [FULL, {"at": 2, "notes": []}, {"at": 3, "notes": []}]
+
+
+@pytest.mark.filterwarnings("ignore:acme.both")
+def test_columns_that_decide_together_are_given_together(simulated: Simulated) -> None:
+    schema = pa.schema([("id", pa.string()), ("x", pa.string()), ("y", pa.string())])
+    table = simulated.create(schema, key="id", merge={("x", "y"): Both()})
+    table.upsert(pa.table({"id": ["a", "b"], "x": ["1", None], "y": ["2", None]}, schema))
+    with pytest.raises(InvalidInputError, match=r"none of the values of acme\.both/1.*columns=\['x', 'y'\] row=0"):
+        table.upsert(pa.table({"id": ["a"], "x": [None], "y": ["2"]}, schema))
+
+
+@pytest.mark.filterwarnings("ignore:acme.ranked/1 says join alone")
+def test_a_payload_that_raises_on_an_empty_text_is_told_when_the_table_is_made(simulated: Simulated) -> None:
+    columns = pa.schema([("id", pa.string()), ("v", pa.string())])
+    with pytest.warns(UserWarning, match=r"acme\.ranked/1: join\(.*'' is not in list.*raise in lift"):
+        simulated.create(columns, key="id", merge={"v": Ranked()})
+
+
+@pytest.mark.parametrize("payload", [Refusing(), Meant()], ids=lambda payload: type(payload).__name__)
+def test_one_that_refuses_the_write_or_says_what_to_do_is_not(payload: Payload) -> None:
+    from crdt_mor.laws.check import raised_at_edges
+
+    assert raised_at_edges(payload) == []
+    assert raised_at_edges(Ranked()) != []
+
+
+@pytest.mark.filterwarnings("ignore:acme.ranked")
+def test_what_lift_raises_refuses_the_write(simulated: Simulated) -> None:
+    table = table_of(simulated, Refusing(), pa.string())
+    with pytest.raises(PayloadError, match="a rank is one of"):
+        put(table, "")
+    put(table, "paid")
+    assert table.to_polars()["v"].to_list() == ["paid"]
