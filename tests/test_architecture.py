@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -148,8 +148,32 @@ def unit_of(module: str) -> str:
     return parts[1] if parts[0] == "crdt_mor" and len(parts) > 1 else parts[0]
 
 
-def modules_imported(file: Path) -> Iterator[str]:
+def each(files: Sequence[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """A rule that every one of these files keeps, as one test: a file takes a millisecond, and there are hundreds."""
+
+    def made(rule: Callable[[Path], None]) -> Callable[[], None]:
+        def check() -> None:
+            broken = []
+            for file in files:
+                try:
+                    rule(file)
+                except AssertionError as error:
+                    broken.append(f"{name_of(file)}: {error}")
+            assert not broken, "\n".join(broken)
+
+        check.__name__, check.__doc__ = rule.__name__, rule.__doc__
+        return check
+
+    return made
+
+
+@cache
+def modules_imported(file: Path) -> tuple[str, ...]:
     """Every module that a file imports, at its top, inside functions and for type checking only."""
+    return tuple(_modules_imported(file))
+
+
+def _modules_imported(file: Path) -> Iterator[str]:
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -162,7 +186,7 @@ def modules_imported(file: Path) -> Iterator[str]:
                 yield f"{node.module}.{alias.name}" if is_module else node.module
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@each(FILES)
 def test_imports_point_one_way(file: Path) -> None:
     unit = unit_of(name_of(file))
     assert unit in MAY_IMPORT, f"say in MAY_IMPORT what {unit!r} may import"
@@ -172,7 +196,7 @@ def test_imports_point_one_way(file: Path) -> None:
             assert target in MAY_IMPORT[unit], f"{name_of(file)} imports {module}: {unit!r} may not import {target!r}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@each(FILES)
 def test_what_is_imported_late_is_seen_here(file: Path) -> None:
     """A module that `Late` stands for is imported for type checkers under the same name, where these tests find it."""
     calls = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Late"]
@@ -195,7 +219,7 @@ def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@each(FILES)
 def test_row_groups_are_joined_behind_one_door(file: Path) -> None:
     """The codec of Parquet's footers is used to join row groups; whoever else needs a struct takes it at the door."""
     door = "crdt_mor.format.row_groups"
@@ -203,7 +227,7 @@ def test_row_groups_are_joined_behind_one_door(file: Path) -> None:
         assert not [module for module in modules_imported(file) if module.startswith(f"{door}.")], f"import {door}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@each(FILES)
 def test_libraries_stay_in_their_layer(file: Path) -> None:
     unit = unit_of(name_of(file))
     for module in modules_imported(file):
@@ -215,7 +239,7 @@ def test_libraries_stay_in_their_layer(file: Path) -> None:
             assert file.is_relative_to(ROOT / "readers" / "spark"), f"{name_of(file)}: pyspark is readers.spark's alone"
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@each(FILES)
 def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
     found = {module.split(".")[0] for module in modules_imported(file)} & CHANCE
     found |= set(clocks_of_their_own(parsed(file)))
@@ -256,7 +280,7 @@ def test_a_clock_of_ones_own_is_found(code: str, own: bool) -> None:
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
-@pytest.mark.parametrize("file", TESTS, ids=name_of)
+@each(TESTS)
 def test_no_test_imports_from_another_test(file: Path) -> None:
     """What two files of tests share stands in a module of its own: a test can then be moved, split or removed alone."""
     for module in modules_imported(file):
@@ -281,7 +305,7 @@ LETS_TIME_PASS = {
 }
 
 
-@pytest.mark.parametrize("file", TESTS, ids=name_of)
+@each(TESTS)
 def test_no_test_sleeps(file: Path) -> None:
     """Tests have a simulated clock, or wait for real processes until something holds (`tests.waiting`)."""
     if name_of(file) not in LETS_TIME_PASS:
@@ -301,7 +325,7 @@ def sleeps(tree: ast.AST) -> Iterator[str]:
                 yield f"{ast.unparse(node.func)}, line {node.lineno}"
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
+@each(FILES)
 def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """Objects of a table are read and written through its `Store`: else it works on a local disk alone.
 

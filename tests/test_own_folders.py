@@ -57,6 +57,7 @@ def test_a_program_beside_packages_of_these_names_finds_ours(project: Path) -> N
     assert run(project, "-c", PROGRAM) == "[('a', 3)]\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["cat", "t", "--format", "jsonl"], slow(["laws", "crdt_mor.payloads:Counter"])])
 def test_the_command_line_beside_packages_of_these_names_finds_ours(project: Path, command: list[str]) -> None:
     assert run(project, "-m", "crdt_mor.cli.main", *command)

@@ -126,6 +126,7 @@ def test_maintain_runs_anywhere_at_once_and_whoever_is_killed_leaves_what_the_ot
     scene.check_hudi_rs()
 
 
+@pytest.mark.slow
 def test_a_writer_that_slept_past_the_expiry_neither_commits_nor_harms(tmp_path: Path) -> None:
     scene = Scene(tmp_path, expiry_ms=1_000)
     zombie = scene.start("hold", "zombie")

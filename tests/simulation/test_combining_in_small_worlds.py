@@ -175,7 +175,7 @@ def test_every_interleaving(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"ends": 2, "faults": 1, "faulty": is_version},
+        slow({"ends": 2, "faults": 1, "faulty": is_version}),
         slow({"beginners": 1, "ends": 1, "faults": 1, "once": False}),
         slow({"ends": 2, "faults": 1}),
         long({"posters": 1, "beginners": 1, "faults": 1, "once": False}),
@@ -227,8 +227,8 @@ def what_has_begun_begins_again(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "options"),
     [
-        (an_old_list_beside_a_new_tail, {"beginners": 1, "soon_alone": 1, "deletions": False}),
-        (an_owner_goes_on_without_removing_its_intent, {"beginners": 1, "soon_alone": 1, "deletions": False}),
+        slow(an_old_list_beside_a_new_tail, {"beginners": 1, "soon_alone": 1, "deletions": False}),
+        slow(an_owner_goes_on_without_removing_its_intent, {"beginners": 1, "soon_alone": 1, "deletions": False}),
         (
             forgotten_while_the_intent_stands,
             {"beginners": 1, "posted": a_dead_writer_was_given_up, "others": ("sweeper",)},

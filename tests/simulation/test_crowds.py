@@ -16,9 +16,9 @@ from crdt_mor.timeline.paths import INTENTS
 from crdt_mor.timeline.steps import run
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.crowd import PUBLISHER, Simulation, crowd_of
-from tests.tiers import long, slow
+from tests.tiers import seeds
 
-SEEDS = [*range(3), *(slow(seed) for seed in range(3, 10)), *(long(seed) for seed in range(10, 60))]
+SEEDS = seeds([0], range(1, 10), range(10, 60))
 
 
 def newest(sim: Simulation) -> tuple[Timeline, list[Completion]]:

@@ -331,7 +331,7 @@ def a_given_up_table_is_opened(patch: pytest.MonkeyPatch) -> None:
     [
         (nothing, lambda: source_world(["migration, hasty", "finisher"]), "not in the table that was opened"),
         (nothing, lambda: source_world(["migration", "hasty cancel"], closed=True), "two tables take writes"),
-        (begin_does_not_ask, lambda: source_world(["migration", "writer"]), "not in the table that was opened"),
+        slow(begin_does_not_ask, lambda: source_world(["migration", "writer"]), "not in the table that was opened"),
         (begin_does_not_ask, lambda: target_world(["copier", "user"]), "a table that is not open"),
         (a_given_up_table_is_opened, lambda: target_world(["copier", "giver-up"]), "opened that was given up"),
     ],

@@ -71,7 +71,7 @@ def world(
         pytest.param({"readers": (3, 6)}, id="two-readers"),
         pytest.param({"readers": (3, 6), "staged": 1}, marks=pytest.mark.slow, id="two-readers-and-a-write"),
         pytest.param({"staged": 1, "faults": 1}, id="a-lost-reply"),
-        pytest.param({"readers": (5,), "writers": 1}, id="a-write-begins"),
+        pytest.param({"readers": (5,), "writers": 1}, marks=pytest.mark.slow, id="a-write-begins"),
     ],
 )
 def test_a_moment_that_was_decided_shows_the_same_for_ever(options: dict[str, Any]) -> None:

@@ -210,7 +210,7 @@ AGAIN = ["canceller", "planner"]
         (only_who_cancels_removes_the_plan, AGAIN, {"check_leftovers": False}, "two pending compactions"),
         (a_plan_is_removed_before_its_outputs, CANCEL, {}, "miss later commits"),
         (a_plan_leaves_without_its_outputs, CANCEL, {}, "miss later commits"),
-        (who_cancels_trusts_the_put, ["worker", "planner", "canceller"], {}, "."),
+        slow(who_cancels_trusts_the_put, ["worker", "planner", "canceller"], {}, "."),
         (a_cancelled_plan_may_be_completed, CANCEL, {}, "two outcomes|not open"),
         (open_plans_are_not_looked_at, AGAIN, {}, "two open plans"),
         (open_plans_are_executed_before_hudi_hears_of_them, CANCEL, {"plan": "unprojected"}, "miss later commits"),

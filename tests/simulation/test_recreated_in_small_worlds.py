@@ -431,7 +431,7 @@ FINISH = ["remaker", "finisher", "opener"]
     [
         (values_are_not_compared, FINISH, BEGUN, "given up by nobody"),
         (what_is_lost_stays, ["remaker", "writer"], {}, "a version of the table before stays"),
-        (what_was_projected_stays, FINISH, BEGUN, "something of the table before stays"),
+        slow(what_was_projected_stays, FINISH, BEGUN, "something of the table before stays"),
         (what_a_refused_event_is_for_stays, ["remaker", "planner"], {}, "something of the table before stays"),
         slow(who_is_refused_deletes_though_the_table_is_there, FINISH, {**BEGUN, "faults": 1}, "was deleted"),
         slow(a_table_that_is_there_is_taken_for_gone, ["remaker", "writer", "opener"], {}, "refused for itself"),

@@ -294,9 +294,9 @@ LATE = {"staged": 1, "late": 1, "dead": 1, "others": ["cleaner"]}
     [
         (rule_1_an_outcome_for_an_instant_that_is_not_pending, ONE, "two outcomes"),
         (rule_2_nobody_helps, {"begun": 2}, "Hudi's directory"),
-        (rule_3_writers_trust_their_put, TWO, "."),
-        (rule_3_cleaners_trust_their_put, TWO, "was removed"),
-        (rule_3_a_ghost_vouches_for_a_ghost, LATE, "."),
+        slow(rule_3_writers_trust_their_put, TWO, "."),
+        slow(rule_3_cleaners_trust_their_put, TWO, "was removed"),
+        slow(rule_3_a_ghost_vouches_for_a_ghost, LATE, "."),
         (rule_3_whatever_is_read_back_is_mine, ONE, "."),
         (rule_4_acknowledged_before_it_is_projected, ONE, "not in Hudi's directory"),
         (the_start_of_a_climb_is_not_read_again, {"late": 1, "dead": 1, "others": ["cleaner", "reader"]}, "a reader"),

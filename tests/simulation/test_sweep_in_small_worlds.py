@@ -56,6 +56,7 @@ from tests.simulation.small_world import (
     settled,
     stood,
 )
+from tests.tiers import slow
 
 
 @pytest.fixture(autouse=True)
@@ -304,7 +305,7 @@ def a_pending_write_is_not_alive(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "options", "found"),
     [
-        (the_clock_is_not_looked_at, {"writers": 1, "others": ["sweeper"]}, "."),
+        slow(the_clock_is_not_looked_at, {"writers": 1, "others": ["sweeper"]}, "."),
         (timeline_files_go_first, {"given_up": 1, "others": ["sweeper"]}, "would show a log"),
         (what_a_helper_put_late_is_left, {"helpers": 1, "others": ["sweeper"]}, "no sweep removes it"),
         (what_a_writer_put_late_is_left, {"woken": 1, "others": ["sweeper"]}, "no sweep removes it"),

@@ -121,7 +121,10 @@ def of_the_timeline(put: Put) -> bool:
         pytest.param([3, 5], {"cleans": True}, 10_000, id="two-drivers-and-a-cleaner"),
         pytest.param([3, 5, 7], {}, 10_000, id="three-drivers"),
         pytest.param([3, 5], {"dead": True}, 100, id="two-drivers-after-one-that-died"),
-        pytest.param([3, 5], {"faults": 1, "faulty": of_the_timeline}, 500, id="two-drivers-and-a-lost-reply"),
+        pytest.param(
+            *([3, 5], {"faults": 1, "faulty": of_the_timeline}, 500), id="two-drivers-and-a-lost-reply",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_drivers_of_one_job(rows: list[int], options: dict[str, Any], states: int) -> None:

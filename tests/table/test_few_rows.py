@@ -26,6 +26,7 @@ from crdt_mor.store.base import Chunks
 from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import FEW_ROWS_MAX, Statements, few_rows
 from tests.table.helpers import Make, Place, data_files, frame, rows
+from tests.tiers import slow
 
 T = InstantTime("20260101000000000")
 NUMBER = "_hoodie_commit_seqno"
@@ -85,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("few")
 
 
-@pytest.fixture(scope="module", params=[1, 3])
+@pytest.fixture(scope="module", params=[slow(1), 3])
 def staged(folder: Path, request: pytest.FixtureRequest) -> Staged:
     return Staged(Table.create(folder / f"{request.param}", ALL, key="id", buckets=request.param))
 
