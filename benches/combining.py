@@ -26,6 +26,7 @@ import pyarrow as pa
 
 import crdt_mor as mor
 from benches import stores
+from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
 
 LATENCY_MS = 30
@@ -51,7 +52,7 @@ def real(writers: int, seconds: float, port: int, *, combining: bool) -> Figures
     def commit(name: str) -> list[float]:
         table = mor.Table.open(uri, storage_options=given)
         if not combining:
-            table._session.crowd = None  # noqa: SLF001  no option: it is there for this comparison alone
+            session_of(table).crowd = None  # no option: it is there for this comparison alone
         row = pa.table({"id": [name], "n": [0]}, stores.ROW)
         table.upsert(row)
         gate.wait()

@@ -24,6 +24,7 @@ from crdt_mor.timeline.hudi_history import MANIFESTS_KEPT
 from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, segment_path
 from crdt_mor.timeline.publish import EXPIRE_EVERY
 from crdt_mor.timeline.tail import KEPT_VERSIONS
+from tests.inside import hudi_folder_of, session_of
 
 ROWS, REST = "rows", "the rest"
 
@@ -48,7 +49,7 @@ class Account:
 
 def account(table: Table, path: Path) -> Account:
     """The account of a table at rest that keeps no history, as its newest value has it."""
-    session = table._session
+    session = session_of(table)
     value = session.tail()
     completions = session.completions(value)
     needed: dict[str, str] = {".hoodie/hoodie.properties": "the table's properties"}
@@ -102,7 +103,7 @@ def _active(path: Path, table: Table, value: Timeline, completions: list[Complet
     What a version that still stands has published may not, nor the newest commits; it goes in the order in which the
     instants were requested.
     """
-    folder = table._session.publisher.projector.folder
+    folder = hudi_folder_of(table)
     oldest = value.version - KEPT_VERSIONS - EXPIRE_EVERY
     newest = sorted(c.requested for c in completions if c.action in (DELTA_COMMIT, COMMIT))[-KEPT_COMMITS:]
     first = min([*(c.requested for c in completions if c.version >= oldest), *newest], default=LAST)
@@ -114,7 +115,7 @@ def _active(path: Path, table: Table, value: Timeline, completions: list[Complet
 
 def _archived(path: Path, table: Table) -> Iterable[str]:
     """The newest manifests of Hudi's history, and what they name."""
-    folder = table._session.publisher.projector.archive
+    folder = session_of(table).publisher.projector.archive
     manifests = sorted(
         (number, name) for name in _names(path, folder) if (number := manifest_number(Path(name).name)) is not None
     )

@@ -36,6 +36,7 @@ from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterE
 from crdt_mor.timeline import sweep
 from tests import servers, waiting
 from tests.crash.worker import Log, read_log
+from tests.inside import session_of
 from tests.proxy import Hurried, Proxy
 
 T = TypeVar("T")
@@ -192,7 +193,7 @@ def check_counts(table: Table, crew: Crew, names: Sequence[str]) -> None:
 
 def check_at_rest(table: Table, server: servers.Server) -> None:
     """Who comes next gives up the dead and tidies up: every object of rows is one of the table, for hudi-rs as well."""
-    session = table._session
+    session = session_of(table)
     session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
     while set(table.inspect.files()["kind"].to_pylist()) != {"base"}:
         assert table.maintenance.compact()

@@ -40,6 +40,7 @@ from crdt_mor.timeline import sweep
 from crdt_mor.timeline.tail import expire_versions
 from tests import waiting
 from tests.crash.services import check_orphans
+from tests.inside import session_of, store_of, tail_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("n", pa.int64())])
 PARTITIONS = ["x", "y", "z"]
@@ -156,8 +157,8 @@ class Restored:
 def restores_of(folder: Path, table: Table, names: Sequence[str]) -> list[Restored]:
     """The restores of the table; each one that was acknowledged is one of them, or had nothing to drop."""
     found = []
-    for restore in table._session.tail().restores:
-        data = table._session.store.read(restore.path)
+    for restore in tail_of(table).restores:
+        data = store_of(table).read(restore.path)
         assert data is not None
         plan = RestorePlan.decode(data, restore.path)
         found.append(Restored(restore, frozenset(dropped.requested for dropped in plan.dropped)))
@@ -231,7 +232,7 @@ def checked(folder: Path, processes: Sequence[str]) -> str:
     assert hudi_rs(folder / "t") == latest
     views = 0
     for one in kept:
-        if one.completed < table._session.tail().retention.since:
+        if one.completed < tail_of(table).retention.since:
             with pytest.raises(SnapshotExpiredError):
                 table.scan(as_of=one.completed)
             continue
@@ -253,7 +254,7 @@ def checked(folder: Path, processes: Sequence[str]) -> str:
 
 def at_rest(path: Path, table: Table) -> None:
     """Who comes next gives up the dead and tidies up; nothing is left that nothing names."""
-    session = table._session
+    session = session_of(table)
     session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
     for saved in table.savepoints():
         table.drop_savepoint(saved.name)

@@ -21,6 +21,7 @@ from crdt_mor.timeline import sweep
 from crdt_mor.timeline.paths import HEARTBEATS
 from tests import waiting
 from tests.crash.worker import BUCKETS, SCHEMA, read_log
+from tests.inside import completions_of, session_of, store_of, tail_of
 
 REPO = Path(__file__).parents[2]
 
@@ -89,7 +90,7 @@ class Scene:
 
     def wait_until_silent(self) -> None:
         """A worker that was stopped has been silent for longer than the expiry, by the store's own clock."""
-        store = self.table._session.store
+        store = store_of(self.table)
 
         def silent() -> bool:
             beats = store.list(HEARTBEATS)
@@ -127,7 +128,7 @@ class Scene:
 
     def check_at_rest(self, names: list[str]) -> None:
         """When nobody writes any more: no rubbish is left, and Hudi's timeline says what ours says."""
-        session = self.table._session
+        session = session_of(self.table)
         self.give_up_the_dead()
         self.table.upsert(pa.table({"key": ["last"], "batch": ["last"], "n": [0]}, schema=SCHEMA))
         for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
@@ -148,12 +149,12 @@ class Scene:
     def give_up_the_dead(self) -> None:
         """No worker lives any more: whoever has not ended its write never will, and need not be waited for."""
         assert not self.workers
-        session = self.table._session
+        session = session_of(self.table)
         session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))
 
     def check_folders(self) -> None:
-        value = self.table._session.tail()
-        done = self.table._session.completions(value)
+        value = tail_of(self.table)
+        done = completions_of(self.table, value)
         hudi = [n for p in (self.path / ".hoodie/timeline").iterdir() if (n := TimelineFileName.parse(p.name))]
         assert {(n.requested, n.completed) for n in hudi if n.state == "completed"} == {
             (c.requested, c.completed) for c in done

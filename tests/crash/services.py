@@ -33,6 +33,7 @@ from tests import waiting
 from tests.crash.account import REST, ROWS, Account, account
 from tests.crash.scene import Scene
 from tests.crash.upkeep_worker import require_slow
+from tests.inside import session_of
 
 PROCESSES = {
     "write": 4, "compact": 3, "relayout": 1, "read": 2, "follow": 2, "clean": 1, "archive": 1, "maintain": 1,
@@ -155,7 +156,7 @@ def at_rest(scene: Scene) -> None:
     when it is a day old, which is now.
     """
     table = scene.table
-    session = table._session
+    session = session_of(table)
     scene.give_up_the_dead()
     for file in (scene.path / TEMP_FOLDER).glob(f"{TEMP_PREFIX}*"):
         os.utime(file, (0, 0))
@@ -175,7 +176,7 @@ def at_rest(scene: Scene) -> None:
 
 def check_orphans(table: Table, path: Path) -> None:
     """Each data file is of the latest slices or of a commit that the table still knows; Hudi's files are of commits."""
-    session = table._session
+    session = session_of(table)
     completions = session.completions(session.tail())
     known = {file.path for c in completions for file in c.files}
     there = {str(file.relative_to(path)) for file in data_files(path)}

@@ -22,6 +22,7 @@ from crdt_mor.timeline.session import Session
 from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import Scene
+from tests.inside import session_of, tail_of
 from tests.interop.readers import hudi_rs, ours
 from tests.tiers import slow
 
@@ -80,7 +81,7 @@ class Counting(Scene):
                 return False
             if as_it_lands and len(log) < lines + PATIENCE_LINES:
                 token = (name, int(log[-1][1]))
-                return log[-1][0] == "try" and stopping.blocking_token(self.table._session.tail(), token) is not None
+                return log[-1][0] == "try" and stopping.blocking_token(tail_of(self.table), token) is not None
             moment = min(moment, time.monotonic() + delay)
             return time.monotonic() >= moment
 
@@ -121,7 +122,7 @@ class Counting(Scene):
     def rest(self) -> None:
         """Those that died are given up, and what they left is swept."""
         self.give_up_the_dead()
-        session = self.table._session
+        session = session_of(self.table)
         self.table.maintenance.compact()
         for _ in range(2):
             session.run(sweep.sweep(session.publisher, session.tail()))

@@ -21,6 +21,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
+from tests.inside import completions_of, session_of, tail_of
 from tests.simulated import Simulated
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -70,19 +71,19 @@ class World:
 
     def give_everybody_up(self) -> None:
         """As if each pending writer had been silent past the expiry."""
-        session = self.table._session
+        session = session_of(self.table)
         value = session.tail()
         for pending in value.pending:
             value = session.run(rollback.give_up(session.publisher, value, pending.requested, None))
 
     def files(self) -> set[str]:
-        session = self.table._session
+        session = session_of(self.table)
         for _ in range(2):
             session.run(sweep.sweep(session.publisher, session.tail()))
         return {file.name for file in self.path.iterdir() if file.is_file()}
 
     def known_files(self) -> set[str]:
-        done = self.table._session.completions(self.table._session.tail())
+        done = completions_of(self.table)
         return {f.path for c in done for f in c.files} | {".hoodie_partition_metadata"}
 
     def check(self, expected: list[list[tuple[str, int]]]) -> list[tuple[str, int]]:
@@ -96,7 +97,7 @@ class World:
         self.table.maintenance.compact()
         assert rows_of(self.table) == after
         assert self.files() == self.known_files()
-        assert not self.table._session.tail().plans
+        assert not tail_of(self.table).plans
         return found
 
 
@@ -175,7 +176,7 @@ def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_
             if not slept:
                 return False
             outcomes.add("committed")
-            later = commit.requested_at > world.table._session.completions(world.table._session.tail())[1].requested
+            later = commit.requested_at > completions_of(world.table)[1].requested
             assert rows_of(world.table) in (SECOND, THIRD), later
         world.check([SECOND, THIRD])
         return True

@@ -39,6 +39,7 @@ from crdt_mor.payloads import (
 )
 from crdt_mor.timeline import sweep
 from crdt_mor.transaction import Transaction
+from tests.inside import session_of
 from tests.model.types_page import SUPPORTED, arrow_type, limits
 
 Verdict = Literal["equal", "refused", "differs"]
@@ -113,7 +114,7 @@ def clean(table: Table, commits: int = 1) -> None:
 
 def swept(table: Table) -> None:
     """The sweeps are over that it takes until what was given up is forgotten."""
-    session = table._session
+    session = session_of(table)
     for _ in range(2):
         session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
 

@@ -11,6 +11,7 @@ import pytest
 
 from crdt_mor import Commit, SnapshotExpiredError, Table
 from crdt_mor.format.clean import decode_clean, decode_clean_plan, decode_savepoint, encode_clean, encode_clean_plan
+from tests.inside import tail_of
 from tests.interop.readers import HudiSpark, Refused, hudi_rs, ours
 from tests.interop.shapes import NO_TIME, Maker, rows, swept
 
@@ -127,13 +128,13 @@ def test_hudi_writes_while_a_clean_of_ours_is_open_and_nobody_finishes_it(
         patch.setattr("crdt_mor.services.clean.finish", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             table.maintenance.clean(commits=2, readers=NO_TIME)
-    assert [plan.action for plan in table._session.tail().plans] == ["clean"]
+    assert [plan.action for plan in tail_of(table).plans] == ["clean"]
     spark.sql("set hoodie.metadata.enable=false")
     spark.sql(f"update {name} set n = 100 where id = 'k1'")
     again = Table.open(make.root)
     assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
     assert again.maintenance.clean(commits=2, readers=NO_TIME).files
-    assert again._session.tail().plans == ()
+    assert tail_of(again).plans == ()
     assert called(spark, f"show_cleans(table => '{name}')")
     assert spark.read(make.root) == ours(again) == hudi_rs(make.root)
 

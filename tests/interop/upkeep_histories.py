@@ -32,6 +32,7 @@ from crdt_mor import (
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.timeline.paths import ERASURES
 from crdt_mor.transaction import Transaction
+from tests.inside import store_of, tail_of
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import NO_TIME, SCHEMA, Maker, keys, swept
 
@@ -115,7 +116,7 @@ class UpkeepHistory:
     @property
     def dropped(self) -> int:
         """How many commits the value has dropped."""
-        return self.table._session.tail().retention.dropped_count
+        return tail_of(self.table).retention.dropped_count
 
     def _step(self, name: str, look: Callable[[UpkeepHistory], None]) -> None:
         before = ours(self.table)
@@ -126,7 +127,7 @@ class UpkeepHistory:
         if name not in (*WRITES, "erase", "restore", "move"):
             assert now == before, f"the rows are others\n{self.story}"
         assert ours(Table.open(self.make.root)) == now, self.story
-        retention = self.table._session.tail().retention
+        retention = tail_of(self.table).retention
         for at, rows in self.views.items():
             if at < retention.since and at not in {saved for saved, _ in self.saved.values()}:
                 with pytest.raises(SnapshotExpiredError):
@@ -191,7 +192,7 @@ class UpkeepHistory:
                 return bool(archived.instants)
             case "maintain":
                 done = table.maintenance.maintain(keep=timedelta(0), keep_commits=chance.randint(1, 3))
-                refused = self.saved and table._session.store.list(ERASURES)  # one that savepoints hold up
+                refused = self.saved and store_of(table).list(ERASURES)  # one that savepoints hold up
                 assert done.ok or refused, f"{done}\n{self.story}"
             case "sweep":
                 swept(table)
@@ -217,7 +218,7 @@ class UpkeepHistory:
         try:
             done = self.table.maintenance.restore(to)
         except (SnapshotExpiredError, UnsupportedFeatureError, InvalidInputError):
-            erasing = bool(self.table._session.store.list(ERASURES))
+            erasing = bool(store_of(self.table).list(ERASURES))
             assert to == at or erasing, f"not restored to {to}\n{self.story}"
             return False
         assert ours(self.table) == rows, self.story
@@ -311,7 +312,7 @@ class MovingHistory(UpkeepHistory):
 
     def _move(self) -> bool:
         """Go on at another address; False where rows are being erased, which a copy would keep."""
-        if self.table._session.store.list(ERASURES):
+        if store_of(self.table).list(ERASURES):
             return False
         old, path = self.table, self.make.root
         new = path.with_name(f"t{len(self.left) + 1}")
@@ -319,7 +320,7 @@ class MovingHistory(UpkeepHistory):
         old.maintenance.migrate(new, on_progress=self._beside, **wanted)
         self.make.root, self.table = new, Table.open(new)
         assert values(self.table) == values(old), self.story
-        since = old._session.tail().retention
+        since = tail_of(old).retention
         whole = max([since.since, *(at for _, at in since.groups)])
         read = kind not in CUSTOM or not has_logs(old)
         views = {at: rows for at, rows in self.views.items() if at >= whole}

@@ -26,6 +26,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.services import compact
 from crdt_mor.services.maintain import LEFT_OUT, latest_slices
 from crdt_mor.timeline.session import Session
+from tests.inside import session_of
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 
 SAID = "this value is none of mine"
@@ -70,7 +71,7 @@ class FailingHistory(UpkeepHistory):
         self.service("upkeep", self.mishaps.choice([self.compact_all, self.maintain]))
 
     def slices(self) -> list[FileSlice]:
-        session = self.handles[0]._session
+        session = session_of(self.handles[0])
         return latest_slices(session, session.tail())
 
     def stuck(self) -> set[FileGroup]:

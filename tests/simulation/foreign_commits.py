@@ -28,6 +28,7 @@ from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
 from crdt_mor.store.base import Chunks
 from crdt_mor.write.log_files import put_log
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import session_of
 
 T = TypeVar("T")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -40,7 +41,7 @@ def rows(*keys: str) -> pa.Table:
 
 def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime) -> None:
     """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline."""
-    session = table._session
+    session = session_of(table)
     write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
     write.statements.upsert(data, "UPSERT", "strict")
 
@@ -138,7 +139,7 @@ class SharedTable:
         self.keys.remove(self.hudis.pop(InstantTime(found["instant"])))
 
     def own_instants(self) -> set[InstantTime]:
-        session = self.handles[0]._session
+        session = session_of(self.handles[0])
         tail = session.tail()
         done = {c.requested for c in session.completions(tail) if not c.adopted}
         begun: tuple[Pending | RolledBack, ...] = (*tail.pending, *tail.rolled_back)

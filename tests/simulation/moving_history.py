@@ -33,6 +33,7 @@ from crdt_mor.store.base import Store
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.oracle import Contribution, Row
 from crdt_mor.timeline.paths import ERASURES
+from tests.inside import completions_of, tail_of
 from tests.simulated import Simulated
 from tests.simulation.followers import Follower
 from tests.simulation.migrated_history import Moves
@@ -155,9 +156,9 @@ class MovingHistory(Moves, RestoringHistory):
         before = self.expected_then(self.done)
         self.place, self.path = self.there, Path("simulated")
         self.handles = [self.handle(ahead_ms) for ahead_ms in (0, 20_000, -40_000)]
-        tail = self.table._session.tail()
+        tail = tail_of(self.table)
         assert tail.origin is not None
-        completions = self.table._session.completions(tail)
+        completions = completions_of(self.table, tail)
         opening = next(c for c in completions if c.completed == tail.origin.opened)
         commit = Commit(opening.version, opening.requested, opening.completed, 0, 0)
         if "merge" in wanted:

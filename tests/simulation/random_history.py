@@ -31,6 +31,7 @@ from crdt_mor.payloads import PartialUpdate
 from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.timeline import sweep
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import session_of
 from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
@@ -400,7 +401,7 @@ class History:
         self.note("cancel", plan.barrier)
 
     def sweep(self) -> None:
-        session = self.table._session
+        session = session_of(self.table)
         session.run(sweep.sweep(session.publisher, session.tail()))
         self.note("sweep")
 

@@ -38,6 +38,7 @@ from crdt_mor import (
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline.paths import VERSIONS
+from tests.inside import session_of
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 KEYS = ["a", "b", "c"]
@@ -280,7 +281,7 @@ class Place:
 
 
 def id_of(table: Table) -> str:
-    found = table._session.known().table_id
+    found = session_of(table).known().table_id
     assert found is not None
     return found
 

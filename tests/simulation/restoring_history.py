@@ -34,6 +34,7 @@ from crdt_mor import (
 )
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.timeline.paths import ERASURES
+from tests.inside import tail_of
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import Done, Open, show
 from tests.simulation.upkeep_history import PAUSES_S, UpkeepHistory, run_upkeep
@@ -143,7 +144,7 @@ class RestoringHistory(UpkeepHistory):
 
     def refused(self, error: Exception, at: str) -> None:
         """A refusal has a reason."""
-        tail = self.table._session.tail()
+        tail = tail_of(self.table)
         erasing = bool(self.place.store.list(ERASURES))
         later = any(saved.at > at for saved in self.saved)
         is_saved = any(saved.at == at for saved in self.saved)
@@ -163,7 +164,7 @@ class RestoringHistory(UpkeepHistory):
             return
         self.restores += 1
         dropped = [d for d in self.done if d.commit.completed_at > done.to]
-        at = self.table._session.tail().restores[-1].at
+        at = tail_of(self.table).restores[-1].at
         self.gone += [Gone(d, at) for d in dropped]
         self.done = [d for d in self.done if d.commit.completed_at <= done.to]
         assert {d.commit.requested_at for d in dropped} <= {*done.instants}
@@ -347,7 +348,7 @@ class RestoringHistory(UpkeepHistory):
         if follower.checkpoint is None:
             return False
         by, time = follower.checkpoint.split(":")[:2]
-        restores = self.table._session.tail().restores
+        restores = tail_of(self.table).restores
         return any((r.first if by == "completed" else r.first_requested) <= time < r.at for r in restores)
 
     def has_seen_what_is_gone(self, follower: Follower) -> bool:

@@ -26,6 +26,7 @@ from crdt_mor.timeline.paths import intent_path, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.steps import Put, Steps, Touch, run
+from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
 from tests.tiers import seeds
 
@@ -164,7 +165,7 @@ def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Pat
     store = Clocked(tmp_path / "t")
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
     table = Table.create(tmp_path / "t", schema, key="id", buckets=1, environment=environment)
-    table._session._store = store
+    session_of(table)._store = store
     table.upsert(pa.table({"id": ["a"], "n": [1]}, schema=schema))
     for write in ("alone", "in a block"):
         run(giving_way.ask(), store, environment)
@@ -188,7 +189,7 @@ def test_a_store_that_does_not_answer_the_hint_stops_no_write(tmp_path: Path) ->
 
     schema = pa.schema([("id", pa.string())])
     table = Table.create(tmp_path / "t", schema, key="id", buckets=1)
-    table._session._store = Refusing(tmp_path / "t")
+    session_of(table)._store = Refusing(tmp_path / "t")
     table.upsert(pa.table({"id": ["a"]}, schema=schema))
     assert table.scan().to_arrow().num_rows == 1
 

@@ -28,6 +28,7 @@ from crdt_mor.read.window import Mode, Window
 from crdt_mor.services import compact
 from crdt_mor.timeline import restoring as events
 from crdt_mor.timeline.session import Session
+from tests.inside import tail_of
 from tests.simulation.random_history import RULES, run
 from tests.simulation.restoring_history import run_restoring
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
@@ -191,6 +192,6 @@ def test_images_of_stable_changes_beside_a_write_that_is_older_than_what_is_kept
 
 def everything_happens(histories: Sequence[UpkeepHistory]) -> None:
     """The histories together have archived instants and dropped commits, else they showed nothing of either."""
-    tails = [history.table._session.tail() for history in histories]
+    tails = [tail_of(history.table) for history in histories]
     assert any(tail.archive.watermark > EPOCH for tail in tails)
     assert any(tail.retention.dropped_count for tail in tails)

@@ -25,6 +25,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import sweep
 from crdt_mor.timeline.session import Session
+from tests.inside import completions_of, session_of, tail_of
 from tests.tiers import seeds
 
 SCHEMA = pa.schema([("id", pa.string()), ("attempt", pa.string()), ("n", pa.int64())])
@@ -153,7 +154,7 @@ class Jobs:
 
     def sweep(self) -> None:
         self.note("sweep")
-        session = self.table._session
+        session = session_of(self.table)
         session.run(sweep.sweep(session.publisher, session.tail()))
 
     def check(self) -> None:
@@ -161,8 +162,8 @@ class Jobs:
         rows = {row["id"]: row for row in self.table.scan().to_arrow().to_pylist()}
         shared = rows.pop(SHARED, {"n": 0})["n"]
         assert all(row["n"] == 1 for row in rows.values()), self.story()
-        value = self.table._session.tail()
-        done = Multiset(c.nonce for c in self.table._session.completions(value) if c.action == "deltacommit")
+        value = tail_of(self.table)
+        done = Multiset(c.nonce for c in completions_of(self.table, value) if c.action == "deltacommit")
         total = 0
         for planned in self.jobs:
             found = {key: row["attempt"] for key, row in rows.items() if key.startswith(f"{planned.name}.")}
@@ -185,10 +186,10 @@ class Jobs:
             self.give_up(planned)
         for _ in range(2):
             self.sweep()
-        value = self.table._session.tail()
+        value = tail_of(self.table)
         assert not value.pending
         assert not value.rolled_back
-        named = {f.path for c in self.table._session.completions(value) for f in c.files}
+        named = {f.path for c in completions_of(self.table, value) for f in c.files}
         found = {p.name for p in self.path.iterdir() if p.is_file() and p.name != ".hoodie_partition_metadata"}
         assert found == named, f"{found ^ named}\n{self.story()}"
         self.check()

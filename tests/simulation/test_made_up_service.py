@@ -32,6 +32,7 @@ from crdt_mor.timeline.actions import ACTIONS, PlannedAction
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
+from tests.inside import session_of, tail_of
 from tests.simulation.actors import GROUP, canceller, planned_world, planner, sweeper, worker
 from tests.simulation.small_world import Actor, Violation, World, is_version
 from tests.tiers import slow
@@ -185,7 +186,7 @@ def table(fast_path: Path) -> Table:
 
 def told(table: Table) -> dict[str, bytes]:
     """What Hudi's timeline directory holds of tallies."""
-    session = table._session
+    session = session_of(table)
     paths = [stat.path for stat in session.store.list(session.publisher.projector.folder) if ".tally" in stat.path]
     return {path.rpartition("/")[2]: session.store.read(path) or b"" for path in paths}
 
@@ -197,7 +198,7 @@ def shown(table: Table) -> list[tuple[str, str | None]]:
 
 
 def test_it_is_scheduled_executed_and_completed(table: Table) -> None:
-    session, rows = table._session, table.scan().to_arrow()
+    session, rows = session_of(table), table.scan().to_arrow()
     plan = service.schedule(session, tallying())
     assert plan is not None
     begun = {f"{plan.barrier}.tally.inflight": b"crdt_mor: to count in 2"}
@@ -208,7 +209,7 @@ def test_it_is_scheduled_executed_and_completed(table: Table) -> None:
     assert table.maintenance.plan_compaction() is None, "of whatever action that plan is"
     assert table.maintenance.open_plans() == [], "and no compaction's"
 
-    other = Table.open(table.uri)._session
+    other = session_of(Table.open(table.uri))
     assert service.open_plans(other, TALLY) == [plan]
     for executor in (session, other):
         assert service.execute(executor, tallying(), plan).files == []
@@ -229,7 +230,7 @@ def test_it_is_scheduled_executed_and_completed(table: Table) -> None:
 
 
 def test_it_is_scheduled_and_cancelled(table: Table) -> None:
-    session = table._session
+    session = session_of(table)
     plan = service.schedule(session, tallying())
     assert plan is not None
     assert service.cancel(session, plan.barrier)
@@ -242,7 +243,7 @@ def test_it_is_scheduled_and_cancelled(table: Table) -> None:
 
 
 def test_a_sweep_removes_what_a_stalled_helper_puts_after_it_was_forgotten(table: Table) -> None:
-    session = table._session
+    session = session_of(table)
     plan = service.schedule(session, tallying())
     assert plan is not None
     late = told(table)
@@ -256,15 +257,15 @@ def test_a_sweep_removes_what_a_stalled_helper_puts_after_it_was_forgotten(table
 
 
 def test_it_is_refused_before_anything_is_published(table: Table) -> None:
-    version = table._session.tail().version
+    version = tail_of(table).version
     with pytest.raises(InvalidInputError, match="nothing to count"):
-        service.schedule(table._session, tallying(0))
-    assert service.schedule(table._session, tallying(100)) is None
-    assert table._session.tail().version == version
+        service.schedule(session_of(table), tallying(0))
+    assert service.schedule(session_of(table), tallying(100)) is None
+    assert tail_of(table).version == version
 
 
 def test_a_release_without_the_row_asks_to_be_upgraded(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = service.schedule(table._session, tallying())
+    plan = service.schedule(session_of(table), tallying())
     assert plan is not None
     monkeypatch.delitem(ACTIONS, TALLY.name)
     with pytest.raises(UnsupportedVersionError, match=r"upgrade crdt-mor.*tally"):

@@ -49,6 +49,7 @@ from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.oracle import Contribution, Row
 from crdt_mor.timeline.paths import ERASURES
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import tail_of
 from tests.simulated import Simulated
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import KEYS, PARTS, Done, History, Open, run, show
@@ -115,7 +116,7 @@ class UpkeepHistory(History):
 
     @property
     def retention(self) -> Retention:
-        return self.handles[0]._session.tail().retention
+        return tail_of(self.handles[0]).retention
 
     @property
     def mark(self) -> str:

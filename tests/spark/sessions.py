@@ -53,20 +53,20 @@ class Sessions:
 
     def __init__(self) -> None:
         self._asked: object = None
-        self._session: Any = None
+        self._spark: Any = None
 
     def on(self, master: str, **settings: Any) -> Any:
         """A session on `master` with these settings."""
         if self._asked != (master, settings):
             self.stop()
-            self._session, self._asked = start(master, **settings), (master, settings)
-        return self._session
+            self._spark, self._asked = start(master, **settings), (master, settings)
+        return self._spark
 
     def stop(self) -> None:
         """Stop the session, if there is one."""
-        if self._session is not None:
-            self._session.stop()
-        self._session = self._asked = None
+        if self._spark is not None:
+            self._spark.stop()
+        self._spark = self._asked = None
 
 
 def fixture(master: str = LOCAL, **settings: Any) -> Any:

@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 
 from crdt_mor import Table
 from tests import waiting
+from tests.inside import session_of
 from tests.table.helpers import data_files, files
 
 
@@ -36,7 +37,7 @@ def leftovers(path: str | Path) -> list[str]:
 
 
 def _leftovers(path: str | Path) -> list[str]:
-    session = Table.open(path)._session
+    session = session_of(Table.open(path))
     named = {file.path for done in session.completions(session.tail()) for file in done.files}
     strays = sorted(data_files(path) - named)
     return strays + [n for n in files(path) if n.startswith((".hoodie/.crdt_mor/staged/", ".hoodie/.heartbeat/"))]

@@ -22,6 +22,7 @@ from crdt_mor.store.racing import KEYS_OF_A_PROBE, PUTS
 from crdt_mor.testing.faults import DelegatingStore
 from tests import servers
 from tests.counting import Bucket
+from tests.inside import session_of
 from tests.store.helpers import COLUMNS
 from tests.tiers import slow
 
@@ -89,7 +90,7 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(careless:
     )
     store.put(".hoodie/hoodie.properties", properties.encode())
     with pytest.raises(mor.UnsupportedFeatureError, match=SEVERAL):
-        Table.open(URI, store=store)._session.start()
+        session_of(Table.open(URI, store=store)).start()
     assert left_in(careless) == [".hoodie/hoodie.properties"]
 
 

@@ -19,6 +19,7 @@ from crdt_mor.timeline import publish
 from crdt_mor.timeline.adoption import foreign_completions
 from crdt_mor.timeline.steps import List, Single, perform
 from tests.driving import one_by_one
+from tests.inside import session_of, store_of, tail_of
 from tests.simulated import Simulated
 from tests.table.archived import SCHEMA, TIMELINE, active, hudis, rows
 
@@ -159,7 +160,7 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
     monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     write(table, range(40, 44))
-    value = table._session.tail()
+    value = tail_of(table)
     assert value.retention.dropped_count > 20
     stands = {name.requested for name in active(fast_path) if name.state == "completed"}
     assert value.standing == len(stands - {c.requested for c in value.completions})
@@ -167,12 +168,12 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
     table.maintenance.archive(keep_commits=2)
     assert rows(mor.Table.open(str(fast_path))) == rows(table) == hudis(fast_path)
 
-    steps = one_by_one(foreign_completions(table._session.publisher.projector, table._session.tail()))
+    steps = one_by_one(foreign_completions(session_of(table).publisher.projector, tail_of(table)))
     asked: list[Single] = []
     with suppress(StopIteration):
         asked.append(next(steps))
         while True:
-            asked.append(steps.send(perform(asked[-1], table._session.store, table._session.environment)))
+            asked.append(steps.send(perform(asked[-1], store_of(table), session_of(table).environment)))
     assert asked == [List(TIMELINE)]
 
 
@@ -186,7 +187,7 @@ def test_applications_that_wrote_long_ago_are_forgotten_when_it_is_due(simulated
     table.upsert(data)
     (done,) = [action for action in table.maintenance.maintain().actions if action.service == "tokens"]
     assert "1 application wrote nothing" in done.why
-    assert [token.application for token in table._session.tail().tokens] == ["young"]
+    assert [token.application for token in tail_of(table).tokens] == ["young"]
     assert table.upsert(data, token=("young", 1)).repeated
     assert not table.upsert(data, token=("old", 7)).repeated
     assert not [action for action in table.maintenance.maintain().actions if action.service == "tokens"]

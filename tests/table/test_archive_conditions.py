@@ -20,6 +20,7 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline import archive as steps
 from crdt_mor.timeline import publish, sweep
 from crdt_mor.timeline.steps import Steps, run
+from tests.inside import session_of, tail_of
 from tests.table.archived import SCHEMA, active, hudis, rows
 
 ARCHIVABLE = archiving.archivable
@@ -118,7 +119,7 @@ def test_a_file_of_a_write_that_was_given_up(
     monkeypatch.setattr(sweep, "sweep", _no_sweep)
     with suppress(ZeroDivisionError), table.transaction() as given_up:
         put(given_up, "never")
-        (pending,) = table._session.tail().pending
+        (pending,) = tail_of(table).pending
         raise ZeroDivisionError
     (log,) = fast_path.glob("*.log.*")
     instant = log.name.split("_")[1][:17]
@@ -129,7 +130,7 @@ def test_a_file_of_a_write_that_was_given_up(
         table.maintenance.compact()
     table.maintenance.archive(keep_commits=1)
     assert late.exists()
-    assert (table._session.tail().archive.watermark < pending.requested) is (condition == "")
+    assert (tail_of(table).archive.watermark < pending.requested) is (condition == "")
 
 
 def _no_sweep(publisher: object, known: Timeline) -> Steps[Timeline]:
@@ -144,7 +145,7 @@ def test_a_helper_that_stalled_while_its_version_stood(
     leave_out(monkeypatch, condition)
     monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 100)
     put(table, "first")
-    session = table._session
+    session = session_of(table)
     stalled = session.tail()
     for n in range(6):
         put(table, f"k{n}")
@@ -158,7 +159,7 @@ def test_a_helper_that_stalled_while_its_version_stood(
 
 def test_a_helper_whose_version_is_gone_takes_back_what_it_put(table: mor.Table, fast_path: Path) -> None:
     put(table, "first")
-    session = table._session
+    session = session_of(table)
     stalled = session.tail()
     for n in range(6):
         put(table, f"k{n}")
@@ -175,7 +176,7 @@ def test_a_helper_whose_version_is_gone_takes_back_what_it_put(table: mor.Table,
 def test_the_sweep_removes_what_stands_below_the_watermark(table: mor.Table, fast_path: Path) -> None:
     late, data = first_and_archived(table, fast_path, "requested")
     late.write_bytes(data)
-    session = table._session
+    session = session_of(table)
     session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
     assert not late.exists()
     assert hudis(fast_path) == rows(table)
@@ -188,7 +189,7 @@ def test_a_commit_of_hudis_below_the_watermark_is_refused_by_name(table: mor.Tab
     theirs.write_bytes(data.replace(b"crdt_mor", b"crdt_xxx"))
     with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
         mor.Table.open(str(fast_path)).scan().to_arrow()
-    session, swept = table._session, InstantTime("19700101000000000")
+    session, swept = session_of(table), InstantTime("19700101000000000")
     with pytest.raises(mor.UnsupportedFeatureError, match="is archived already"):
         session.run(sweep.upkeep(session.publisher, replace(session.tail(), swept=swept), 60_000))
     assert theirs.exists()

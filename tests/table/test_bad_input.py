@@ -30,6 +30,7 @@ from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.timeline import adoption
+from tests.inside import session_of
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
 GOOD = frame(("a", "eu", 1, 1.5), ("b", "us", 2, 2.5))
@@ -362,7 +363,7 @@ def test_file_groups_that_the_bucket_index_did_not_make_are_refused_on_write(mak
     commit_file = timeline / f"{requested}_{completed}.deltacommit"
     commit_file.write_bytes(encode_commit(CommitMetadata({"": (stat,)}, "UPSERT")))
     other = Table.open(path)
-    session = other._session
+    session = session_of(other)
     session.remember(session.run(adoption.adopt(session.publisher, session.tail())))
     before = data_files(path)
     with pytest.raises(InvalidInputError, match=rf"hoodie.index.type=BUCKET.*file_id={foreign}"):

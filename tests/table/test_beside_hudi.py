@@ -24,6 +24,7 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline.session import LOOK_EVERY_MS
+from tests.inside import tail_of
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
 from tests.stores import WatchedStore
 
@@ -255,7 +256,7 @@ def test_a_commit_with_the_requested_time_of_one_of_ours_is_refused_by_name(
 
     with suppress(GivenUpError), table.transaction() as ours:
         ours.upsert(rows("b"))
-        requested = table._session.tail().pending[0].requested
+        requested = tail_of(table).pending[0].requested
         if ending == "rolled back":
             raise GivenUpError
         if ending == "pending":

@@ -26,6 +26,7 @@ from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.timeline.actions import CLEAN
 from tests.format import savepoints
+from tests.inside import session_of, store_of
 from tests.simulated import Simulated
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def shown(table: Table, **options: object) -> set[int]:
 
 
 def files(table: Table) -> set[str]:
-    return {stat.path for stat in table._session.store.walk("") if not stat.path.endswith("metadata")}
+    return {stat.path for stat in store_of(table).walk("") if not stat.path.endswith("metadata")}
 
 
 def named(table: Table) -> set[str]:
@@ -208,7 +209,7 @@ def test_a_table_at_rest_outlives_its_mark(table: Table) -> None:
 def test_hudi_is_told(table: Table) -> None:
     history(table)
     done = table.maintenance.clean(commits=2, readers=NONE)
-    store = table._session.store
+    store = store_of(table)
     told = {s.path.rpartition("/")[2]: s.path for s in store.list(".hoodie/timeline") if ".clean" in s.path}
     requested, inflight, completed = (told[name] for name in sorted(told, key=lambda n: ("_" in n, ".inf" in n)))
     plan = decode_clean_plan(store.read(requested) or b"", requested)
@@ -226,14 +227,14 @@ def test_hudi_is_told(table: Table) -> None:
 
 def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
     history(table)
-    plan = service.schedule(table._session, Cleaner(table._session, RetentionPolicy(commits=2)).planner)
+    plan = service.schedule(session_of(table), Cleaner(session_of(table), RetentionPolicy(commits=2)).planner)
     assert plan is not None
-    other = Table.open("simulated", store=table._session.store, environment=table.environment)
+    other = Table.open("simulated", store=store_of(table), environment=table.environment)
     assert other.maintenance.open_plans() == [], "no compaction's"
     done = other.maintenance.clean(commits=2, readers=NONE)
     assert done.files == len(plan.files) > 0
-    assert service.open_plans(other._session, CLEAN) == []
-    assert service.complete(table._session, plan, []) is not None, "the first to complete counts"
+    assert service.open_plans(session_of(other), CLEAN) == []
+    assert service.complete(session_of(table), plan, []) is not None, "the first to complete counts"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def savepoint(table: Table, paths: set[str]) -> str:
         partition: {"partitionPath": partition, "savepointDataFile": found} for partition, found in names.items()
     }
     path = ".hoodie/timeline/20231114221320000_20231114221320002.savepoint"
-    table._session.store.put(path, savepoints.savepoint(partitions))
+    store_of(table).put(path, savepoints.savepoint(partitions))
     return path
 
 
@@ -276,9 +277,9 @@ def test_what_a_savepoint_of_hudis_names_stays_until_it_is_gone(table: Table) ->
     assert done.files > 0
     assert saved <= files(table)
     assert done.spared == len(saved - named(table))
-    table._session.store.delete(path)
-    table._session = Table.open("again", store=table._session.store, environment=table.environment)._session
-    assert table.maintenance.clean(NONE, readers=NONE).files == done.spared
+    store_of(table).delete(path)
+    again = Table.open("again", store=store_of(table), environment=table.environment)
+    assert again.maintenance.clean(NONE, readers=NONE).files == done.spared
     assert files(table) == named(table)
 
 
@@ -302,7 +303,7 @@ def test_a_file_that_cannot_be_deleted_is_left_to_the_next_clean(simulated: Simu
     assert (done.files, done.bytes) == (0, 0)
     assert done.failed > 0
     assert files(table) == was
-    assert service.open_plans(table._session, CLEAN) == [], "it is completed all the same"
+    assert service.open_plans(session_of(table), CLEAN) == [], "it is completed all the same"
     store.refuses = False
     again = table.maintenance.clean(NONE, readers=NONE)
     assert (again.files, again.failed) == (done.failed, 0)
@@ -342,7 +343,7 @@ def test_later_marks_of_single_file_groups_leave_the_others_alone(simulated: Sim
     table.maintenance.compact()
     monday = next((f["partition"], f["file_id"]) for f in table.inspect.files().to_pylist() if "mon" in f["partition"])
     for_ever = RetentionPolicy(10**12, readers_ms=10**12)
-    done = Cleaner(table._session, for_ever, lambda value: {monday: value.clock}).clean()
+    done = Cleaner(session_of(table), for_ever, lambda value: {monday: value.clock}).clean()
     assert done.files > 0
     assert {path.rpartition("/")[0] for path in files(table) - named(table)} == {"day=tue"}
     assert table.scan(as_of=first, filter="day = 'tue'").to_polars()["n"].to_list() == [0]

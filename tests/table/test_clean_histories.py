@@ -12,6 +12,7 @@ import pytest
 
 from crdt_mor import CheckpointExpiredError, PartialUpdate, Scan, SnapshotExpiredError, Table, Transaction
 from crdt_mor.payloads import Counter
+from tests.inside import store_of, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow
 
@@ -114,7 +115,7 @@ class World:
             follower.follow()
 
     def check(self) -> None:
-        since = self.table._session.tail().retention.since
+        since = tail_of(self.table).retention.since
         for moment, expected in list(self.known.items()):
             if moment >= since:
                 assert self.chance.random() > 0.2 or rows(self.table.scan(as_of=moment)) == expected
@@ -136,7 +137,7 @@ class World:
         for _ in range(2):
             self.table.maintenance.compact()
             self.cleaned += self.table.maintenance.clean(NONE, readers=NONE).files
-        there = {stat.path for stat in self.table._session.store.walk("") if not stat.path.endswith("metadata")}
+        there = {stat.path for stat in store_of(self.table).walk("") if not stat.path.endswith("metadata")}
         assert there == set(self.table.inspect.files()["path"].to_pylist())
 
 

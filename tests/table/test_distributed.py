@@ -24,9 +24,10 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, MVRegister, ORSet
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import rollback, sweep
+from crdt_mor.timeline import rollback
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed, placing
+from tests.inside import run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame, rows, sent
 from tests.table.staging import PARTS, STAGED, TABLES, leftovers, staged
@@ -116,9 +117,9 @@ def test_more_rows_of_sets_than_can_be_told_apart_are_refused_where_tasks_share_
 def test_nothing_begins_before_the_first_task_nor_shows_before_the_end(make: Make, place: Place) -> None:
     table = make()
     job = table.plan_write("upsert", SCHEMA)
-    assert not table._session.tail().pending
+    assert not tail_of(table).pending
     receipts = staged(job, PARTS)
-    assert len(table._session.tail().pending) == 1, "four processes, one write"
+    assert len(tail_of(table).pending) == 1, "four processes, one write"
     assert data_files(place) == set()
     assert rows(table) == []
     table.complete_write(job, receipts)
@@ -135,10 +136,10 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pl
     assert ("a", "eu", 99, None) not in before
     assert leftovers(place) == []
 
-    begun = table._session.tail()
+    begun = tail_of(table)
     store = place.store  # an attempt that was frozen just before it put its file
     store.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
-    table._session.run(sweep.sweep(table._session.publisher, begun))
+    run_sweep(table, begun)
     assert leftovers(place) == []
     assert rows(table) == before
 
@@ -159,7 +160,7 @@ def test_a_key_that_stands_in_two_parts_of_an_append_is_an_error(make: Make, pla
     with pytest.raises(InvalidInputError, match="stands twice in an append"):
         table.complete_write(job, receipts)
     assert (rows(table), data_files(place), leftovers(place)) == ([], set(), [])
-    assert not table._session.tail().pending
+    assert not tail_of(table).pending
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_a_token_counts_once(make: Make) -> None:
     with pytest.raises(TokenOrderError):
         table.complete_write(late, staged(late, part), token=("load", 2))
     assert rows(table) == [("a", "eu", 1, None)]
-    assert (leftovers(table.uri), table._session.tail().pending) == ([], ())
+    assert (leftovers(table.uri), tail_of(table).pending) == ([], ())
 
 
 def test_the_receipts_of_two_attempts_are_refused(make: Make, place: Place) -> None:
@@ -233,7 +234,7 @@ def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, place: P
     receipts = staged(job, PARTS)
     table.abandon_write(job)
     table.abandon_write(job)
-    assert (leftovers(place), data_files(place), table._session.tail().pending) == ([], set(), ())
+    assert (leftovers(place), data_files(place), tail_of(table).pending) == ([], set(), ())
     with pytest.raises(WriterExpiredError):
         job.stage(PARTS[0], task=0)
     with pytest.raises(WriterExpiredError):
@@ -242,7 +243,7 @@ def test_abandoned_it_leaves_nothing_and_its_tasks_find_out(make: Make, place: P
 
 
 def give_up_pending(table: Table) -> None:
-    session = table._session
+    session = session_of(table)
     for pending in session.tail().pending:
         session.run(rollback.give_up(session.publisher, session.tail(), pending.requested, None))
 
@@ -316,7 +317,7 @@ def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: P
         came = store.count >= number
         give_up_pending(table)
         for _ in range(2):
-            table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+            run_sweep(table)
         found = rows(table)
         assert len(found) in (0, 44)
         if done is not None:
@@ -345,7 +346,7 @@ def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated)
     receipts = []
     for task in range(6):
         rows_of_task = partial(frame, (f"k{task}", "eu", task))
-        receipts.append(distributed.stage(table._session, job.job, rows_of_task, task))
+        receipts.append(distributed.stage(session_of(table), job.job, rows_of_task, task))
         simulated.environment.sleep(0.15)
         table.upsert(frame((f"x{task}", "eu", 0)))  # whoever begins gives up those that are silent
     table.complete_write(job, receipts)

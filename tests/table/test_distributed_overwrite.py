@@ -18,6 +18,7 @@ from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from crdt_mor.timeline import publish, rollback, sweep
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
+from tests.inside import completions_of, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows, sent
 from tests.table.staging import PARTS, TABLES, leftovers, staged
 from tests.tiers import slow
@@ -104,7 +105,7 @@ def test_named_partitions_are_replaced_and_rows_of_others_refused(make: Make, pl
     with pytest.raises(InvalidInputError, match=r"not_named=\['region=us'\] named=\['region=eu'\]"):
         job.stage(frame(("z", "us", 1)), task=0)
     table.abandon_write(job)
-    assert (len(ids(table)), leftovers(place), table._session.tail().pending) == (2, [], ())
+    assert (len(ids(table)), leftovers(place), tail_of(table).pending) == (2, [], ())
 
 
 @pytest.mark.parametrize("parts", [[], [frame()], [frame(), frame()]], ids=["no task", "one task", "two tasks"])
@@ -174,7 +175,7 @@ def test_a_job_is_known_when_its_commit_is_in_a_segment(make: Make) -> None:
     done = table.complete_write(job, staged(job, [frame(("a", "eu", 1))]))
     for number in range(20):
         table.upsert(frame((f"z{number}", "eu", 1)))
-    assert table._session.tail().find_completion(done.requested_at) is None
+    assert tail_of(table).find_completion(done.requested_at) is None
     late = job.stage(frame(("b", "eu", 1)), task=0)
     assert late.bases == ()
     assert table.complete_write(job, [late]) == replace(done, repeated=True)
@@ -190,7 +191,7 @@ def test_a_staged_file_that_a_power_cut_has_cut_short_is_refused(fast_path: Path
         with pytest.raises(InvalidInputError, match="not what its task wrote"):
             table.complete_write(job, receipts)
         assert len(ids(table)) == 2
-        assert (leftovers(table.uri), table._session.tail().pending) == ([], ())
+        assert (leftovers(table.uri), tail_of(table).pending) == ([], ())
 
 
 # --- at every moment --------------------------------------------------------------------------------------------------
@@ -229,12 +230,12 @@ class World:
 
     @property
     def landed(self) -> bool:
-        return any(c.overwriting for c in self.table._session.completions(self.table._session.tail()))
+        return any(c.overwriting for c in completions_of(self.table))
 
     def check(self, shows: Sequence[pa.Table]) -> None:
         """These rows are there, and after a sweep no file but those that commits name."""
         assert ids(self.table) == means(shows)
-        session = self.table._session
+        session = session_of(self.table)
         for _ in range(2):
             session.run(sweep.sweep(session.publisher, session.tail()))
         assert ids(self.table) == ids(Table.open(self.path)) == means(shows)
@@ -303,7 +304,7 @@ def test_where_a_driver_died_the_old_rows_or_the_new_are_there_and_the_next_one_
 def test_where_a_driver_died_and_nobody_comes_again_nothing_is_left(fast_path: Path) -> None:
     for scene in scenes(fast_path, None, every=3):
         world = scene.world
-        landed, session = world.landed, world.table._session
+        landed, session = world.landed, session_of(world.table)
         for pending in session.tail().pending:
             session.run(rollback.give_up(session.publisher, session.tail(), pending.requested, None))
         world.check(ONE if landed else [OLD])
@@ -368,7 +369,7 @@ def test_an_attempt_that_finds_the_write_over_leaves_what_the_overwrite_still_ne
         return TWO[0]
 
     with pytest.raises(WriterExpiredError, match="do not write it again"):
-        distributed.stage(world.table._session, world.job.job, read, 0)
+        distributed.stage(session_of(world.table), world.job.job, read, 0)
     world.check(ONE)
 
 

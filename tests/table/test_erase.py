@@ -26,6 +26,7 @@ from crdt_mor.services import erase
 from crdt_mor.store.base import Durable, Store
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
+from tests.inside import hudi_folder_of, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow
 
@@ -227,7 +228,7 @@ def test_of_an_erasure_in_very_many_file_groups_the_mark_is_the_whole_tables(mon
     world.place.environment.sleep(3600)
     erased = world.table.maintenance.erase(keys=[KEY, *OTHERS[:4]])
     assert world.where(*SECRETS) == []
-    retention = world.table._session.tail().retention
+    retention = tail_of(world.table).retention
     assert retention.groups == ()
     assert retention.since >= erased.retained_from
 
@@ -398,7 +399,7 @@ def test_savepoints_that_hold_the_rows_are_named_before_anything_is_deleted() ->
     stem = f"{bucket_of(world, KEY):08d}-"
     (held,) = [f for f in world.table.inspect.files()["path"].to_pylist() if f.startswith(stem)]
     kept: dict[str, object] = {"": {"partitionPath": "", "savepointDataFile": [held]}}
-    path = f"{world.table._session.publisher.projector.folder}/20200101000000000_20200101000000002.savepoint"
+    path = f"{hudi_folder_of(world.table)}/20200101000000000_20200101000000002.savepoint"
     world.place.store.put(path, savepoint(kept))
     before = world.shown()
     with pytest.raises(InvalidInputError, match=r"delete_savepoint.*20200101000000000_20200101000000002.savepoint"):

@@ -25,6 +25,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.base import Chunks
 from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import FEW_ROWS_MAX, Statements, few_rows
+from tests.inside import session_of, tail_of
 from tests.table.helpers import Make, Place, data_files, frame, rows
 from tests.tiers import slow
 
@@ -60,7 +61,7 @@ class Staged:
     table: Table
 
     def log_files(self, data: pa.Table, *, in_frame: bool) -> list[tuple[DataFile, bytes]]:
-        session = self.table._session
+        session = session_of(self.table)
         statements = Statements(session.config, session.tail(), T)
         statements.upsert(data, "UPSERT", "strict")
         (statement,) = collected = statements.collected
@@ -139,7 +140,7 @@ def test_a_key_may_stand_in_several_partitions(make: Make) -> None:
     table = make(partition_by="region")
     table.upsert(frame(("a", "x", 1), ("a", "y", 2), ("b", "x", 3)))
     assert rows(table, "id", "region", "n") == [("a", "x", 1), ("a", "y", 2), ("b", "x", 3)]
-    assert {slice_.partition for slice_ in table._session.tail().completions[-1].files} == {"region=x", "region=y"}
+    assert {slice_.partition for slice_ in tail_of(table).completions[-1].files} == {"region=x", "region=y"}
 
 
 def test_a_partial_update_sets_the_columns_that_it_gives(make: Make) -> None:

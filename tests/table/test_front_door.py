@@ -19,6 +19,7 @@ import pytest
 
 import crdt_mor
 from crdt_mor import InvalidInputError, InvalidUseError, MemoryStore, Scan, Table, TableNotFoundError
+from tests.inside import store_of
 from tests.table.helpers import Make, Place, frame, rows
 
 THREE = frame(("a", "eu", 1, 1.5), ("b", "eu", 2, None), ("c", "us", 3, 3.5))
@@ -166,7 +167,7 @@ def test_a_table_is_created_with_the_columns_of_whatever_says_some_and_without_i
     assert table.schema.metadata is None
     table.upsert(FRAME)
     assert table.to_polars().equals(FRAME)
-    assert Table.create("t", SCHEMAS[name](), key="id", store=table._session.store, exist_ok=True).count() == 1
+    assert Table.create("t", SCHEMAS[name](), key="id", store=store_of(table), exist_ok=True).count() == 1
 
 
 def test_a_table_is_created_with_the_columns_of_a_pandas_frame_but_its_nameless_index() -> None:

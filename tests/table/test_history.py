@@ -19,6 +19,7 @@ from crdt_mor.inspect import silent_for
 from crdt_mor.model.authors import INFO_BYTES_MAX
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import tail_of
 from tests.simulated import Simulated
 from tests.simulation import foreign_commits
 
@@ -129,7 +130,7 @@ def test_numbers_stay_when_commits_move_to_segments(table: mor.Table) -> None:
         if n in (5, 20):
             before |= by_number(table)
     found = by_number(table)
-    assert table._session.tail().segments
+    assert tail_of(table).segments
     assert sorted(found) == list(range(1, 61))
     assert {number: found[number] for number in before} == before
     assert [found[number]["message"] for number in (1, 60)] == ["load 0", "load 59"]

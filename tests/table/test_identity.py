@@ -33,10 +33,10 @@ from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.base import Durable, Stat
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import sweep
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Put, Steps
+from tests.inside import run_sweep, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 
 OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))
@@ -45,7 +45,7 @@ WIDER = NEW.append_column("more", pa.array([1, 2, 3]))
 
 
 def table_id(table: Table) -> str:
-    found = table._session.tail().table_id
+    found = tail_of(table).table_id
     assert found is not None
     return found
 
@@ -390,9 +390,9 @@ def test_a_version_that_is_gone_too_soon_tells_of_another_table(make: Make, path
     """Of two tables without an id that have the same settings: versions are kept for a while, so this one should be."""
     make()
     of_the_first_release(path)
-    value = Table.open(path)._session.tail()
+    value = tail_of(Table.open(path))
     old = Table.open(path)
-    session = old._session
+    session = session_of(old)
     session.remember(session.run(_begun(value)))
     shutil.rmtree(path)
     make()
@@ -494,7 +494,7 @@ def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkey
     make()
     old = Table.open(path, environment=Ahead())
     old.upsert(OLD)
-    value = old._session.tail()
+    value = tail_of(old)
     pending: list[Transaction] = []
     before: dict[str, bytes] = {}
     walk = LocalStore.walk
@@ -507,7 +507,7 @@ def test_a_sweep_deletes_nothing_of_the_next_table(make: Make, path: str, monkey
 
     monkeypatch.setattr(LocalStore, "walk", late)
     with pytest.raises(TableReplacedError):
-        old._session.run(sweep.sweep(old._session.publisher, value))
+        run_sweep(old, value)
     assert files(path) == before
     pending[0].upsert(OLD)
     pending[0].__exit__(None, None, None)
@@ -558,7 +558,7 @@ def test_a_timeline_that_is_not_that_of_the_properties_is_told(make: Make, path:
 
 def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(make: Make, path: str) -> None:
     make().upsert(OLD)
-    stranger = Table.open(path)._session.tail()
+    stranger = tail_of(Table.open(path))
     shutil.rmtree(path)
     table = make()
     table.upsert(NEW)
@@ -613,7 +613,7 @@ def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_on
         return original(store, folder)
 
     monkeypatch.setattr(LocalStore, "list", overtaken)
-    slow._session._looked_at_ms = 0  # it is time to look for commits of Hudi's
+    session_of(slow)._looked_at_ms = 0  # it is time to look for commits of Hudi's
     use(path, slow)
     assert LocalStore.list is original, "nobody looked"
     assert ("quick0", "eu", 0, None) in rows(Table.open(path))

@@ -34,6 +34,7 @@ from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import session_of, tail_of
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
 from tests.tiers import long, slow
@@ -89,19 +90,19 @@ class World:
     @property
     def commits(self) -> list[Completion]:
         """What was committed; that Hudi was told of a write that was given up is no commit."""
-        session = self.table._session
+        session = session_of(self.table)
         return [c for c in session.completions(session.tail()) if c.undone is None]
 
     def forget(self) -> None:
         """As if the pending writes had been silent past the expiry, and had been swept since."""
-        session = self.table._session
+        session = session_of(self.table)
         for pending in session.tail().pending:
             session.run(rollback.give_up(session.publisher, session.tail(), pending.requested, None))
         self.sweep()
         assert not session.tail().rolled_back
 
     def sweep(self) -> None:
-        session = self.table._session
+        session = session_of(self.table)
         for _ in range(2):
             session.run(sweep.sweep(session.publisher, session.tail()))
 
@@ -343,7 +344,7 @@ def test_an_emptied_ticket_is_no_ticket(world: World) -> None:
     (other.path / ticket_path(other.job.job.name)).write_bytes(b"")
     with pytest.raises(WriterExpiredError, match="Nothing of it is visible"):
         other.complete(receipts)
-    assert not other.table._session.tail().pending
+    assert not tail_of(other.table).pending
     other.shows([])
 
 
@@ -354,7 +355,7 @@ def test_an_attempt_that_comes_after_the_commit_begins_nothing(world: World) -> 
     done = world.complete(staged(world.job, ONE))
     late = staged(world.job, TWO)
     assert {(r.requested, r.rows, r.files) for r in late} == {(done.requested_at, 0, ())}
-    assert not world.table._session.tail().pending
+    assert not tail_of(world.table).pending
     assert world.complete(late) == replace(done, repeated=True)
     assert world.complete([]) == replace(done, repeated=True), "a driver that knows nothing"
     world.shows(ONE)
@@ -365,9 +366,9 @@ def test_a_job_is_known_when_its_commit_is_in_a_segment(world: World) -> None:
     done = world.complete(staged(world.job, ONE))
     for number in range(20):
         world.table.upsert(frame({f"z{number}": 1}))
-    assert world.table._session.tail().find_completion(done.requested_at) is None
+    assert tail_of(world.table).find_completion(done.requested_at) is None
     assert world.complete(staged(world.job, TWO)) == replace(done, repeated=True)
-    assert not world.table._session.tail().pending
+    assert not tail_of(world.table).pending
 
 
 def test_an_attempt_that_is_at_work_when_the_job_is_completed_is_told_so(world: World) -> None:
@@ -396,7 +397,7 @@ def test_a_job_that_was_given_up_never_begins_again(world: World, forgotten: boo
         with pytest.raises(WriterExpiredError, match="Nothing of it is visible"):
             again()
     world.table.abandon_write(world.job)
-    assert not world.table._session.tail().pending
+    assert not tail_of(world.table).pending
     assert not world.commits
     world.check()
 
@@ -420,13 +421,13 @@ def test_notes_on_given_up_jobs_go_when_the_jobs_can_not_begin_any_more(
     for job in (world.job, other):
         with pytest.raises(WriterExpiredError, match="planned too long ago to begin"):
             staged(job, TWO)
-    assert not world.table._session.tail().pending
+    assert not tail_of(world.table).pending
 
 
 def test_a_plan_that_waits_on_a_quiet_table_is_not_too_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table's clock stands where its last event was; how old a job is counts from when it was planned."""
     monkeypatch.setattr("crdt_mor.timeline.tickets.JOB_EXPIRY_MS", 60_000)
-    world.table._session.start()
+    session_of(world.table).start()
     job = Table.open(world.path, environment=SkewedEnvironment(50_000)).plan_write("upsert", SCHEMA)
     world.table = Table.open(world.path, environment=SkewedEnvironment(50_000))
     world.table.upsert(frame({"z": 1}))

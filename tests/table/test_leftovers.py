@@ -22,6 +22,7 @@ from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep
 from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
 from crdt_mor.timeline.steps import Put, Single, perform
 from tests.driving import one_by_one
+from tests.inside import completions_of, run_sweep, session_of, store_of, tail_of
 from tests.model.scene import PUBLISHER, Scene
 from tests.stores import WatchedStore
 
@@ -80,17 +81,17 @@ def test_a_snapshot_that_is_older_than_all_versions_reads_the_newest_segments(fa
     for number in range(9):
         table.upsert(pa.table({"k": [f"k{number}"], "n": [number]}, schema))
     old = Table(str(fast_path / "t"))
-    value = old._session.tail()
+    value = tail_of(old)
     table.maintenance.compact()
     plan = None
     for number in range(40):
         plan = plan or table.maintenance.plan_compaction()
         table.upsert(pa.table({"k": ["k0"], "n": [number]}, schema))
-    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
-    found = old._session.completions(value)
+    run_sweep(table)
+    found = completions_of(old, value)
     assert [c.version for c in found] == sorted(c.version for c in found)
     assert len(found) == 9
-    assert [stat.path.rpartition("/")[2][:17] for stat in table._session.store.list(PLANS)] == [plan and plan.barrier]
+    assert [stat.path.rpartition("/")[2][:17] for stat in store_of(table).list(PLANS)] == [plan and plan.barrier]
     assert table.maintenance.compact(), "the open plan is there, and that of the compaction before is swept"
 
 
@@ -107,15 +108,15 @@ def test_upkeep_drops_from_the_value_what_it_has_archived_and_cleaned(fast_path:
         if number % 12 == 11:
             table.maintenance.maintain()
             table.maintenance.archive(keep_commits=4)
-            value = table._session.tail()
+            value = tail_of(table)
             names.append(len(value.segments))
             known.append(len(value.completions) + sum(segment.count for segment in value.segments))
-    value = table._session.tail()
+    value = tail_of(table)
     assert value.retention.dropped_count > 20
     assert max(known) < 50
     assert max(names) < 12
     fresh = Table(str(fast_path / "t"))
-    assert not fresh._session.run(foreign_completions(fresh._session.publisher.projector, value)).completions
+    assert not session_of(fresh).run(foreign_completions(session_of(fresh).publisher.projector, value)).completions
     assert {row["k"]: row["n"] for row in fresh.to_arrow().to_pylist()} == {f"k{n % 7}": n for n in range(60)}
     now = {row["requested_at"]: row["ordinal"] for row in fresh.history().to_pylist()}
     after = {time: number for time, number in numbers.items() if time > value.retention.dropped}
@@ -181,7 +182,7 @@ def test_a_partition_that_only_a_given_up_write_had_goes_with_its_folder(tmp_pat
     schema = pa.schema([("k", pa.string()), ("day", pa.string())])
     table = Table.create(str(tmp_path / "t"), schema, key="k", partition_by="day", buckets=1)
     table.upsert(pa.table({"k": ["a"], "day": ["mon"]}, schema))
-    session = table._session
+    session = session_of(table)
     _, begun = session.begin(session.author())
     file = f"day=tue/{LogFileName(bucket_file_id(0), begun.requested)}"
     session.store.put(file, b"rows")

@@ -18,6 +18,7 @@ from crdt_mor.services import maintain as engine
 from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
+from tests.inside import session_of
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 
@@ -288,8 +289,8 @@ def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simu
     hourly(table, 4)
     table.maintenance.compact()
     if open_before:
-        service.schedule(table._session, Cleaner(table._session, RetentionPolicy(keep_ms=3 * 3_600_000)).planner)
-    run = engine._Run(table._session, Policies(keep_ms=2 * 3_600_000, readers_ms=0), dry_run=False)
+        service.schedule(session_of(table), Cleaner(session_of(table), RetentionPolicy(keep_ms=3 * 3_600_000)).planner)
+    run = engine._Run(session_of(table), Policies(keep_ms=2 * 3_600_000, readers_ms=0), dry_run=False)
     store.walks = 0
     (action,) = engine._clean(run)  # without the sweep, which lists the table as well
     assert (action.state, store.walks) == ("done", 1 + open_before)

@@ -14,6 +14,7 @@ from crdt_mor import Table, TableReplacedError
 from crdt_mor.timeline import opening
 from crdt_mor.timeline.paths import version_path
 from tests.counting import Bucket
+from tests.inside import session_of
 
 URI = "s3://counted/table"
 REQUESTS = 8
@@ -70,7 +71,7 @@ def test_the_newest_version_is_found_whatever_comes_between(
 
                 with one_after_another(order, at, meanwhile):
                     opened = Table.open(URI, store=bucket.store())
-                assert before <= opened._session.known().version <= writer.version
+                assert before <= session_of(opened).known().version <= writer.version
                 assert opened.properties == writer.properties
                 if is_ghost_left and versions > 3:
                     store.delete(version_path(before))

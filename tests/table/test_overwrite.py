@@ -17,6 +17,7 @@ from crdt_mor.timeline.paths import STAGED
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Steps
 from crdt_mor.transaction import Transaction
+from tests.inside import tail_of
 from tests.table.helpers import Make, Place, data_files, frame, rows
 
 BY_REGION = {"partition_by": "region", "buckets": 2}
@@ -185,7 +186,7 @@ def test_a_write_of_which_nothing_is_left_is_an_empty_commit(table: Table, place
     table.truncate()
     assert end(straggler).rows == 0
     assert ids(place.open()) == []
-    assert table._session.tail().overwrites == ()
+    assert tail_of(table).overwrites == ()
 
 
 def test_tasks_of_a_distributed_write_are_pending_writes_like_others(table: Table) -> None:

@@ -17,6 +17,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.timeline import publish, rollback, sweep
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import session_of, tail_of
 from tests.table.helpers import Make, files, frame, rows
 
 NOBODY, ONE, TWO = 65534, 1001, 1002
@@ -173,7 +174,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     shared(path)
     with user(TWO):
         other = Table.open(path)
-        session = other._session
+        session = session_of(other)
         value = session.run(rollback.give_up(session.publisher, session.tail(), requested, None))
         for i in range(3):
             assert [gone.requested for gone in value.rolled_back] == [requested]
@@ -186,7 +187,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     table = Table.open(path)
     for i in range(2):  # the first sweep deletes, the second sees that nothing is left
         table.upsert(frame(("b", "two", i)))
-    assert table._session.tail().rolled_back == ()
+    assert tail_of(table).rolled_back == ()
     assert not list(Path(path).rglob(f"*{requested}*"))
 
 
@@ -224,7 +225,7 @@ def test_the_cancel_of_a_plan_whose_outputs_one_may_not_delete_stops_nobody(make
         other.upsert(frame(("b", "two", 1)))
     assert Path(path, output.path).exists()
     assert pending.exists(), "else Hudi's readers would leave out what is committed to this file group from now on"
-    session = table._session
+    session = session_of(table)
     session.run(sweep.sweep(session.publisher, session.tail()))
     assert not Path(path, output.path).exists()
     assert not pending.exists()

@@ -24,6 +24,7 @@ from crdt_mor.timeline import session
 from crdt_mor.timeline.heartbeat import beat_every
 from crdt_mor.timeline.paths import heartbeat_path
 from tests.counting import Bucket, Count
+from tests.inside import session_of
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "stores.md"
 _NUMBERS = r"(?P<requests>\d+) \| (?P<trips>\d+) \| (?P<size>[\d,.]+) (?P<unit>KiB|MiB)"
@@ -124,7 +125,7 @@ def lookup(table: Table) -> None:
 
 def last_commit(table: Table) -> None:
     """The changes of the last commit."""
-    assert table.changes(since=table._session.known().version - 1).to_polars().height == 1
+    assert table.changes(since=session_of(table).known().version - 1).to_polars().height == 1
 
 
 def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], object] = Table.upsert) -> Count:

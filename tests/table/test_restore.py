@@ -19,8 +19,9 @@ from crdt_mor import (
 )
 from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.payloads import Counter
-from crdt_mor.timeline import cutting, sweep
+from crdt_mor.timeline import cutting
 from crdt_mor.timeline.paths import VERSIONS
+from tests.inside import hudi_folder_of, run_sweep, store_of, tail_of
 from tests.simulated import Simulated
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -44,13 +45,13 @@ def shown(table: Table, **options: object) -> set[int]:
 
 
 def files(table: Table) -> set[str]:
-    return {stat.path for stat in table._session.store.walk("") if not stat.path.endswith("metadata")}
+    return {stat.path for stat in store_of(table).walk("") if not stat.path.endswith("metadata")}
 
 
 def told(table: Table) -> list[str]:
     """The names in Hudi's timeline directory."""
-    folder = table._session.publisher.projector.folder
-    return [stat.path.rpartition("/")[2] for stat in table._session.store.list(folder)]
+    folder = hudi_folder_of(table)
+    return [stat.path.rpartition("/")[2] for stat in store_of(table).list(folder)]
 
 
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,7 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def again(table: Table) -> Table:
     """The table once more, as another process would open it."""
-    return Table.open(table.uri, store=table._session.store, environment=table.environment)
+    return Table.open(table.uri, store=store_of(table), environment=table.environment)
 
 
 # --- savepoints -------------------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ def test_what_a_savepoint_shows_stays_exact_however_far_history_has_moved_on(tab
         table.maintenance.clean(commits=1, readers=NONE)
         table.maintenance.archive(keep_commits=1)
         assert shown(again(table), as_of="one") == shown(again(table), as_of=at) == {1}
-    assert table._session.tail().archive.count == 0
+    assert tail_of(table).archive.count == 0
     with pytest.raises(SnapshotExpiredError):
         table.changes(since="one")
     with pytest.raises(SnapshotExpiredError):
@@ -147,11 +148,11 @@ def test_an_erasure_names_the_savepoint_that_holds_the_rows(table: Table) -> Non
 def test_hudi_is_told_of_a_savepoint_as_long_as_it_is_there(table: Table) -> None:
     commit = write(table, 1)
     table.savepoint("one", comment="of May")
-    saved = table._session.tail().savepoints[0].saved
+    saved = tail_of(table).savepoints[0].saved
     names = [name for name in told(table) if "savepoint" in name]
     assert names == [f"{commit.requested_at}.savepoint.inflight", f"{commit.requested_at}_{saved}.savepoint"]
-    folder = table._session.publisher.projector.folder
-    data = table._session.store.read(f"{folder}/{names[1]}")
+    folder = hudi_folder_of(table)
+    data = store_of(table).read(f"{folder}/{names[1]}")
     assert data is not None
     assert set(decode_savepoint(data, names[1])) == files(table)
     table.savepoint("the-same")
@@ -163,16 +164,16 @@ def test_hudi_is_told_of_a_savepoint_as_long_as_it_is_there(table: Table) -> Non
 def test_files_of_a_savepoint_that_a_crash_left_are_swept(table: Table) -> None:
     write(table, 1)
     table.savepoint("one")
-    store, folder = table._session.store, table._session.publisher.projector.folder
+    store, folder = store_of(table), hudi_folder_of(table)
     left = {path: store.read(path) for path in [f"{folder}/{n}" for n in told(table) if "savepoint" in n]}
     table.drop_savepoint("one")
     for path, data in left.items():
         assert data
         store.put(path, data)
-    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    run_sweep(table)
     assert not [name for name in told(table) if "savepoint" in name]
     table.savepoint("two")
-    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    run_sweep(table)
     assert len([name for name in told(table) if "savepoint" in name]) == 2
 
 
@@ -204,7 +205,7 @@ def test_a_restore_goes_back_to_a_savepoint_and_what_came_after_it_is_gone(table
     names = told(table)
     assert not [name for name in names if name.startswith(later.requested_at)]
     assert [name.rpartition(".")[2] for name in names if "restore" in name].count("restore") == 1
-    assert len(table._session.store.list(VERSIONS)) == 1
+    assert len(store_of(table).list(VERSIONS)) == 1
     write(table, 4)
     table.maintenance.compact()
     assert shown(table) == shown(again(table)) == {4}
@@ -227,7 +228,7 @@ def test_a_restore_takes_whatever_as_of_takes(table: Table) -> None:
 
 def test_moments_on_both_sides_of_the_cut_are_answered(table: Table) -> None:
     first = write(table, 1)
-    kept = table._session.tail().clock
+    kept = tail_of(table).clock
     gone = write(table, 2)
     table.maintenance.restore(first)
     after = write(table, 3)
@@ -270,7 +271,7 @@ def test_pending_writes_and_open_plans_are_given_up(table: Table) -> None:
         tx.__exit__(None, None, None)
     assert table.maintenance.compact(plan) == []
     assert shown(table) == {1}
-    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    run_sweep(table)
     assert not [name for name in told(table) if name.startswith((done.pending[0], plan.barrier))]
 
 
@@ -295,7 +296,7 @@ def test_columns_that_were_added_stay_and_hudi_finds_them(table: Table) -> None:
     assert table.schema.names == again(table).schema.names == ["id", "n", "text"]
     assert shown(table) == {1}
     last = max(name for name in told(table) if name.endswith(".deltacommit"))
-    data = table._session.store.read(f"{table._session.publisher.projector.folder}/{last}")
+    data = store_of(table).read(f"{hudi_folder_of(table)}/{last}")
     assert data is not None
     assert b"text" in data
 
@@ -328,7 +329,7 @@ def test_a_token_that_the_table_may_have_forgotten_is_refused_rather_than_guesse
         write(table, n, token=("a", n))
         table.maintenance.compact()
     table.maintenance.clean(commits=1, readers=NONE)
-    table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+    run_sweep(table)
     table.savepoint("eight")
     write(table, 9, token=("a", 9))
     table.maintenance.restore("eight")
@@ -448,5 +449,5 @@ def test_many_commits_in_segments_are_cut_and_those_left_are_found(
         table.maintenance.restore(commits[n])
         for m in range(n + 1):
             assert shown(again(table), as_of=commits[m]) == {m}
-        table._session.run(sweep.sweep(table._session.publisher, table._session.tail()))
+        run_sweep(table)
         assert shown(again(table)) == {n}

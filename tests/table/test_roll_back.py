@@ -8,6 +8,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.timeline import sweep
+from tests.inside import session_of
 from tests.table.helpers import SCHEMA, frame
 
 
@@ -93,7 +94,7 @@ def test_what_was_given_up_before_is_said_to_be_also_once_it_is_forgotten(table:
     table.maintenance.roll_back(instant)
     again = table.maintenance.roll_back(instant)
     assert (again.kind, again.repeated) == ("write", True)
-    session = table._session
+    session = session_of(table)
     for _ in range(2):
         session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
     assert session.tail().rolled_back == ()

@@ -10,6 +10,7 @@ from crdt_mor import Table
 from crdt_mor.timeline import alone, publish
 from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
 from crdt_mor.timeline.tail import KEPT_VERSIONS
+from tests.inside import tail_of
 from tests.simulated import Simulated
 from tests.table.compacting import close, open_write
 from tests.table.helpers import Make, Place, frame, rows
@@ -63,7 +64,7 @@ def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     commits = [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40)]
     table.maintenance.compact()
     commits += [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40, 80)]
-    value = place.open()._session.tail()
+    value = tail_of(place.open())
     superseded = {segment_path(s.name) for s in value.segments if s.superseded is not None}
     assert superseded, "the first forty commits have been consumed"
     assert sum(s.count for s in value.segments) + len(value.completions) == 81
@@ -102,7 +103,7 @@ def test_after_3000_commits_the_value_is_small_and_old_versions_are_gone(make: M
     newest = place.store.stat(version_path(left[-1]))
     assert newest is not None
     assert newest.size < 40_000
-    value = place.open()._session.tail()
+    value = tail_of(place.open())
     assert len(value.completions) + sum(s.count for s in value.segments) == 3006
     assert len(value.segments) < 60
     assert numbers(place.open()) == {f"k{i % 50}": i for i in range(2950, 3000)}

@@ -23,6 +23,7 @@ from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import Delete, Put, Steps, perform
 from crdt_mor.timeline.tickets import job_name
 from tests.driving import one_by_one
+from tests.inside import session_of
 from tests.model.scene import NEVER, PUBLISHER, Scene
 from tests.simulated import Simulated
 
@@ -234,7 +235,7 @@ def test_a_scan_that_was_held_says_where_it_stands_when_its_segment_is_long_gone
     for key in "bcdef":
         table.upsert(pa.table({"id": [key]}))
         table.maintenance.compact()
-    session = table._session
+    session = session_of(table)
     for _ in range(2):
         session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
     assert segment.path not in {stat.path for stat in simulated.store.list(SEGMENTS)}
