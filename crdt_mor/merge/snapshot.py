@@ -46,7 +46,7 @@ from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.order import Keys, distinct_keys
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.states import take
+from crdt_mor.merge.states import shown, take
 from crdt_mor.parquet import ParquetSource
 
 Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
@@ -418,7 +418,7 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
     merged: dict[str, pl.Series] = {}
     for member in folded.rule.members_of(need):
         states = folded.states(member, base, under)
-        merged |= {series.name: series for series in member.unpack(states, need)}
+        merged |= {series.name: series for series in shown(member, states, need, folded.keys)}
     others = [column for column in need if column not in merged]
     if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
         return _beside_newest(folded, merged, others).select(need)

@@ -7,7 +7,7 @@ A key with one state has it already; the others are folded side by side, in one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import groupby
 
@@ -46,22 +46,39 @@ def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFram
         with naming_payload(member.payload, member.columns):
             return _merged(member.payload, frame)
     except PayloadError as error:
-        key = _failing(member.payload, frame, keys)
-        raise PayloadError(f"{error} key={key!r}" if key is not None else str(error)) from error
+        codes = frame["code"].unique(maintain_order=True)
+
+        def merge(some: pl.Series) -> object:
+            return _merged(member.payload, frame.filter(pl.col("code").is_in(some.implode())))
+
+        raise _naming_key(error, keys, codes, merge) from error
 
 
-def _failing(payload: Payload, frame: pl.DataFrame, keys: pl.Series) -> object:
-    """The first key whose states cannot be merged, found by halves: the error itself does not name it."""
-    codes = frame["code"].unique(maintain_order=True)
+def shown(member: Member, states: pl.Series, need: Sequence[str], keys: pl.Series) -> list[pl.Series]:
+    """`Member.unpack` of the states of `keys`. An error names a key that fails."""
+    try:
+        return member.unpack(states, need)
+    except PayloadError as error:
+        every = pl.int_range(len(keys), eager=True)
+        raise _naming_key(error, keys, every, lambda some: member.unpack(states.gather(some), need)) from error
+
+
+def _naming_key(
+    error: PayloadError, keys: pl.Series, codes: pl.Series, work: Callable[[pl.Series], object]
+) -> PayloadError:
+    """The error with the first key that fails, found by halves, as the error itself does not name it.
+
+    codes: the places of keys in `keys`. work: what fails, for some of them.
+    """
     while len(codes) > 1:
         half = codes[: len(codes) // 2]
-        codes = half if _fails(payload, frame, half) else codes[len(half) :]
-    return keys[int(codes[0])] if _fails(payload, frame, codes) else None
+        codes = half if _fails(work, half) else codes[len(half) :]
+    return PayloadError(f"{error} key={keys[int(codes[0])]!r}" if _fails(work, codes) else str(error))
 
 
-def _fails(payload: Payload, frame: pl.DataFrame, codes: pl.Series) -> bool:
+def _fails(work: Callable[[pl.Series], object], codes: pl.Series) -> bool:
     try:
-        _merged(payload, frame.filter(pl.col("code").is_in(codes.implode())))
+        work(codes)
     except Exception:  # noqa: BLE001 - a payload can raise anything
         return True
     return False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from crdt_mor import PayloadError, Table
+from crdt_mor import Kind, Payload, PayloadError, Table
 from crdt_mor.cli.main import app
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.readers.polars import scan_table
@@ -81,6 +81,41 @@ def test_ranges_of_keys_and_writes_by_filter_go_on(simulated: Simulated) -> None
     assert sorted(table.to_polars(filter="id < 7").rows()) == [(1, 1), (2, 2)]
     assert table.delete(filter="id < 7 AND n > 1").deletes == 1
     assert table.to_polars(filter=pl.col("id").is_between(0, 5)).rows() == [(1, 1)]
+
+
+class Shy(Payload):
+    """Adds numbers up, and cannot show one of the sums."""
+
+    name: ClassVar[str] = "acme.shy/1"
+    kind: ClassVar[Kind] = "delta"
+
+    def join(self, a: int, b: int) -> int:
+        return a + b
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.sum()
+
+    def value(self, states: pl.Expr) -> pl.Expr:
+        return states.map_batches(_not_13, pl.Int64(), is_elementwise=True)
+
+    def examples(self) -> list[int]:
+        return [1, 2]
+
+
+def _not_13(values: pl.Series) -> pl.Series:
+    if (values == 13).any():
+        raise ValueError("no such number")
+    return values
+
+
+def test_a_state_that_cannot_be_shown_is_named_by_its_key(simulated: Simulated) -> None:
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    table = simulated.create(schema, key="id", buckets=1, merge={"n": Shy()})
+    for number in (6, 7):
+        table.upsert(pa.table({"id": ["a", "b", "c"], "n": [1, number, 3]}))
+    with pytest.raises(PayloadError, match=r"acme\.shy/1 failed: .*no such number.*columns=\['n'\] key='b'"):
+        table.to_polars()
+    assert table.to_polars(filter="id > 'b'")["n"].to_list() == [6]
 
 
 def test_the_command_line_shows_other_keys(fast_path: Path) -> None:
