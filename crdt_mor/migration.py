@@ -35,11 +35,10 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.arrivals import Loader, keeps_partitions_apart, refuse_twins
 from crdt_mor.services.erase import open_erasures
-from crdt_mor.services.migrate import Migration, MigrationProgress, PendingPolicy, cancel
+from crdt_mor.services.migrate import Migration, MigrationProgress, PendingPolicy, begin, cancel
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.base import Store, is_bucket
 from crdt_mor.store.open import absolute, store_at
-from crdt_mor.timeline import moving
 from crdt_mor.timeline.paths import PROPERTIES
 from crdt_mor.timeline.session import Session, read_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
@@ -132,10 +131,7 @@ def migrate(
     assert session.config.table_id is not None
     assert target.config.table_id is not None
     origin = Origin(session.config.table_id, session.uri if session.uri == "" else _address(session))
-    arrived = target.remember(target.run(moving.receive(target.publisher, target.tail(), origin)))
-    if arrived.origin is not None and not arrived.origin.is_opened:
-        announced = moving.announce(session.publisher, session.known(), Moving(address, target.config.table_id))
-        session.remember(session.run(announced))
+    begin(session, target, address, origin)
     migration = Migration(session, target, on_progress or (lambda _: None))
     try:
         opened = migration.run(pending)
@@ -153,18 +149,27 @@ def cancel_migration(
     value = session.remember(session.tail())
     if value.moving is None:
         return False
-    target = None
-    try:
-        objects = _objects(session, value.moving.uri, storage_options, store)
-        target = Session.open(value.moving.uri, session.environment, session.expiry_ms, objects)
-    except TableNotFoundError as error:
-        if not removed:
-            raise InvalidInputError(
-                "the new table is not found from here, so that it cannot be told whether writers are at it already: if "
-                "it was removed, call cancel_migration(removed=True); else call where it is found, or give its store. "
-                f"uri={value.moving.uri}"
-            ) from error
+    found = _opened(session, value.moving.uri, storage_options, store)
+    target = found if found is not None and found.config.table_id == value.moving.table_id else None
+    if target is None and not removed:
+        there = "nothing" if found is None else f"another table, {found.config.table_id}"
+        raise InvalidInputError(
+            "the new table is not found from here, so that it cannot be told whether writers are at it already: if it "
+            "was removed, call cancel_migration(removed=True); else call where it is found, or give its store. "
+            f"uri={value.moving.uri} table_id={value.moving.table_id} found={there}"
+        )
     return cancel(session, target)
+
+
+def _opened(
+    session: Session, uri: str, storage_options: Mapping[str, str] | None, store: Store | None
+) -> Session | None:
+    """The table at the new address; None where there is none."""
+    try:
+        objects = _objects(session, uri, storage_options, store)
+        return Session.open(uri, session.environment, session.expiry_ms, objects)
+    except TableNotFoundError:
+        return None
 
 
 def _require_movable(session: Session) -> None:
@@ -213,8 +218,7 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
     environment = session.environment
     config, layout = wanted.config(session.config), wanted.layout(Layout.of(value.properties))
     if objects.stat(PROPERTIES) is None:
-        if value.moving is not None:
-            require_not_moved(value.moving)
+        _refuse_to_make_another(value.moving, address)
         _refuse_beforehand(session, value, config)
         columns = _first_schema(session, value, config, layout)
         made = put_properties(objects, environment, address, config, columns, True, layout, session.expiry_ms)
@@ -229,6 +233,22 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
     if wanted.cluster_by is not None:
         require_layout(target, layout)
     return target
+
+
+def _refuse_to_make_another(announced: Moving | None, address: str) -> None:
+    """Raise where the table moves to one that is made already, and not found at this address."""
+    require_not_moved(announced)
+    if announced is None:
+        return
+    removed = "the table that this one moves to is not there any more: cancel_migration(removed=True) gives that up"
+    elsewhere = (
+        "another migration of this table is under way: call migrate with its address, which goes on with it, or give "
+        "it up with cancel_migration()"
+    )
+    raise InvalidInputError(
+        f"{removed if announced.uri == address else elsewhere}, and then a new migration can begin. "
+        f"moves_to={announced.uri} table_id={announced.table_id} asked={address}"
+    )
 
 
 def _require_same(wanted: TableConfig, found: TableConfig, address: str) -> None:

@@ -94,15 +94,19 @@ def moved(value: Timeline, since: InstantTime, groups: Mapping[FileGroup, Instan
 
     since: the mark of all file groups. groups: later marks of single ones. What a migration follows is kept.
     """
-    old = value.retention
-    followed = value.clock if value.moving is None else value.moving.since
-    kept = max(old.since, min(since, value.clock, followed))
+    old, last = value.retention, _last_mark(value)
+    kept = max(old.since, min(since, last))
     stable = min([kept, *(p.requested for p in value.pending)])
     marks = dict(old.groups)
     for group, mark in (groups or {}).items():
-        marks[group] = max(marks.get(group, EPOCH), min(mark, value.clock))
+        marks[group] = max(marks.get(group, EPOCH), min(mark, last))
     later = tuple(sorted((group, mark) for group, mark in marks.items() if mark > kept))
     return replace(old, since=kept, stable_since=max(old.stable_since, stable), groups=later)
+
+
+def _last_mark(value: Timeline) -> InstantTime:
+    """The latest mark that a value may have: its clock, or, while a migration follows it, when that was announced."""
+    return value.clock if value.moving is None else min(value.clock, value.moving.since)
 
 
 # --- which files may go -----------------------------------------------------------------------------------------------
@@ -294,12 +298,14 @@ def plan_cleaning(
     completions: all that are known of `value`. now_ms: what the store's clock says. there: the paths of the data files
     that a listing has found. saved: the paths that savepoints name. groups: later marks of single file groups, whose
     readers are not spared.
+
+    No file goes that a view from the marks on needs, which a migration may hold back.
     """
     retention = moved(value, policy.mark(value, completions, now_ms), groups)
-    before = policy.mark(value, completions, now_ms, policy.readers_ms)
+    before = min(retention.since, policy.mark(value, completions, now_ms, policy.readers_ms))
     marks = dict(retention.groups)  # of erasures, which spare no reader
     for group, mark in (groups or {}).items():  # also where the mark of the whole table has moved beyond them
-        marks[group] = max(mark, marks.get(group, EPOCH))
+        marks[group] = max(min(mark, _last_mark(value)), marks.get(group, EPOCH))
     going = [file for file in needless_files(value, completions, before, marks, saved) if file.path in there]
     unneeded = needless_files(
         replace(value, pending=(), plans=(), savepoints=()), completions, retention.since, dict(retention.groups)

@@ -127,7 +127,7 @@ class Migration:
             origin = _origin(arrived)
             if origin.is_opened:
                 return arrived
-            require_arrived(origin, self._author.application)
+            require_not_given_up(self.source, self.target, arrived)
             if not self._do(origin.step):
                 continue  # another process has gone on meanwhile
             self.source.adopt()
@@ -138,8 +138,8 @@ class Migration:
             if closed and not value.pending and not rest.commits:
                 self._grow(value)  # columns may come without rows
                 opened = self.target.run(moving.open_target(self.target.publisher, arrived, value, self._author))
-                self.target.remember(opened)
-                self._tell("opened", 0, 0)
+                if _origin(self.target.remember(opened)).is_opened:
+                    self._tell("opened", 0, 0)
                 continue
             if origin.step.until != EPOCH and (closed or self._is_little(rest, left_before)):
                 self._close(value)
@@ -288,7 +288,7 @@ class Migration:
     def _require_moving(self, value: Timeline) -> Moving:
         """The migration as the old table has it; raises where it was given up."""
         if value.moving is None or value.moving.table_id != self.target.config.table_id:
-            require_arrived(_origin(self.target.remember(self.target.tail())), self._author.application)
+            require_not_given_up(self.source, self.target, self.target.remember(self.target.tail()))
             raise InvalidInputError(
                 f"this migration was given up, and the table stays where it is. target={self.target.config.table_id}"
             )
@@ -311,6 +311,34 @@ class Migration:
         self.tell(MigrationProgress(phase, done, parts, self.rows, self.commits))
 
 
+def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
+    """Note in the new table whose rows arrive there, and in the old one where it moves. uri: the new address.
+
+    A migration that is given up between the two must not leave the old table moving to a table that is never opened.
+    """
+    arrived = target.remember(target.run(moving.receive(target.publisher, target.tail(), origin)))
+    require_not_given_up(source, target, arrived)
+    if _origin(arrived).is_opened:
+        return
+    assert target.config.table_id is not None
+    announced = moving.announce(source.publisher, source.known(), Moving(uri, target.config.table_id))
+    source.remember(source.run(announced))
+    require_not_given_up(source, target, target.remember(target.tail()))
+
+
+def require_not_given_up(source: Session, target: Session, arrived: Timeline) -> None:
+    """Raise `TableArrivingError` where the new table was given up, as a value of it says, and reopen the old one.
+
+    Who gave it up has done the latter, unless that process has died, or another one has announced the migration since.
+    """
+    origin = _origin(arrived)
+    if not origin.given_up:
+        return
+    assert target.config.table_id is not None
+    source.remember(source.run(moving.reopen(source.publisher, source.known(), target.config.table_id)))
+    require_arrived(origin)
+
+
 def cancel(source: Session, target: Session | None) -> bool:
     """Give the migration of a table up, which takes writes again; False where none is under way.
 
@@ -320,11 +348,14 @@ def cancel(source: Session, target: Session | None) -> bool:
     table = source.remember(source.tail())
     if table.moving is None:
         return False
+    moves_to: str | None = table.moving.table_id
     assert source.config.table_id is not None
     if target is not None:
         given_up = moving.give_up_arrival(target.publisher, target.tail(), source.config.table_id)
         target.remember(target.run(given_up))
-    source.remember(source.run(moving.reopen(source.publisher, table, table.moving.table_id)))
+        moves_to = target.config.table_id  # of no other migration that was announced since
+    assert moves_to is not None
+    source.remember(source.run(moving.reopen(source.publisher, table, moves_to)))
     return True
 
 

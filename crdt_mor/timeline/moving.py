@@ -76,7 +76,10 @@ def reopen(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[T
 
 
 def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps[Timeline]:
-    """The rows of another table arrive in a table that was just made; raises where something else has happened here."""
+    """The rows of another table arrive in a table that was just made; raises where something else has happened here.
+
+    Nothing happens where they arrive already, or where that was given up, as the value returned says.
+    """
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -87,8 +90,6 @@ def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps
                 "there is a table already at the address to move to, and it was not made for this migration: give an "
                 f"address where there is none. found={tail.table_id} version={tail.version}"
             )
-        if tail.origin.given_up:
-            require_arrived(tail.origin)
         return None
 
     return (yield from publisher.publish(derive, known))
@@ -118,7 +119,8 @@ def open_target(
 ) -> Steps[Timeline]:
     """The table takes writes; raises `TableArrivingError` where the migration was given up.
 
-    known: a value whose step is done, and is the last one. source: the newest value of the closed source.
+    known: a value whose step is done, and was the last one then. source: the newest value of the closed source. Nothing
+    happens where others have aimed at another step since, which is to be done first.
     """
     nonce = yield Nonce()
     assert known.origin is not None
@@ -129,9 +131,8 @@ def open_target(
         assert origin is not None
         if origin.given_up:
             require_arrived(origin)
-        if origin.is_opened:
+        if origin.is_opened or origin.step != done:
             return None
-        assert origin.step == done, "nothing comes after the last step"
         return tail.open(nonce, wall_ms, source, author)
 
     return (yield from publisher.publish(derive, known))

@@ -13,6 +13,7 @@ from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model import retention
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
+from crdt_mor.model.moving import Moving
 from crdt_mor.model.names import BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.retention import CleanPlan, RetentionPolicy, moved, needless_files, plan_cleaning
 from crdt_mor.model.slices import fold_slices
@@ -277,6 +278,30 @@ def test_marks_never_go_back_nor_past_a_pending_write() -> None:
     later = replace(value, retention=kept)
     assert moved(later, EPOCH) == kept
     assert moved(later, InstantTime("9" * 17)).since == value.clock
+
+
+def test_what_a_migration_follows_is_kept_with_its_files_and_its_commits() -> None:
+    followed = 0
+    for seed in range(60):
+        history = History(random.Random(seed))
+        for _ in range(history.chance.randrange(5, 20)):
+            history.step()
+        history.value = history.value.move("m", history._wall(), Moving("there", "t2"))
+        announced = history.value.clock
+        for _ in range(history.chance.randrange(20)):
+            history.step()
+        value = history.value
+        there = {file.path for c in value.completions for file in c.files}
+        marks = {GROUPS[0]: value.clock}  # as an erasure asks for that has begun before
+        found = plan_cleaning(value, value.completions, RetentionPolicy(0), WALL * 2, there, groups=marks)
+        assert max(found.retention.since, found.deletion, *map(found.retention.since_of, GROUPS)) <= announced
+        going = {file.path for file in found.files}
+        for time in (time for time in times(value) if time >= announced):
+            lost = shown(value.completions, Cut("completed", time)) & going
+            assert not lost, f"{seed=} {time=} {sorted(lost)}"
+        unmoved = plan_cleaning(replace(value, moving=None), value.completions, RetentionPolicy(0), WALL * 2, there)
+        followed += len(unmoved.files) - len(going)
+    assert followed > 50, "what would go if there were no migration"
 
 
 def test_marks_of_file_groups_are_kept_as_long_as_they_are_later() -> None:

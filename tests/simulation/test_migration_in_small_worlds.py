@@ -89,10 +89,16 @@ def refused_planner(value: Timeline) -> Run:
         return ("moved",)
 
 
-def migration(value: Timeline, wait: bool, settle: bool = True) -> Run:
-    """As `services.migrate`: close, wait for what is pending or roll it back, then take the last window, and open."""
+def migration(value: Timeline, wait: bool, settle: bool = True, look: bool = True) -> Run:
+    """As `services.migrate`: close, wait for what is pending or roll it back, then take the last window, and open.
+
+    look: whether it reopens the source where it finds, once it has announced it or later, that it was given up there.
+    """
     try:
         tail = yield from moving.announce(PUBLISHER, value, MOVING)
+        if look and (yield Read(THERE)) == b"given up":
+            yield from moving.reopen(PUBLISHER, tail, MOVING.table_id)
+            return ("given up",)
         tail = yield from moving.close(PUBLISHER, tail, MOVING.table_id)
     except (InvalidInputError, TableMovedError):
         return ("given up",)
@@ -105,7 +111,10 @@ def migration(value: Timeline, wait: bool, settle: bool = True) -> Run:
     taken = sorted(c.requested for c in tail.completions if c.action == "deltacommit" and c.files)
     if (yield Put(THERE, json.dumps(taken).encode())):
         return ("opened",)
-    return ("over", (yield Read(THERE)))
+    end = yield Read(THERE)
+    if look and end == b"given up":
+        yield from moving.reopen(PUBLISHER, tail, MOVING.table_id)
+    return ("over", end)
 
 
 def cancel(value: Timeline) -> Run:
@@ -148,12 +157,20 @@ class SourceWorld(World):
             raise Violation("the table was reopened, and another one opened")
         super().check_result(result, objects)
 
+    def check_end(self, objects: dict[str, Any]) -> None:
+        if objects.get(THERE) == b"given up" and decoded(objects[LOG][-1]).moving is not None:
+            raise Violation("the table moves to one that is never opened")
+        super().check_end(objects)
+
 
 def source_world(who: Sequence[str], **options: Any) -> World:
     """Actors at the source; those that end in `?` have begun before."""
     objects, value = begun_world(sum(role == "finisher" for role in who))
-    if options.pop("closed", False):
-        for steps in (moving.announce(PUBLISHER, value, MOVING), moving.close(PUBLISHER, value, MOVING.table_id)):
+    is_closed = options.pop("closed", False)
+    if options.pop("announced", is_closed):
+        events_before = [moving.announce(PUBLISHER, value, MOVING)]
+        events_before += [moving.close(PUBLISHER, value, MOVING.table_id)] if is_closed else []
+        for steps in events_before:
             _, after = alone(steps, stood(objects), f"c{value.version}")
             objects = settled(after)
             value = decoded(objects[max(path for path in objects if path.startswith(VERSIONS))])
@@ -176,6 +193,8 @@ def source_world(who: Sequence[str], **options: Any) -> World:
                 start = partial(hasty_cancel, value)
             case "migration, hasty":
                 start = partial(migration, value, True, settle=False)
+            case "migration, blind":
+                start = partial(migration, value, True, look=False)
             case _:
                 start = partial(migration, value, role == "migration")
         actors.append(Actor(f"{role[0]}{i}", start))
@@ -196,6 +215,8 @@ def source_world(who: Sequence[str], **options: Any) -> World:
         slow(["migration", "finisher", "cleaner"], {"deletions": False}),
         slow(["migration", "migration"], {"deletions": False}),
         slow(["migration", "migration, rolling back", "finisher"], {"deletions": False, "closed": True}),
+        (["migration", "cancel"], {"announced": True, "check_leftovers": True, "deletions": False}),
+        slow(["migration", "cancel"], {"announced": True, "check_leftovers": True, "faults": 1}),
         slow(["migration", "cancel", "writer"], {"deletions": False}),
         slow(["migration", "cancel", "writer"], {"closed": True, "deletions": False}),
         slow(["migration", "planner"], {}),
@@ -331,11 +352,16 @@ def a_given_up_table_is_opened(patch: pytest.MonkeyPatch) -> None:
     [
         (nothing, lambda: source_world(["migration, hasty", "finisher"]), "not in the table that was opened"),
         (nothing, lambda: source_world(["migration", "hasty cancel"], closed=True), "two tables take writes"),
+        (
+            nothing,
+            lambda: source_world(["migration, blind", "cancel"], announced=True, check_leftovers=True),
+            "moves to one that is never",
+        ),
         slow(begin_does_not_ask, lambda: source_world(["migration", "writer"]), "not in the table that was opened"),
         (begin_does_not_ask, lambda: target_world(["copier", "user"]), "a table that is not open"),
         (a_given_up_table_is_opened, lambda: target_world(["copier", "giver-up"]), "opened that was given up"),
     ],
-    ids=["the last window first", "reopened first", "begin at the source", "begin at the target", "opened"],
+    ids=["the last window first", "reopened first", "announced again", "at the source", "at the target", "opened"],
 )
 def test_the_search_finds(
     plant: Callable[[pytest.MonkeyPatch], None], world: Callable[[], World], found: str, monkeypatch: pytest.MonkeyPatch

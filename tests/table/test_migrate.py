@@ -24,10 +24,14 @@ from crdt_mor import (
     UnsupportedFeatureError,
     WriterExpiredError,
 )
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
+from crdt_mor.timeline import moving
+from crdt_mor.timeline.projection import TablePublisher
+from crdt_mor.timeline.steps import Steps
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 from tests.tiers import slow
 
@@ -440,6 +444,28 @@ def test_history_that_a_migration_follows_is_kept(table: Table, there: Place, mo
     assert ids(there.open()) == ids(table)
 
 
+@pytest.mark.parametrize("keep", [timedelta(0), timedelta(minutes=30)], ids=["all history goes", "half an hour stays"])
+def test_a_clean_leaves_the_files_that_a_migration_has_still_to_follow(keep: timedelta) -> None:
+    environment = SimulatedEnvironment()
+    here, there = MemoryStore(environment.now_ms), MemoryStore(environment.now_ms)
+    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here, environment=environment)
+    table.upsert(frame(*ROWS))
+    kept: list[tuple[int, list[tuple[object, ...]]]] = []
+
+    def others() -> None:
+        other = Table.open("t", store=here, environment=environment)
+        for number in range(6):
+            environment.sleep(1_200)
+            kept.append((other.upsert(frame(("a", "eu", number), (f"k{number}", "us", number))).version, ids(other)))
+            if number % 2:
+                other.maintenance.compact()
+                other.maintenance.clean(keep=keep, readers=timedelta(0))
+
+    table.maintenance.migrate("moved", store=there, on_progress=at("copy", others))
+    assert ids(Table.open("moved", store=there, environment=environment)) == ids(table) == kept[-1][1]
+    assert [ids(table, as_of=version) for version, _ in kept] == [rows for _, rows in kept]
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -553,6 +579,73 @@ def test_a_table_that_was_removed_is_said_to_be(table: Table, there: Place, move
         table.maintenance.cancel_migration(store=nowhere)
     assert table.maintenance.cancel_migration(store=nowhere, removed=True)
     table.upsert(frame(("x", "eu", 1)))
+
+
+def beside(patch: pytest.MonkeyPatch, event: str, do: Callable[..., object]) -> None:
+    """What another process does, once, just before one that migrates derives this event from the newest value."""
+    derived, done = getattr(moving, event), False
+
+    def derive(*args: Any, **options: Any) -> Steps[Timeline]:
+        nonlocal done
+        if not done:
+            done = True
+            do(*args)
+        value: Timeline = yield from derived(*args, **options)
+        return value
+
+    patch.setattr(moving, event, derive)
+
+
+def test_a_migration_that_is_given_up_while_another_process_announces_it_leaves_the_table_where_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there, elsewhere = MemoryStore(), MemoryStore(), MemoryStore()
+    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table.upsert(frame(*ROWS))
+    with pytest.raises(GoneError):
+        table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
+    beside(monkeypatch, "announce", lambda *_: Table.open("t", store=here).maintenance.cancel_migration(store=there))
+    with pytest.raises(TableArrivingError, match="given up"):
+        Table.open("t", store=here).maintenance.migrate("moved", store=there)
+    assert table._session.tail().moving is None
+    table.maintenance.migrate("elsewhere", store=elsewhere)
+    assert ids(Table.open("elsewhere", store=elsewhere)) == ROWS
+
+
+def test_a_table_that_was_left_moving_to_a_given_up_one_is_reopened_by_the_next_call() -> None:
+    here, there = MemoryStore(), MemoryStore()
+    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table.upsert(frame(*ROWS))
+    with pytest.raises(GoneError):
+        table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
+    announced = table._session.tail().moving
+    assert announced is not None
+    table.maintenance.cancel_migration(store=there)
+    session = table._session
+    session.remember(session.run(moving.announce(session.publisher, session.tail(), announced)))  # and dies
+    with pytest.raises(TableArrivingError, match="given up"):
+        table.maintenance.migrate("moved", store=there)
+    table.maintenance.migrate("elsewhere", store=MemoryStore())
+
+
+def test_another_table_at_the_new_address_is_not_taken_for_the_one_that_was_made() -> None:
+    here, there = MemoryStore(), MemoryStore()
+    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table.upsert(frame(*ROWS))
+    with pytest.raises(GoneError):
+        table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
+    with pytest.raises(InvalidInputError, match=r"removed=True.*a new migration"):
+        table.maintenance.migrate("moved", store=(empty := MemoryStore()))
+    assert not empty.list(".hoodie")
+    with pytest.raises(InvalidInputError, match=r"call migrate with its address.*asked=elsewhere"):
+        table.maintenance.migrate("elsewhere", store=empty)
+    other = MemoryStore()
+    Table.create("moved", SCHEMA, key="id", buckets=1, store=other)
+    with pytest.raises(InvalidInputError, match=r"removed=True.*found=another table"):
+        table.maintenance.cancel_migration(store=other)
+    assert table.maintenance.cancel_migration(store=other, removed=True)
+    table.upsert(frame(("x", "eu", 1)))
+    Table.open("moved", store=other).upsert(frame(("x", "eu", 1)))
 
 
 # --- crashes ----------------------------------------------------------------------------------------------------------
@@ -690,3 +783,23 @@ def test_two_processes_migrate_at_once(table: Table, there: Place, move: Move) -
     reports.append(move(table, buckets=3, on_progress=first))
     assert ids(there.open()) == ROWS
     assert {report.rows for report in reports} == {4}
+
+
+def test_a_process_opens_the_new_table_while_another_one_aims_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one saw that the old table was closed, and notes the step that follows, in which nothing is."""
+    here, there = MemoryStore(), MemoryStore()
+    table = Table.create("t", SCHEMA, key="id", buckets=1, store=here)
+    table.upsert(frame(*ROWS))
+    aimed: list[Timeline] = []
+
+    def aim(publisher: TablePublisher, known: Timeline, source: Timeline, _: object) -> None:
+        other = Table.open("moved", store=there)._session
+        aimed.append(other.run(moving.aim(publisher, known, source.clock, 0)))
+
+    beside(monkeypatch, "open_target", aim)
+    moved = table.maintenance.migrate("moved", store=there)
+    assert aimed
+    assert moved.rows == len(ROWS)
+    assert ids(Table.open("moved", store=there)) == ROWS
+    with pytest.raises(TableMovedError):
+        table.upsert(frame(("x", "eu", 1)))
