@@ -17,6 +17,7 @@
     ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
     ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
     ├── ErasureUnfinishedError                   -> others have to end first what they do: erase again, it goes on
+    ├── RestoreUnfinishedError                   -> restored, but files are left that another user may remove
     ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
     ├── ClockError                               -> this machine's clock is far ahead of the store's: set it
     ├── ForkedProcessError                       -> this process was forked: open the table here, or use spawn
@@ -113,6 +114,18 @@ class ErasureUnfinishedError(CrdtMorError):
     def __init__(self, message: str, pending: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.pending = pending
+
+
+class RestoreUnfinishedError(CrdtMorError):
+    """The table is restored, but Hudi's readers still see commits that were dropped, whose files this process may not
+    remove. Let a process that may restore to the same point again, or write.
+
+    instants: the requested times of these commits, oldest first.
+    """
+
+    def __init__(self, message: str, instants: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.instants = instants
 
 
 class TokenOrderError(CrdtMorError, ValueError):

@@ -163,7 +163,7 @@ class Maintenance:
             raise InvalidInputError(
                 "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
             )
-        cleaner = Cleaner(self._session, policy)
+        cleaner = Cleaner(self._session, policy, dry_run=dry_run)
         return cleaner.would_clean() if dry_run else cleaner.clean()
 
     def archive(self, *, keep_commits: int = KEPT_COMMITS) -> Archived:
@@ -240,6 +240,8 @@ class Maintenance:
         Raises `SnapshotExpiredError` for a moment that a clean, an erasure or an earlier restore has given up,
         `InvalidInputError` where savepoints that are newer, or an erasure that is under way, would be undone, and
         `UnsupportedFeatureError` where what would be dropped has been archived; a savepoint keeps that from happening.
+        Raises `RestoreUnfinishedError` where the table is restored, and files of what was dropped are left that this
+        process may not remove, so that Hudi's readers still see them: let one that may call this again, or write.
         """
         point = point_of(to)
         return would_restore(self._session, point) if dry_run else restore(self._session, point)

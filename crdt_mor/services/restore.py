@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, RestoreUnfinishedError
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.points import Point
 from crdt_mor.model.restoring import RestorePlan, plan_restore
@@ -16,7 +16,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cuts import cut_at, saved_under, sealed_at
 from crdt_mor.services.clean import saved_files
 from crdt_mor.services.erase import open_erasures
-from crdt_mor.timeline import restoring, rollback
+from crdt_mor.timeline import restoring, rollback, sweep
 from crdt_mor.timeline.history import find_completion
 from crdt_mor.timeline.moving import require_restorable
 from crdt_mor.timeline.session import Session
@@ -111,7 +111,10 @@ def unsave(session: Session, name: object) -> None:
 
 
 def restore(session: Session, to: Point) -> Restored:
-    """Restore the table to what it showed at a point, in one event, and carry it out."""
+    """Restore the table to what it showed at a point, in one event, and carry it out.
+
+    What an earlier call could not carry out is tried again where nothing is to be dropped any more.
+    """
     _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
@@ -119,10 +122,30 @@ def restore(session: Session, to: Point) -> Restored:
     done = session.run(restoring.restore(session.publisher, session.known(), target, there, saved, session.author()))
     session.remember(done.value)
     if done.restore is None or done.plan is None or done.before is None:
+        if session.run(restoring.left_of_dropped(session.publisher, done.value)):
+            session.remember(session.run(sweep.sweep(session.publisher, done.value)))
+        _require_carried_out(session)
         return Restored(target(done.value), name)
     for given_up in (r for r in done.value.rolled_back if r.version == done.restore.version and not r.is_plan):
         session.run(rollback.remove_files(session.publisher, given_up, None))
+    _require_carried_out(session)
     return _said(done.plan, done.before, name)
+
+
+def _require_carried_out(session: Session) -> None:
+    """Raise `RestoreUnfinishedError` where Hudi's readers still see commits that were dropped."""
+    left = session.run(restoring.left_of_dropped(session.publisher, session.known()))
+    if left:
+        instants = tuple(sorted(left))
+        first = session.publisher.projector.path(left[instants[0]][0])
+        raise RestoreUnfinishedError(
+            "the table is restored, and readers of crdt_mor see it so. But some files of the commits that were dropped "
+            "could not be removed, as they are another user's or the store did not answer, and Hudi's readers still "
+            "see these commits: let a process that may remove the files restore to the same point again, or write, as "
+            "each writer sweeps once a minute. "
+            f"table={session.config.name} instants={len(instants)} file={first}",
+            instants,
+        )
 
 
 def would_restore(session: Session, to: Point) -> Restored:

@@ -77,7 +77,7 @@ class Store(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove the object; removing what is not there is fine."""
+        """Remove the object; removing what is not there is fine. It may be back after a power cut: `make_durable`."""
         ...
 
     def touch(self, path: str) -> None:
@@ -88,7 +88,8 @@ class Store(Protocol):
         """Make an object that another process put last through a power cut, if it is there, and its neighbours' names.
 
         `put` does this for its own object, but its process may have died before it could, or the put failed half way:
-        a process that builds on an object which was there already, or was read back, makes it durable first.
+        a process that builds on an object which was there already, or was read back, makes it durable first. An object
+        that is not there, as it was deleted, will not be back, nor what else was deleted in its folder.
         """
         ...
 

@@ -148,8 +148,9 @@ class LocalStore:
         return sorted(objects, key=lambda stat: stat.path)
 
     def delete(self, path: str) -> None:
-        """Remove the object; removing what is not there is fine. After a power cut it may be back."""
+        """Remove the object; removing what is not there is fine. It may be back after a power cut: `make_durable`."""
         self._require_inside(path.rpartition("/")[0])
+        self._durable_files.pop(path, None)
         with _answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             os.unlink(self._at(path))
         self._remove_empty(path.rpartition("/")[0])
@@ -160,19 +161,25 @@ class LocalStore:
             self._touch(path)
 
     def make_durable(self, path: str) -> None:
-        """Make an object last through a power cut; nothing to do for one that this store made durable itself."""
+        """Make an object last through a power cut, or stay away if it was deleted.
+
+        Nothing is to be done for one that this store made durable itself.
+        """
         if path in self._durable_files:
             return
         try:
-            _fsync_path(os.path.dirname(self._at(path)))  # which lasts itself since before its first link
+            # The folder lasts itself since before its first link.
+            _fsync_nearest(os.path.dirname(self._at(path)), str(self.root))
         except _NOT_THERE:
             return
         except OSError as error:
             raise StorageUnavailableError(
-                "the disk could not make an object durable, which may be gone after a power cut: nothing was built on "
-                f"it. See the cause and try again. path={path} cause={_cause(error)}"
+                "the disk could not make durable that an object is there, or that it is gone, which may be otherwise "
+                f"after a power cut: nothing was built on it. See the cause and try again. path={path} "
+                f"cause={_cause(error)}"
             ) from error
-        self._note_durable(path)
+        if os.path.lexists(self._at(path)):
+            self._note_durable(path)
 
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""
@@ -445,6 +452,19 @@ def _fsync_path(path: str) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def _fsync_nearest(folder: str, root: str) -> None:
+    """Fsync a folder; where it is gone, as it is with its last object, the nearest one above it that is there."""
+    while True:
+        try:
+            _fsync_path(folder)
+        except FileNotFoundError:
+            if folder == root:
+                raise
+            folder = os.path.dirname(folder)
+        else:
+            return
 
 
 def _stat(path: str, status: os.stat_result) -> Stat:

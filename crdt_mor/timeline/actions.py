@@ -263,12 +263,12 @@ def when_put(name: TimelineFileName) -> int:
 
 
 def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
-    """Whether a file of a pending instant in Hudi's directory was put by us.
+    """Whether a file in Hudi's directory has our key in it.
 
-    Tables have `.deltacommit.requested` and `.compaction.inflight` files of ours without our key, as older releases
-    put them.
+    A file that is empty has not: `.compaction.inflight` for one, and a `.deltacommit.requested` of older releases.
     """
-    action = ACTIONS.get(name.action)
+    ended = (action for action in ACTIONS.values() if action.completed == name.action)
+    action = next(ended, None) if name.state == "completed" else ACTIONS.get(name.action)
     if action is None or not data:
         return False
     extra = action.extra if name.state in action.begun else action.completed_extra

@@ -5,9 +5,11 @@
     2. each dropped instant          the one that was completed last goes first: its completed file in Hudi's
                                      timeline, so that it is pending to Hudi's readers, its data files, then the rest
 
-So Hudi's readers see the table as it was at one earlier moment after another. The files of one instant are gone before
-the next one is touched. Two pending compactions of one file group would make the table unreadable to Hudi's Spark
-reader, and Hudi's readers take a log file whose instant is older than all in the timeline for committed.
+So Hudi's readers see the table as it was at one earlier moment after another. The files of one instant are gone, for
+good, before the next one is touched. Two pending compactions of one file group would make the table unreadable to
+Hudi's Spark reader, and Hudi's readers take a log file whose instant is older than all in the timeline for committed.
+So where a file cannot be deleted, as it is another user's, nothing that was completed before is touched: the rest is
+for a sweep by somebody who may.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from crdt_mor.store.base import Stat
 from crdt_mor.timeline.actions import when_put
 from crdt_mor.timeline.history import is_given_up_in
 from crdt_mor.timeline.paths import VERSIONS, version_path
-from crdt_mor.timeline.steps import Delete, List, Read, Steps
+from crdt_mor.timeline.steps import Delete, List, Read, Steps, delete_for_good
 from crdt_mor.timeline.tail import still_stands
 
 Named = dict[InstantTime, list[TimelineFileName]]
@@ -49,7 +51,8 @@ def carry_out(value: Timeline, folder: str) -> Steps[None]:
     if named.keys().isdisjoint(d.requested for d in plan.dropped):
         return
     for dropped in plan.dropped:
-        yield from drop(dropped, folder, named.get(dropped.requested, ()))
+        if not (yield from drop(dropped, folder, named.get(dropped.requested, ()))):
+            return
 
 
 def delete_older_versions(value: Timeline) -> Steps[None]:
@@ -73,16 +76,19 @@ def named_in(folder: str) -> Steps[Named]:
     return found
 
 
-def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> Steps[None]:
-    """Remove one instant. What cannot be deleted of its data keeps it pending in Hudi's timeline, for a sweep."""
+def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> Steps[bool]:
+    """Remove one instant; whether nothing is left of it.
+
+    What cannot be deleted of its data keeps it pending in Hudi's timeline, for a sweep; and where the completed file
+    cannot, the data stays, so that Hudi's readers see all of it or nothing.
+    """
     later = sorted(names, key=when_put, reverse=True)
-    for name in (name for name in later if name.state == "completed"):
-        yield Delete(f"{folder}/{name}")
-    gone = True
-    for path in dropped.files:
-        gone &= yield Delete(path)
-    for name in (name for name in later if name.state != "completed") if gone else ():
-        yield Delete(f"{folder}/{name}")
+    ended = [f"{folder}/{name}" for name in later if name.state == "completed"]
+    begun = [f"{folder}/{name}" for name in later if name.state != "completed"]
+    for paths in (ended, dropped.files, begun):
+        if not (yield from delete_for_good(paths)):
+            return False
+    return True
 
 
 def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:

@@ -28,7 +28,7 @@ from crdt_mor.timeline.paths import heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.timeline.rollback import give_up
-from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch
+from crdt_mor.timeline.steps import Delete, Nonce, Steps, Touch, delete_for_good
 from crdt_mor.timeline.stopping import repeated_token
 from crdt_mor.timeline.sweep import timed_upkeep
 
@@ -96,8 +96,7 @@ def complete(
     completion = yield from find_completion(requested, value)
     if completion is not None:
         others = completion.driver != begun.driver
-        for file in files if others else ():
-            yield Delete(file.path)
+        yield from delete_for_good([file.path for file in files] if others else [])  # Hudi's readers go by names
         if shortcuts.late is None or begun.driver:  # else it is left to a sweep: most writes end before they have one
             yield Delete(heartbeat_path(requested))
         return WriteOutcome(completion, value, repeated=others)
@@ -111,13 +110,12 @@ def complete(
 
 
 def _remove_void(requested: InstantTime, void: Sequence[DataFile]) -> Steps[None]:
-    """Remove files of a pending write that an overwrite has voided."""
-    for file in void:
-        if not (yield Delete(file.path)):
-            raise StorageUnavailableError(
-                "a file of this write lies in what an overwrite has replaced meanwhile, and it cannot be removed, so "
-                f"that Hudi's readers would show it: write again. requested={requested} file={file.path}"
-            )
+    """Remove files of a pending write that an overwrite has voided, for good, before the write is completed."""
+    if not (yield from delete_for_good([file.path for file in void])):
+        raise StorageUnavailableError(
+            "files of this write lie in what an overwrite has replaced meanwhile, and some cannot be removed, so that "
+            f"Hudi's readers would show them: write again. requested={requested} files={[file.path for file in void]}"
+        )
 
 
 def grow(

@@ -125,14 +125,14 @@ class HudiHistory:
         """Remove all files of archived instants from the active timeline.
 
         An instant that stands as requested, with no completed file, is a pending one to Hudi's readers. So where a file
-        cannot be deleted those after it stay, for a sweep by somebody who may.
+        cannot be deleted those after it stay, for a sweep by somebody who may. They are gone for good: one that a power
+        cut brought back would hide from Hudi's readers the archived instants that are newer.
         """
         going = set(instants)
         listed: list[Stat] = yield List(self.active)
         parsed = (TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in listed)
-        for name in sorted((name for name in parsed if name and name.requested in going), key=when_removed):
-            if not (yield Delete(f"{self.active}/{name}")):
-                return
+        found = [name for name in parsed if name and name.requested in going]
+        yield from remove_in_order(self.active, found)
 
     def _tidy(self, value: Timeline) -> Steps[None]:
         """Remove old manifests, and data files up to the watermark that none of the others names."""
@@ -166,6 +166,23 @@ def moved_by(value: Timeline) -> Steps[list[Completion] | None]:
                 return None
             moved += [c for c in completions if value.archive.since < c.requested <= value.archive.watermark]
     return sorted(moved, key=lambda c: c.requested)
+
+
+def remove_in_order(folder: str, names: Iterable[TimelineFileName]) -> Steps[bool]:
+    """Remove files of archived instants from Hudi's active timeline, `folder`, for good; the first that stays ends it.
+
+    Returns whether all of them are gone.
+    """
+    gone, last = True, ""
+    for name in sorted(names, key=when_removed):
+        path = f"{folder}/{name}"
+        gone = yield Delete(path)
+        if not gone:
+            break
+        last = path
+    if last:
+        yield MakeDurable(last)
+    return gone
 
 
 def when_removed(name: TimelineFileName) -> tuple[int, InstantTime]:

@@ -14,7 +14,7 @@ from crdt_mor.timeline.paths import note_path, ticket_path, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.rollback import give_up, remove_staged_files
-from crdt_mor.timeline.steps import Delete, GetStat, Nonce, Put, Read, Steps, Walk
+from crdt_mor.timeline.steps import GetStat, Nonce, Put, Read, Steps, Walk, delete_for_good
 from crdt_mor.timeline.stopping import require_open
 from crdt_mor.timeline.sweep import name_base_files, timed_upkeep
 from crdt_mor.timeline.tail import find_tail
@@ -119,14 +119,17 @@ def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> S
 
 def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Steps[None]:
     """Remove files that drivers before number `drivers` gave final names. They can no longer complete the write."""
+    earlier = []
     for file in (yield Walk()):
         name = data_file_name(file.path)
         driver = driver_of_token(name.token) if name is not None and name.instant == requested else None
-        if driver is not None and driver < drivers and not (yield Delete(file.path)):
-            raise StorageUnavailableError(
-                "a file that an earlier driver of this job placed cannot be removed, and Hudi's readers would show it; "
-                f"nothing was published. Remove it, or plan the write again. file={file.path}"
-            )
+        if driver is not None and driver < drivers:
+            earlier.append(file.path)
+    if not (yield from delete_for_good(earlier)):
+        raise StorageUnavailableError(
+            "files that an earlier driver of this job placed cannot all be removed, and Hudi's readers would show "
+            f"them; nothing was published. Remove them, or plan the write again. files={earlier}"
+        )
 
 
 def clear_staged(publisher: TablePublisher, known: Timeline, requested: InstantTime, job: str) -> Steps[None]:

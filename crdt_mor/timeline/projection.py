@@ -54,7 +54,7 @@ from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.records import overwrite_record, pending_record
 from crdt_mor.timeline.segments import SegmentGoneError, fresh_completions, read_segment
-from crdt_mor.timeline.steps import Delete, Read, Steps, Walk
+from crdt_mor.timeline.steps import Delete, Read, Steps, Walk, delete_for_good
 from crdt_mor.timeline.tail import still_stands
 
 
@@ -197,12 +197,9 @@ class Projector:
             files: list[Stat] = yield Walk()
         except StorageUnavailableError:
             return
-        gone = True
-        for file in files:
-            name = data_file_name(file.path)
-            if name is not None and name.instant == barrier:
-                gone &= yield Delete(file.path)
-        if gone:
+        named = ((file.path, data_file_name(file.path)) for file in files)
+        outputs = [path for path, name in named if name is not None and name.instant == barrier]
+        if (yield from delete_for_good(outputs)):
             for path in reversed(self.pending_paths(barrier, action)):
                 yield Delete(path)
 

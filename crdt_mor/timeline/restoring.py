@@ -20,6 +20,8 @@ from crdt_mor.model.savepoints import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment, superseded_at
 from crdt_mor.timeline.adoption import adopt, foreign_completions
+from crdt_mor.timeline.cutting import Named, dropped_by_restores, named_in
+from crdt_mor.timeline.history import all_completions
 from crdt_mor.timeline.moving import require_restorable
 from crdt_mor.timeline.paths import plan_path, segment_path
 from crdt_mor.timeline.projection import TablePublisher
@@ -131,6 +133,15 @@ def restore(
         if path not in named:
             yield Delete(path)  # of an attempt that has lost its race
     return Cut(value) if entry is None or made is None else Cut(value, entry, *made)
+
+
+def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
+    """What stands in Hudi's timeline of instants that restores have dropped."""
+    named = yield from named_in(publisher.projector.folder)
+    known = {c.requested for c in (yield from all_completions(value))}
+    known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
+    dropped = yield from dropped_by_restores(value, named, known)
+    return {requested: named[requested] for requested in dropped}
 
 
 def is_nothing(plan: RestorePlan, value: Timeline) -> bool:

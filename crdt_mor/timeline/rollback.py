@@ -14,7 +14,7 @@ from crdt_mor.observing import RollbackEvent
 from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.steps import Delete, List, Nonce, Steps, Walk
+from crdt_mor.timeline.steps import Delete, List, Nonce, Steps, Walk, delete_for_good
 from crdt_mor.timeline.tail import delete_if_table_is_gone, find_tail
 
 
@@ -59,8 +59,8 @@ def give_up(
         completion = yield from find_completion(requested, value)
         unknown = completion is None and may_be_dropped(requested, value)  # it may be a commit; what is left is swept
         ours = completion is not None and completion.driver == (driver or "")
-        for path in staged if not (ours or unknown) else ():
-            yield Delete(path)
+        if not (ours or unknown):
+            yield from delete_for_good(staged)
     return value
 
 
@@ -87,10 +87,7 @@ def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Ite
         staged = [path for path, name in data_files if name is not None and name.instant == requested]
         yield from remove_staged_files(requested, rolled_back.nonce)
     yield Delete(heartbeat_path(requested))
-    undeleted = False
-    for path in staged:
-        undeleted |= not (yield Delete(path))
-    if not undeleted:
+    if (yield from delete_for_good([*staged])):
         for path in reversed(publisher.projector.pending_paths(requested, DELTA_COMMIT)):
             yield Delete(path)
 

@@ -67,7 +67,7 @@ class Delete:
     """-> bool, whether the object is gone; removing what is not there is fine.
 
     Only what nobody needs is ever deleted. So a process that may not delete it, or whose store does not answer, goes
-    on: the object stays for a process that may.
+    on: the object stays for a process that may. After a power cut it may be back: see `delete_for_good`.
     """
 
     path: str
@@ -82,7 +82,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class MakeDurable:
-    """-> None; the object, which somebody else may have put, now survives a power cut."""
+    """-> None; the object, which somebody else may have put, now survives a power cut; a deleted one stays away."""
 
     path: str
 
@@ -238,3 +238,20 @@ def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
 def put_surely(put: Put) -> Steps[None]:
     """`put_all_surely`, of one object."""
     yield from put_all_surely([put])
+
+
+def delete_for_good(paths: Sequence[str]) -> Steps[bool]:
+    """Delete objects that must not be back after a power cut, since an event, or what is deleted next, relies on that.
+
+    Returns whether all of them are gone.
+    """
+    gone: dict[str, str] = {}
+    all_gone = True
+    for path in paths:
+        if (yield Delete(path)):
+            gone[path.rpartition("/")[0]] = path
+        else:
+            all_gone = False
+    for path in gone.values():  # one of each folder, with which all others last
+        yield MakeDurable(path)
+    return all_gone

@@ -36,13 +36,26 @@ from crdt_mor.timeline.combining import sweep_intents
 from crdt_mor.timeline.cut_records import own_savepoint_time
 from crdt_mor.timeline.cutting import Named, drop, dropped_by_restores, named_in
 from crdt_mor.timeline.history import all_completions
-from crdt_mor.timeline.hudi_history import when_removed
+from crdt_mor.timeline.hudi_history import remove_in_order
 from crdt_mor.timeline.leftovers import sweep_leftovers
 from crdt_mor.timeline.partitions import sweep_partitions
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
 from crdt_mor.timeline.projection import TablePublisher, wide_completions
 from crdt_mor.timeline.rollback import give_up
-from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Put, Read, Steps, StoreNow, Touch, Walk, put_surely
+from crdt_mor.timeline.steps import (
+    Delete,
+    GetStat,
+    List,
+    Nonce,
+    Put,
+    Read,
+    Steps,
+    StoreNow,
+    Touch,
+    Walk,
+    delete_for_good,
+    put_surely,
+)
 from crdt_mor.timeline.tail import find_tail
 from crdt_mor.timeline.tickets import last_begin_time, read_ticket
 
@@ -174,7 +187,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
             and (instant in given_up or (yield from _is_stale(publisher, names)))
         ):
             garbage.add(instant)
-    undeleted: set[InstantTime] = set()
+    rubbish: dict[InstantTime, list[str]] = {}
     for file in files:
         found = data_file_name(file.path)
         if found is None or found.instant in alive or not kept_until < found.instant < known.clock:
@@ -184,8 +197,11 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
         )
         if found.instant in given_up or found.instant in garbage or orphan:
             garbage.add(found.instant)
-            if not (yield Delete(file.path)):
-                undeleted.add(found.instant)
+            rubbish.setdefault(found.instant, []).append(file.path)
+    undeleted: set[InstantTime] = set()
+    for instant, paths in rubbish.items():
+        if not (yield from delete_for_good(paths)):
+            undeleted.add(instant)
     # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
     for instant in sorted(named.keys() & garbage - undeleted):
         for name in sorted(named[instant], key=when_put, reverse=True):
@@ -201,8 +217,8 @@ def _sweep_archived(
 ) -> Steps[None]:
     """Delete what stands in Hudi's active timeline of archived instants: stalled helpers put it, or it was not deleted.
 
-    Hudi's readers would take all that is older than it for uncommitted. What is not known as ours stays: a commit of
-    Hudi's, which adoption refuses.
+    Hudi's readers would take all that is newer than it, and archived, for uncommitted. What is not known as ours stays:
+    a commit of Hudi's, which adoption refuses.
 
     Who archived these instants last may have died before it wrote the history, which is made of these very files. So
     that is done first.
@@ -211,17 +227,31 @@ def _sweep_archived(
         yield from publisher.help_project(known)
     committed = {c.requested for c in completions if c.requested <= known.archive.watermark}
     stale = []
-    for instant in sorted(named):
-        if instant > known.archive.watermark:
-            break
-        for name in named[instant]:
-            path = publisher.projector.path(name)
-            data = b"" if instant in committed else (yield Read(path))
-            if instant in committed or (data and bears_our_key(name, data, path)):
-                stale.append(name)
-    for name in sorted(stale, key=when_removed):
-        if not (yield Delete(publisher.projector.path(name))):
-            return
+    for instant in (instant for instant in sorted(named) if instant <= known.archive.watermark):
+        if instant in committed:
+            stale += named[instant]
+            continue
+        names = [name for name in named[instant] if name.action != SAVEPOINT]
+        if (yield from _are_ours(publisher, names)):
+            stale += names
+    yield from remove_in_order(publisher.projector.folder, stale)
+
+
+def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+    """Whether the files of an instant that the value does not know any more were put by us.
+
+    One of them bears our key. Or the only one is that of an ending which is empty, as Hudi's own are: Hudi puts and
+    keeps a plan's record beside it, while a helper of ours that has stalled may put it where all others are gone.
+    """
+    for name in names:
+        path = publisher.projector.path(name)
+        data = yield Read(path)
+        if data and bears_our_key(name, data, path):
+            return True
+        action = ACTIONS.get(name.action)
+        if data == b"" and len(names) == 1 and action is not None and name.state in action.ending:
+            return True
+    return False
 
 
 def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) -> Steps[None]:
@@ -241,7 +271,9 @@ def _sweep_dropped(
     """Delete what restores have dropped and nobody has come to, or what a stalled helper put after that."""
     left = yield from dropped_by_restores(known, named, set(alive))
     for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
-        yield from drop(dropped, publisher.projector.folder, named.pop(dropped.requested))
+        if not (yield from drop(dropped, publisher.projector.folder, named[dropped.requested])):
+            return
+        del named[dropped.requested]
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:
@@ -250,9 +282,7 @@ def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -
     placed = [(path, name.instant) for path, name in named if name and driver_of_token(name.token) is not None]
     shared = {instant for _, instant in placed}
     commits = {c.requested: {file.path for file in c.files} for c in completions if c.requested in shared}
-    for path, instant in placed:
-        if path not in commits.get(instant, {path}):
-            yield Delete(path)
+    yield from delete_for_good([path for path, instant in placed if path not in commits.get(instant, {path})])
 
 
 def _sweep_staged(known: Timeline) -> Steps[None]:

@@ -91,14 +91,14 @@ def on_the_way(monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> Non
     """Have `look` called before each file is deleted that a restore drops."""
     drop = cutting.drop
 
-    def looked(*args: object) -> Steps[None]:
+    def looked(*args: object) -> Steps[bool]:
         steps = drop(*args)  # type: ignore[arg-type]
         reply: object = None
         while True:
             try:
                 step = steps.send(reply)
-            except StopIteration:
-                return
+            except StopIteration as end:
+                return bool(end.value)
             if isinstance(step, Delete):
                 look()
             reply = yield step

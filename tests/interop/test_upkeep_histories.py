@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crdt_mor.model.names import TimelineFileName
+from crdt_mor.services import restore
+from crdt_mor.timeline import actions, cutting, sweep
+from crdt_mor.timeline.actions import ACTIONS, bears_our_key
+from crdt_mor.timeline.projection import TablePublisher
+from crdt_mor.timeline.steps import Read, Steps
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import Maker
+from tests.interop.stalling_histories import StallingHistory
 from tests.interop.upkeep_histories import CUSTOM, KINDS, MovingHistory, UpkeepHistory, soon_over
 from tests.tiers import seeds, slow
 
@@ -51,6 +61,82 @@ def test_hudi_rs_after_each_step_of_tables_that_move(
     history = MovingHistory(make, seed, kind)
     history.run(2 if seed < 1 else 20, in_hudi_rs_wherever_it_was)
     assert history.left
+
+
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 6)))
+@pytest.mark.parametrize("kind", [kind if kind == "default" else slow(kind) for kind in KINDS])
+def test_hudi_rs_beside_processes_that_freeze_and_users_who_may_not_delete(
+    make: Maker, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon_over(monkeypatch, seed)
+    history = StallingHistory(make, seed, kind)
+    history.run(1 if seed < 1 else 25, in_hudi_rs)
+    assert history.archived
+    assert history.dropped
+
+
+def a_completed_file_is_not_known_as_ours(patch: pytest.MonkeyPatch) -> None:
+    known = actions.bears_our_key
+
+    def by_the_word_in_its_name(name: TimelineFileName, data: bytes, path: str) -> bool:
+        return name.action in ACTIONS and known(name, data, path)
+
+    patch.setattr(sweep, "bears_our_key", by_the_word_in_its_name)
+
+
+def an_empty_file_is_not_known_as_ours(patch: pytest.MonkeyPatch) -> None:
+    def by_its_key_alone(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+        for name in names:
+            path = publisher.projector.path(name)
+            if bears_our_key(name, (yield Read(path)) or b"", path):
+                return True
+        return False
+
+    patch.setattr(sweep, "_are_ours", by_its_key_alone)
+
+
+def a_restore_goes_past_what_stays(patch: pytest.MonkeyPatch) -> None:
+    drop = cutting.drop
+
+    def heedless(*args: Any) -> Steps[bool]:
+        yield from drop(*args)
+        return True
+
+    patch.setattr(cutting, "drop", heedless)
+
+
+def a_restore_says_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(restore, "_require_carried_out", lambda session: None)
+
+
+def no_sweep_goes_on_with_a_restore(patch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: Any) -> Steps[None]:
+        return None
+        yield
+
+    patch.setattr(sweep, "_sweep_dropped", nothing)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "bug",
+    [
+        a_completed_file_is_not_known_as_ours,
+        an_empty_file_is_not_known_as_ours,
+        a_restore_goes_past_what_stays,
+        a_restore_says_nothing,
+        no_sweep_goes_on_with_a_restore,
+    ],
+    ids=lambda bug: bug.__name__,
+)
+def test_such_histories_find(
+    bug: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon_over(monkeypatch, 0)
+    bug(monkeypatch)
+    with ExitStack() as stack, pytest.raises(AssertionError):  # noqa: PT012
+        for seed in range(8):
+            StallingHistory(Maker(tmp_path / f"t{seed}", stack), seed, "default").run(8, in_hudi_rs)
 
 
 @pytest.mark.spark

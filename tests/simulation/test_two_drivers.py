@@ -169,7 +169,7 @@ def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
-    for module in ("events", "jobs", "rollback", "sweep"):
+    for module in ("events", "rollback", "steps", "sweep"):
         name = f"crdt_mor.timeline.{module}.Delete"
         patch.setattr(name, lambda path: GetStat(path) if data_file_name(path) else Delete(path))
 

@@ -1,6 +1,7 @@
 """What is acknowledged outlasts a power cut, though another process put it, or the disk failed in the middle.
 
-The disk here forgets names that were given, and folders that were made, but not fsynced: `cut` takes them away.
+The disk here forgets names that were given, and folders that were made, but not fsynced: `cut` takes them away. What
+was deleted is back, unless its folder was fsynced since.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
+from crdt_mor.model.names import data_file_name
 from crdt_mor.store import local
 from crdt_mor.store.local import LocalStore
 from tests.table.helpers import Make, frame, rows
@@ -26,21 +28,32 @@ class Killed(BaseException):
 
 
 class Disk:
-    """Knows which names below a folder were not fsynced yet, and fails where it is told to."""
+    """Knows which names below a folder were not fsynced yet, and fails where it is told to.
+
+    deleted: what was deleted since its folder was last fsynced, with its content.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch, root: str) -> None:
         self.root = root
         self.volatile: set[str] = set()
+        self.deleted: dict[str, bytes] = {}
         self.fsyncs: list[str] = []
         self.fails: Callable[[list[str]], bool] = lambda fsyncs: False
-        self._link, self._mkdir, self._fsync = os.link, os.mkdir, local._fsync_path
+        self._link, self._mkdir, self._fsync, self._unlink = os.link, os.mkdir, local._fsync_path, os.unlink
         patch.setattr(os, "link", self.link)
+        patch.setattr(os, "unlink", self.unlink)
         patch.setattr(os, "mkdir", self.mkdir)
         patch.setattr(local, "_fsync_path", self.fsync)
 
     def link(self, source: str, target: str) -> None:
         self._link(source, target)
         self.volatile.add(target)
+
+    def unlink(self, path: str) -> None:
+        if path.startswith(self.root) and path not in self.volatile and os.path.isfile(path):
+            self.deleted[path] = Path(path).read_bytes()
+        self._unlink(path)
+        self.volatile.discard(path)
 
     def mkdir(self, path: str | Path, mode: int = 0o777) -> None:
         self._mkdir(path, mode)
@@ -52,14 +65,25 @@ class Disk:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._fsync(path)
         self.volatile -= {name for name in self.volatile if os.path.dirname(name) == path}
+        folders = {path} | {name for name in map(os.path.dirname, self.deleted) if self._is_gone_from(name, path)}
+        self.deleted = {name: data for name, data in self.deleted.items() if os.path.dirname(name) not in folders}
+
+    @staticmethod
+    def _is_gone_from(folder: str, path: str) -> bool:
+        """Whether a folder that was in `path` was removed, as its last file was."""
+        return not os.path.exists(folder) and os.path.dirname(folder) == path
 
     def cut(self) -> None:
         for path in sorted(self.volatile):
             if os.path.isdir(path):
                 shutil.rmtree(path)
             elif os.path.exists(path):
-                os.unlink(path)
+                self._unlink(path)
         self.volatile.clear()
+        for path, data in self.deleted.items():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Path(path).write_bytes(data)
+        self.deleted.clear()
 
 
 @pytest.fixture
@@ -270,3 +294,109 @@ def test_a_write_that_is_told_that_it_was_made_before_lasts(make: Make, path: st
         assert again.complete_write(job, receipts).repeated
     disk.cut()
     assert rows(Table.open(path), "id", "n") == [("a", 2)]
+
+
+# --- what was deleted -------------------------------------------------------------------------------------------------
+
+
+def instants_of_files(path: str) -> set[str]:
+    """The instants of the data files that are there, by their names."""
+    names = (data_file_name(name) for _, _, names in os.walk(path) for name in names)
+    return {name.instant for name in names if name is not None}
+
+
+def told(path: str) -> set[str]:
+    """The instants in Hudi's timeline."""
+    return {name[:17] for name in os.listdir(f"{path}/.hoodie/timeline") if name[:1].isdigit()}
+
+
+@pytest.mark.parametrize("partitions", [["x"], None], ids=["a partition", "all"])
+def test_what_an_overwrite_has_voided_stays_away_once_the_write_is_complete(
+    make: Make, path: str, disk: Disk, partitions: list[str] | None
+) -> None:
+    """Its instant is committed, so that Hudi's readers would show a file of it that was back."""
+    table = make(buckets=1, partition_by="region")
+    table.upsert(frame(("a", "x", 1), ("b", "y", 1)))
+    with table.transaction() as straggler:
+        straggler.upsert(frame(("c", "x", 99), ("b", "y", 2)))
+        if partitions is None:
+            table.truncate()
+        else:
+            table.delete_partitions(partitions)
+    assert straggler.commit is not None
+    before = instants_of_files(f"{path}/region=x")
+    disk.cut()
+    assert instants_of_files(f"{path}/region=x") == before
+    assert straggler.commit.requested_at not in before
+    assert rows(Table.open(path), "id", "n") == ([] if partitions is None else [("b", 2)])
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["rows", "no rows"])
+def test_what_a_restore_has_dropped_stays_away(make: Make, path: str, disk: Disk, empty: bool) -> None:
+    """Else a file might be back whose instant Hudi's timeline knows no more, and which is older than all there."""
+    table = make(buckets=1, partition_by="region")
+    if not empty:
+        table.upsert(frame(("a", "x", 1)))
+    table.savepoint("s")
+    table.upsert(frame(("b", "x", 2)))
+    table.maintenance.compact()
+    table.maintenance.restore("s")
+    there = instants_of_files(path), told(path)
+    disk.cut()
+    assert (instants_of_files(path), told(path)) == there
+    assert rows(Table.open(path), "id") == ([] if empty else [("a",)])
+
+
+def test_what_a_cut_leaves_of_a_restore_that_is_under_way_is_one_moment_of_before(
+    make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is deleted last may be back; of what was deleted before it nothing is."""
+    table = make(buckets=1, partition_by="region")
+    table.upsert(frame(("a", "x", 1)))
+    table.savepoint("s")
+    for n in (2, 3):
+        table.upsert(frame(("b", "x", n)))
+    delete, seen = LocalStore.delete, []
+
+    def looked(store: LocalStore, at: str) -> None:
+        """At no time would more than the files of one instant, of one kind, be back."""
+        instants = {(Path(name).parent.name, Path(name).name.partition(".")[0]) for name in disk.deleted
+                    if "/.crdt_mor/" not in name and "/.temp/" not in name and "/.heartbeat/" not in name}  # fmt: skip
+        seen.append(len(instants))
+        delete(store, at)
+
+    monkeypatch.setattr(LocalStore, "delete", looked)
+    table.maintenance.restore("s")
+    assert max(seen) <= 1
+
+
+def test_the_files_of_a_write_and_of_a_plan_that_are_given_up_go_for_good_before_hudi_forgets_them(
+    make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(buckets=1, partition_by="region")
+    table.upsert(frame(("a", "x", 1)))
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    table.maintenance.execute(plan)
+    table.maintenance.cancel(plan.barrier)
+    monkeypatch.setattr("crdt_mor.timeline.events.complete", _fails)
+    with pytest.raises(KeyError):
+        in_block(table, ("b", "x", 2))
+    there = instants_of_files(path)
+    assert plan.barrier not in there
+    disk.cut()
+    assert instants_of_files(path) == there
+
+
+def _fails(*_: object, **__: object) -> None:
+    raise KeyError
+
+
+def test_no_byte_of_what_was_erased_is_back(make: Make, path: str, disk: Disk) -> None:
+    table = make(buckets=1, partition_by="region")
+    table.upsert(frame(("a", "x", 1), ("b", "y", 1)))
+    table.upsert(frame(("a", "x", 2)))
+    table.maintenance.erase(filter="id = 'a'")
+    there = instants_of_files(f"{path}/region=x")
+    disk.cut()
+    assert instants_of_files(f"{path}/region=x") == there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import polars as pl
@@ -12,13 +13,17 @@ from crdt_mor import (
     CheckpointExpiredError,
     Commit,
     InvalidInputError,
+    RestoreUnfinishedError,
     SnapshotExpiredError,
+    StorageUnavailableError,
     Table,
     UnsupportedFeatureError,
     WriterExpiredError,
 )
 from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.payloads import Counter
+from crdt_mor.store.base import Store
+from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.timeline import cutting
 from crdt_mor.timeline.paths import VERSIONS
 from tests.inside import hudi_folder_of, run_sweep, store_of, tail_of
@@ -451,3 +456,73 @@ def test_many_commits_in_segments_are_cut_and_those_left_are_found(
             assert shown(again(table), as_of=commits[m]) == {m}
         run_sweep(table)
         assert shown(again(table)) == {n}
+
+
+class Sticky(DelegatingStore):
+    """The store of a user who may not delete some files, as those of others in folders like /tmp."""
+
+    def __init__(self, store: Store, kept: Callable[[str], bool]) -> None:
+        super().__init__(store)
+        self._kept = kept
+
+    def delete(self, path: str) -> None:
+        if self._kept(path):
+            raise StorageUnavailableError(f"EPERM. path={path}")
+        super().delete(path)
+
+
+def by_another(table: Table, kept: Callable[[str], bool] = lambda path: True) -> Table:
+    """The table as another user opens it, who may delete nothing, or not what is kept."""
+    return Table.open(table.uri, store=Sticky(store_of(table), kept), environment=table.environment)
+
+
+def test_a_restore_says_what_its_user_may_not_remove_and_who_may_goes_on(table: Table) -> None:
+    first = write(table, 1)
+    dropped = [write(table, 2).requested_at, write(table, 3).requested_at]
+    other = by_another(table)
+    with pytest.raises(RestoreUnfinishedError, match=r"restore to the same point again.*instants=2") as error:
+        other.maintenance.restore(first)
+    assert list(error.value.instants) == dropped
+    assert shown(other) == shown(table) == {1}
+    with pytest.raises(RestoreUnfinishedError):
+        other.maintenance.restore(first)
+    write(other, 4)
+    assert {name[:17] for name in told(table)} >= {*dropped}
+    assert not table.maintenance.restore(table.version).instants
+    assert {name[:17] for name in told(table)}.isdisjoint(dropped)
+    assert not any(instant in path for path in files(table) for instant in dropped)
+    assert shown(other) == shown(table) == {4}
+
+
+def test_the_next_sweep_goes_on_with_a_restore(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    first = write(table, 1)
+    before = {*files(table)}
+    write(table, 2)
+    with pytest.raises(RestoreUnfinishedError):
+        by_another(table).maintenance.restore(first)
+    assert files(table) > before
+    simulated.environment.sleep(61)
+    table.maintenance.maintain()
+    assert files(table) == before
+    assert not table.maintenance.restore(first).instants
+
+
+@pytest.mark.parametrize("kept", [".deltacommit", ".log", ".requested"])
+def test_hudi_sees_of_a_restore_that_is_unfinished_one_moment_of_before(table: Table, kept: str) -> None:
+    """Nothing of an instant is touched whose completed file stays, nor of one before an instant of which any stays."""
+    first = write(table, 1)
+    seconds = [write(table, 2), write(table, 3), write(table, 4)]
+    paths = [f.path for c in tail_of(table).completions for f in c.files]
+    middle = seconds[1].requested_at
+    with pytest.raises(RestoreUnfinishedError):
+        by_another(table, lambda path: middle in path and kept in path).maintenance.restore(first)
+    left = {name[:17] for name in told(table)}
+    assert {first.requested_at, seconds[0].requested_at, middle} <= left
+    assert seconds[2].requested_at not in left
+    stood = [path for path in paths if path in files(table)]
+    assert [any(c.requested_at in path for path in stood) for c in [first, *seconds]] == [
+        True, True, kept != ".requested", False
+    ]  # fmt: skip
+    completed = [name for name in told(table) if name.endswith(".deltacommit") and middle in name]
+    assert bool(completed) == (kept == ".deltacommit")
