@@ -22,7 +22,6 @@ import pyarrow as pa
 from crdt_mor.data import Data, read_data
 from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpiredError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import InstantTime
@@ -42,9 +41,6 @@ from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.statements import keyed
-
-ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ("erasure", "true"))
-"""What the commit of an erasure says of itself; never which keys it was about."""
 
 OPEN_READERS: Final = (
     "What a process has read by now it still has: rows in memory, and files that it holds open until it closes them. A "
@@ -140,7 +136,7 @@ def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tupl
     if not seen.groups:
         return tail.clock, None
     steps.refuse_saved(session, seen.groups)
-    write = OpenWrite.begin(session, None, ERASURE_INFO)
+    write = OpenWrite.begin(session, None, steps.ERASURE_INFO)
     requested = write.begun.requested
     try:
         missing = _missing(session, sought, write.value, began)

@@ -69,19 +69,22 @@ class Cleaner:
 
     The listing is made before the value is looked at: what is not in it is left to a later clean.
 
-    groups: later marks of single file groups.
+    groups: later marks of single file groups. dry_run: it is only said what would be, by a process that may not write.
     """
 
-    def __init__(self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None) -> None:
+    def __init__(
+        self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None, *, dry_run: bool = False
+    ) -> None:
         _require(session)
         self._session = session
         self._policy = policy
         self._groups = groups
+        self._dry_run = dry_run
         self._spared = 0
         self._look()
 
     def _look(self) -> None:
-        self._now_ms = self._session.store.now_ms()
+        self._now_ms = self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
         self._there = {stat.path for stat in self._session.store.walk("")}
         self._saved = saved_files(self._session)
 

@@ -4,7 +4,8 @@
     2. fold      the file groups that may hold them are compacted; a stable delete leaves neither row nor tombstone
     3. wait      for writes that began before that: their transactions may still read what was there
     4. clean     the history of these file groups begins now, and their older files are deleted
-    5. prove     a listing shows that nothing of them is left, not even what dead processes have left
+    5. prove     a listing shows that nothing of them is left, not even what dead processes have left, and no power cut
+                 brings any of it back
 
 A note of the erasure is put before its delete, and removed at the end. It names file groups and no keys. So the next
 erasure of any process finishes one that died or gave up waiting. Every step finds out from the table whether it is
@@ -14,10 +15,12 @@ done, so any number of processes may go through them at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
+from crdt_mor.model.authors import Info
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.erasure import Erasure, history_begins
 from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
@@ -33,12 +36,15 @@ from crdt_mor.services.finishing import finish as finish_plan
 from crdt_mor.services.finishing import raise_failed
 from crdt_mor.store.base import Stat
 from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
-from crdt_mor.timeline import sweep
+from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.actions import COMPACT
 from crdt_mor.timeline.history import find_completion, may_be_dropped
 from crdt_mor.timeline.paths import ERASURES, STAGED, TICKET, erasure_path, stable_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Put, put_surely
+
+ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ("erasure", "true"))
+"""What the commit of an erasure says of itself; never which keys it was about."""
 
 GROUPS_MAX: Final = 1000
 """The most file groups that get a mark of their own. Of an erasure in more of them the whole table's mark moves."""
@@ -47,6 +53,9 @@ PUT_SILENT_MS: Final = 15_000
 """A temporary file that was not written to for so long is of a process that died."""
 
 _CLOCK_AHEAD_MS: Final = 5_000
+_NO_OBJECT: Final = ".erased"
+"""A name that no object has. To make it durable is to make durable what was deleted in its folder."""
+
 _EVERYTHING_KEPT: Final = RetentionPolicy(keep_ms=1 << 60)
 _LOOK_EVERY_S: Final = (0.05, 5.0)
 """How long to wait between two looks at what an erasure waits for: at first, and at most."""
@@ -104,7 +113,8 @@ def open_erasures(session: Session) -> list[Erasure]:
         if _may_be_committed(session, erasure.requested, tail):
             found.append(erasure)
         else:
-            _forget(session, erasure)
+            with suppress(StorageUnavailableError):  # another user's, or this process only looks
+                _forget(session, erasure)
     return found
 
 
@@ -148,6 +158,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
         _clean(session, marks)
     _sweep(session)
     _prove(session, marks, started_ms, patience)
+    _keep_away(session, groups)
     for erasure in erasures:
         _forget(session, erasure)
     left = {stat.path for stat in _files_of(session, groups)}
@@ -183,14 +194,25 @@ def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGr
 
 
 def await_writes(session: Session, until: InstantTime, patience: Patience, why: str) -> None:
-    """Wait until no write that was requested at or before `until` is pending; name them where that takes too long."""
+    """Wait until no write that was requested at or before `until` is pending; name them where that takes too long.
+
+    The delete of an earlier erasure is not waited for, as its process may have died on a full disk: it is given up.
+    Where its process is alive it deletes once more, which is no harm.
+    """
     while True:
         tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
+        for earlier in (p for p in tail.pending if p.requested < until and _is_erasure(p)):
+            tail = session.run(rollback.give_up(session.publisher, tail, earlier.requested, None, others=True))
+        session.remember(tail)
         pending = [p for p in tail.pending if p.requested <= until]
         if not pending:
             return
         if not patience.another_look():
             raise _unfinished(session, pending, why)
+
+
+def _is_erasure(write: Pending) -> bool:
+    return write.author is not None and write.author.info == ERASURE_INFO
 
 
 def _unfinished(session: Session, pending: Sequence[Pending], why: str) -> ErasureUnfinishedError:
@@ -235,8 +257,12 @@ def _fold(
         plan = service.schedule(session, compaction_of(unfolded))
         if plan is not None:
             _execute(session, plan.barrier, unfolded)
-        elif not session.tail().plans and not patience.another_look():
-            raise _unfinished(session, session.tail().pending, "keep this table from being compacted")
+            continue
+        tail = session.tail()
+        # A plan of others that held the file groups may have been completed since the look before: then none is open,
+        # nothing is pending, and the next look finds them folded.
+        if tail.pending and not tail.plans and not patience.another_look():
+            raise _unfinished(session, tail.pending, "keep this table from being compacted")
 
 
 def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGroup]], bool]) -> None:
@@ -291,6 +317,12 @@ def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms:
                 "have left them, then erase again in a minute; or another user's, then let somebody erase who may "
                 f"delete them. table={session.config.name} files={len(left)} file={min(left)}"
             )
+
+
+def _keep_away(session: Session, groups: Collection[FileGroup]) -> None:
+    """See to it that nothing which was deleted is back after a power cut, whoever has deleted it."""
+    for folder in sorted({STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
+        session.store.make_durable(join_path(folder, _NO_OBJECT))
 
 
 def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:

@@ -103,7 +103,7 @@ class _Run:
     failed: set[FileGroup] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.now_ms = self.session.store.now_ms()
+        self.now_ms = self.session.looked_ms() if self.dry_run else self.session.store.now_ms()
         self.before = self.session.tail()
 
     def guarded(self, name: str, work: Callable[[_Run], Iterator[Upkeep]]) -> None:
@@ -292,7 +292,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     if policy.keeps_everything:
         return
     value = session.tail()
-    cleaner = Cleaner(session, policy)
+    cleaner = Cleaner(session, policy, dry_run=run.dry_run)
     would = cleaner.would_clean()
     commits = (c for c in session.completions(value) if is_commit(c))
     passed = any(value.retention.since < commit.completed <= would.since for commit in commits)

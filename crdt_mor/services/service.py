@@ -34,6 +34,7 @@ from crdt_mor.threads import THREADS, in_threads
 from crdt_mor.timeline import adoption, plans, sweep
 from crdt_mor.timeline.actions import P, PlannedAction
 from crdt_mor.timeline.session import Session
+from crdt_mor.write.log_files import staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,8 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
     if not session.run(plans.keep_outputs(session.known(), part.barrier, [])):
         return []
     try:
-        files = service.execute(session, part, threads)
+        with staging():
+            files = service.execute(session, part, threads)
     except SnapshotExpiredError:
         if session.tail().find_plan(part.barrier) is not None:
             raise
@@ -186,6 +188,7 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
     for file in files:
         if file.path in needless:
             session.store.delete(file.path)
+            session.store.make_durable(file.path)
 
 
 def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:

@@ -249,6 +249,13 @@ class Session:
             self.remember(found.tail)
         return found
 
+    def looked_ms(self) -> int:
+        """What the store's clock says, for what only looks; where this process may not write there, its own clock."""
+        try:
+            return self.store.now_ms()
+        except StorageUnavailableError:  # on a disk that clock is the time of a file that is touched
+            return self.environment.now_ms()
+
     def durable_tail(self) -> Timeline:
         """The newest value, made durable and projected: what a caller learns from it stays true after a power cut."""
         tail = self.tail()

@@ -56,7 +56,7 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.stopping import require_open
 from crdt_mor.write import replacing
 from crdt_mor.write.jobs import Job, Receipt, Replacing, StagedFile
-from crdt_mor.write.log_files import BUCKET, put_log
+from crdt_mor.write.log_files import BUCKET, put_log, staging
 from crdt_mor.write.open_write import OpenWrite, join
 from crdt_mor.write.overwrite import Partitions, scope_of
 from crdt_mor.write.placing import place_files
@@ -115,7 +115,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     store = session.store
     store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
-        with beating(store, session.environment, begun.requested, session.expiry_ms):
+        with beating(store, session.environment, begun.requested, session.expiry_ms), staging():
             rows = read()
             write = OpenWrite(session, value, begun, task=task)
 

@@ -8,6 +8,7 @@ A file appears whole under its name, and is invisible until its commit completes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.errors import CommitUnknownError, SnapshotExpiredError, StorageUnavailableError
 from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.late import Late
@@ -96,6 +97,21 @@ class Rows:
 
 Group = tuple[str, int]
 """A file group of ours: partition path and bucket."""
+
+
+@contextmanager
+def staging() -> Iterator[None]:
+    """A lost reply to a put of what no commit names yet is a failure of the store: nothing was published.
+
+    What was put all the same is used by whoever stages it again under this name, or swept.
+    """
+    try:
+        yield
+    except CommitUnknownError as error:
+        raise StorageUnavailableError(
+            "the store did not say whether it has put a file that nobody sees yet; nothing was published. Try again. "
+            f"cause={error}"
+        ) from error
 
 
 def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable: Durable = True) -> DataFile:

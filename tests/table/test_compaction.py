@@ -8,12 +8,24 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Commit, InvalidInputError, MemoryStore, Table
+from crdt_mor import (
+    Commit,
+    CommitUnknownError,
+    InvalidInputError,
+    MemoryStore,
+    StorageUnavailableError,
+    Table,
+)
+from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.services import compact
+from crdt_mor.store.base import Content, Durable, Store
+from crdt_mor.testing.faults import DelegatingStore
+from crdt_mor.timeline.paths import STAGED, TICKET
 from crdt_mor.write.log_files import put_chunks
+from tests.simulated import Simulated
 from tests.table.compacting import close, every_answer, open_write, remove
-from tests.table.helpers import Make, Place, data_files, files, frame, rows
+from tests.table.helpers import SCHEMA, Make, Place, data_files, files, frame, rows
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},
@@ -272,3 +284,55 @@ def test_partitions_are_compacted_each_by_itself(make: Make, place: Place) -> No
     assert table.maintenance.compact()[0].file_groups == 4
     assert rows(table) == before
     assert {str(Path(name).parent) for name in data_files(place)} == {"region=eu", "region=us"}
+
+
+class Silent(DelegatingStore):
+    """A store that puts a data file, or not, and loses the reply; from then on it answers."""
+
+    def __init__(self, store: Store, lands: bool) -> None:
+        super().__init__(store)
+        self._lands, self.lost = lands, ""
+
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        is_staged = data_file_name(path) is not None or (path.startswith(STAGED) and not path.endswith(TICKET))
+        if self.lost or not is_staged:
+            return super().put(path, data, durable=durable)
+        self.lost = path
+        if self._lands:
+            super().put(path, data, durable=durable)
+        raise CommitUnknownError(f"no reply. put={path}")
+
+
+@pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.parametrize("logs_only", [False, True], ids=["full", "of logs"])
+def test_a_lost_reply_while_files_are_staged_says_that_nothing_was_published(
+    simulated: Simulated, logs_only: bool, lands: bool
+) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    table.upsert(frame(("a", "x", 1)))
+    table.maintenance.compact()
+    for n in range(3):
+        table.upsert(frame(("a", "x", n)))
+    store = Silent(simulated.store, lands)
+    other = Table.open("simulated", store=store, environment=simulated.environment)
+    with pytest.raises(StorageUnavailableError, match=r"nothing was published\. Try again\. cause="):
+        other.maintenance.compact(logs_only=logs_only)
+    assert store.lost
+    assert other.maintenance.compact()
+    assert other.maintenance.open_plans() == []
+    assert rows(table, "id", "n") == rows(other, "id", "n") == [("a", 2)]
+
+
+@pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.parametrize("operation", ["upsert", "overwrite"])
+def test_so_it_does_to_a_task_of_a_job_which_is_run_again(simulated: Simulated, operation: Any, lands: bool) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    store = Silent(simulated.store, lands)
+    job = Table.open("simulated", store=store, environment=simulated.environment).plan_write(operation, SCHEMA)
+    with pytest.raises(StorageUnavailableError, match=r"nothing was published\. Try again\. cause="):
+        job.stage(frame(("a", "x", 1)), task=0, environment=simulated.environment)
+    assert store.lost
+    receipt = job.stage(frame(("a", "x", 2)), task=0, environment=simulated.environment)
+    table.complete_write(job, [receipt])
+    assert rows(table, "id", "n") == [("a", 2)]
+    assert simulated.store.list(STAGED) == []

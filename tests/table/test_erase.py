@@ -17,14 +17,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import ErasureUnfinishedError, InvalidInputError, SnapshotExpiredError, Table
+from crdt_mor import (
+    CommitUnknownError,
+    ErasureUnfinishedError,
+    InvalidInputError,
+    SnapshotExpiredError,
+    StorageUnavailableError,
+    Table,
+)
 from crdt_mor.format import base
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
-from crdt_mor.services import erase
-from crdt_mor.store.base import Durable, Store
-from crdt_mor.testing.faults import InterruptedStore, ProcessDied
+from crdt_mor.services import erase, service
+from crdt_mor.store.base import Content, Durable, Store
+from crdt_mor.testing.faults import DelegatingStore, InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
 from tests.inside import hudi_folder_of, tail_of
 from tests.simulated import Simulated
@@ -337,6 +344,30 @@ def test_a_write_that_began_before_the_rows_were_gone_keeps_what_it_may_read() -
     assert world.where(*SECRETS) == []
 
 
+def test_a_plan_of_others_that_ends_between_two_looks_is_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    history(world)
+    other = world.opened(world.place.store).maintenance
+    schedule = service.schedule
+    folded: list[object] = []
+
+    def beside(session: Any, planner: Any) -> Any:
+        """Another process plans just before an erasure does, and has executed its plan when that finds it taken."""
+        if session is not world.table._session or folded:
+            return schedule(session, planner)
+        folded.append(plan := other.plan_compaction())
+        found = schedule(session, planner)
+        assert found is None
+        other.compact(plan)
+        return found
+
+    monkeypatch.setattr(service, "schedule", beside)
+    erased = world.table.maintenance.erase(keys=KEY)
+    assert folded
+    assert erased.files
+    assert world.where(*SECRETS) == []
+
+
 @pytest.mark.parametrize("logs_only", [False, True])
 def test_open_plans_over_the_rows_are_executed_first(logs_only: bool) -> None:
     world = World(buckets=4)
@@ -595,3 +626,50 @@ def test_every_name_that_is_left_of_a_file_group_is_of_its_last_slice() -> None:
     world.table.maintenance.erase(keys=KEY)
     named = [data_file_name(stat.path) for stat in world.place.store.walk("")]
     assert len([name for name in named if name is not None]) == 1
+
+
+class FullDisk(DelegatingStore):
+    """A store that takes nothing new once a write has begun that was not pending before."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._begun = False
+
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        if self._begun:
+            raise StorageUnavailableError(f"disk full. put={path}")
+        self._begun = path.endswith(".deltacommit.requested")
+        return super().put(path, data, durable=durable)
+
+
+def test_the_delete_of_an_erasure_that_died_on_a_full_disk_is_in_the_way_of_no_other() -> None:
+    world = World()
+    history(world)
+    full = FullDisk(world.place.store)
+    with pytest.raises((StorageUnavailableError, CommitUnknownError)):
+        world.opened(full).maintenance.erase(keys=KEY)
+    (dead,) = world.table.inspect.pending()["requested_at"].to_pylist()
+    erased = world.table.maintenance.erase(keys=KEY)
+    assert erased.files
+    assert world.where(*SECRETS) == []
+    assert dead not in world.table.inspect.pending()["requested_at"].to_pylist()
+
+
+def test_an_erasure_whose_delete_another_one_has_given_up_deletes_once_more() -> None:
+    world = World()
+    history(world)
+    begun: list[str] = []
+
+    class Slow(DelegatingStore):
+        """The store of a process that is so slow that another one erases the same, once it has begun."""
+
+        def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+            if path.endswith(".log.1_0-0-0") and not begun:
+                begun.extend(world.table.inspect.pending()["requested_at"].to_pylist())
+                assert world.table.maintenance.erase(keys=KEY).files
+            return super().put(path, data, durable=durable)
+
+    world.opened(Slow(world.place.store)).maintenance.erase(keys=KEY)
+    assert begun
+    assert world.where(*SECRETS) == []
+    assert world.table.inspect.pending().num_rows == 0

@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, PayloadError, Table
+from crdt_mor import InvalidInputError, PayloadError, StorageUnavailableError, Table
+from crdt_mor.model.erasure import Erasure
+from crdt_mor.model.instant import from_ms
 from crdt_mor.model.policies import Policies
 from crdt_mor.model.retention import RetentionPolicy
+from crdt_mor.services import erase, service
 from crdt_mor.services import maintain as engine
-from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import session_of
@@ -95,6 +97,40 @@ def test_a_dry_run_writes_no_object(eager: Table, place: Place) -> None:
     before = files(place)
     place.open().maintenance.maintain(dry_run=True)
     assert files(place) == before
+
+
+class ReadOnly(DelegatingStore):
+    """The store of a user who may only read: the clock of a disk is the time of a file that is touched."""
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        if operation in ("put", "copy", "delete", "touch", "now_ms"):
+            raise StorageUnavailableError(f"EACCES. {operation}={path}")
+        return call()
+
+
+def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> None:
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    table.set_properties({**EAGER, "crdt_mor.retention": "1h", "crdt_mor.readers": "0s"})
+    first = write(table, 2)[0]
+    table.maintenance.compact()
+    simulated.environment.sleep(7_200)
+    write(table, 2)
+    table.maintenance.compact()
+    simulated.environment.sleep(7_200)
+    write(table, 2)
+    session = table._session
+    erase.note(session, Erasure(first.requested_at, (), "of another table"))
+    erase.note(session, Erasure(from_ms(1), (), session.config.table_id))  # of a delete that was rolled back
+
+    def told(table: Table) -> list[str]:
+        found = table.maintenance.maintain(dry_run=True)
+        assert {action.state for action in found.actions} == {"due"}
+        would = [table.maintenance.clean(dry_run=True), table.maintenance.restore(first, dry_run=True)]
+        return [*map(str, (*found.actions, *would))]
+
+    reader = Table.open("simulated", store=ReadOnly(simulated.store), environment=simulated.environment)
+    assert told(reader) == told(table)
+    assert any("clean due" in said for said in told(reader))
 
 
 def test_an_open_plan_that_somebody_left_is_finished_first(eager: Table, place: Place) -> None:
