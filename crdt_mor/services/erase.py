@@ -320,7 +320,7 @@ def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms:
 
 
 def _keep_away(session: Session, groups: Collection[FileGroup]) -> None:
-    """See to it that nothing which was deleted is back after a power cut, whoever has deleted it."""
+    """Make sure that nothing which any process has deleted is back after a power cut."""
     for folder in sorted({STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
         session.store.make_durable(join_path(folder, _NO_OBJECT))
 

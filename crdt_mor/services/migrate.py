@@ -329,7 +329,8 @@ def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
 def require_not_given_up(source: Session, target: Session, arrived: Timeline) -> None:
     """Raise `TableArrivingError` where the new table was given up, as a value of it says, and reopen the old one.
 
-    Who gave it up has done the latter, unless that process has died, or another one has announced the migration since.
+    The process that gave it up has reopened the old one, too, unless it has died. But another process may have
+    announced the migration since.
     """
     origin = _origin(arrived)
     if not origin.given_up:

@@ -103,7 +103,7 @@ Group = tuple[str, int]
 def staging() -> Iterator[None]:
     """A lost reply to a put of what no commit names yet is a failure of the store: nothing was published.
 
-    What was put all the same is used by whoever stages it again under this name, or swept.
+    A file that was put all the same is used by the process that stages it again under this name, or swept.
     """
     try:
         yield
