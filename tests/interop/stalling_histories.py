@@ -29,6 +29,7 @@ from crdt_mor.testing.faults import DelegatingStore, ProcessDied
 from crdt_mor.timeline.restoring import left_of_dropped
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
+from tests.inside import session_of
 from tests.interop.readers import Rows, hudi_rs, ours
 from tests.interop.shapes import NO_TIME, Maker, swept
 from tests.interop.upkeep_histories import STEPS, UpkeepHistory
@@ -183,7 +184,7 @@ class StallingHistory(UpkeepHistory):
             look(self)
         swept(own)
         look(self)
-        assert not left_of_archived(own._session), self.story
+        assert not left_of_archived(session_of(own)), self.story
 
     def _restore_by_another(self, shown: list[Rows]) -> None:
         """To a commit, or to the newest savepoint; what may not be removed is told."""
@@ -191,6 +192,7 @@ class StallingHistory(UpkeepHistory):
         if not points:
             return
         to = self.stalls.choice(points)
+        session = session_of(self.table)
         rows = self.saved[to][1] if to in self.saved else self.views[to]
         at = self.saved[to][0] if to in self.saved else to
         try:
@@ -200,12 +202,12 @@ class StallingHistory(UpkeepHistory):
         except (SnapshotExpiredError, UnsupportedFeatureError, InvalidInputError):
             return
         else:
-            left = self.table._session.run(left_of_dropped(self.table._session.publisher, self.table._session.tail()))
+            left = session.run(left_of_dropped(session.publisher, session.tail()))
             assert not left, f"a restore does not say that it is unfinished\n{self.story}"
         assert ours(self.table) == rows, self.story
         seen = self.is_refused or hudi_rs(self.make.root) in [*shown, rows]
         assert seen, f"Hudi's readers see what never was\n{self.story}"
-        value = self.table._session.tail()
+        value = session.tail()
         if value.restores and value.restores[-1].to == at:
             self.restored += 1
             self.gone += [time for time in self.views if time > at]

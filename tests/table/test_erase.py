@@ -33,7 +33,7 @@ from crdt_mor.services import erase, service
 from crdt_mor.store.base import Content, Durable, Store
 from crdt_mor.testing.faults import DelegatingStore, InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
-from tests.inside import hudi_folder_of, tail_of
+from tests.inside import hudi_folder_of, session_of, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow
 
@@ -353,7 +353,7 @@ def test_a_plan_of_others_that_ends_between_two_looks_is_no_reason_to_give_up(mo
 
     def beside(session: Any, planner: Any) -> Any:
         """Another process plans just before an erasure does, and has executed its plan when that finds it taken."""
-        if session is not world.table._session or folded:
+        if session is not session_of(world.table) or folded:
             return schedule(session, planner)
         folded.append(plan := other.plan_compaction())
         found = schedule(session, planner)

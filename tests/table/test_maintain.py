@@ -118,7 +118,7 @@ def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> N
     table.maintenance.compact()
     simulated.environment.sleep(7_200)
     write(table, 2)
-    session = table._session
+    session = session_of(table)
     erase.note(session, Erasure(first.requested_at, (), "of another table"))
     erase.note(session, Erasure(from_ms(1), (), session.config.table_id))  # of a delete that was rolled back
 

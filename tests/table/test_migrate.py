@@ -32,6 +32,7 @@ from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
 from crdt_mor.timeline import moving
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Steps
+from tests.inside import session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 from tests.tiers import slow
 
@@ -607,7 +608,7 @@ def test_a_migration_that_is_given_up_while_another_process_announces_it_leaves_
     beside(monkeypatch, "announce", lambda *_: Table.open("t", store=here).maintenance.cancel_migration(store=there))
     with pytest.raises(TableArrivingError, match="given up"):
         Table.open("t", store=here).maintenance.migrate("moved", store=there)
-    assert table._session.tail().moving is None
+    assert tail_of(table).moving is None
     table.maintenance.migrate("elsewhere", store=elsewhere)
     assert ids(Table.open("elsewhere", store=elsewhere)) == ROWS
 
@@ -618,10 +619,10 @@ def test_a_table_that_was_left_moving_to_a_given_up_one_is_reopened_by_the_next_
     table.upsert(frame(*ROWS))
     with pytest.raises(GoneError):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
-    announced = table._session.tail().moving
+    announced = tail_of(table).moving
     assert announced is not None
     table.maintenance.cancel_migration(store=there)
-    session = table._session
+    session = session_of(table)
     session.remember(session.run(moving.announce(session.publisher, session.tail(), announced)))  # and dies
     with pytest.raises(TableArrivingError, match="given up"):
         table.maintenance.migrate("moved", store=there)
@@ -793,7 +794,7 @@ def test_a_process_opens_the_new_table_while_another_one_aims_once_more(monkeypa
     aimed: list[Timeline] = []
 
     def aim(publisher: TablePublisher, known: Timeline, source: Timeline, _: object) -> None:
-        other = Table.open("moved", store=there)._session
+        other = session_of(Table.open("moved", store=there))
         aimed.append(other.run(moving.aim(publisher, known, source.clock, 0)))
 
     beside(monkeypatch, "open_target", aim)

@@ -19,7 +19,7 @@ from crdt_mor.model.names import TimelineFileName
 from crdt_mor.store.base import Store
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.faults import DelegatingStore, ProcessDied
-from crdt_mor.timeline import sweep
+from tests.inside import run_sweep, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow
 
@@ -84,16 +84,15 @@ class Scene:
             table.maintenance.compact()
         assert table.maintenance.archive(keep_commits=1).instants
         table.maintenance.clean(commits=1, readers=NONE)
-        assert table._session.tail().retention.dropped_count
+        assert tail_of(table).retention.dropped_count
 
     def sweep(self) -> None:
-        session = self.opened()._session
         for _ in range(2):
-            session.run(sweep.sweep(session.publisher, session.tail()))
+            run_sweep(self.opened())
 
     def archived(self) -> list[str]:
         """What stands in Hudi's active timeline of archived instants."""
-        watermark = self.opened()._session.tail().archive.watermark
+        watermark = tail_of(self.opened()).archive.watermark
         names = (stat.path.rpartition("/")[2] for stat in self.place.store.list(HUDIS))
         return [name for name in names if name[:1].isdigit() and name[:17] <= watermark]
 
@@ -112,8 +111,7 @@ def undone(table: Table) -> None:
     tx = table.transaction()
     tx.__enter__()
     table.maintenance.roll_back(table.inspect.pending()["requested_at"][0].as_py())
-    session = table._session
-    session.run(sweep.sweep(session.publisher, session.tail()))
+    run_sweep(table)
 
 
 ACTIONS: dict[tuple[str, str], Callable[[Table], Any]] = {
@@ -160,7 +158,7 @@ def test_what_hudi_itself_has_put_stays() -> None:
     """Neither its plan of long ago, nor the empty file beside it, is ours to remove."""
     scene = Scene()
     scene.others()
-    watermark = scene.opened()._session.tail().archive.watermark
+    watermark = tail_of(scene.opened()).archive.watermark
     stem = f"{HUDIS}/{int(watermark) - 1}"
     for name, data in (("requested", encode_compaction_plan(CompactionPlanRecord(()))), ("inflight", b"")):
         assert scene.place.store.put(f"{stem}.compaction.{name}", data)
