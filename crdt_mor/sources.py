@@ -39,6 +39,9 @@ BATCH_ROWS: Final = 65_536
 
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
+_PANIC: Final = "PanicException"
+"""What libraries in Rust raise where they fail for good; it is no `Exception`."""
+
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 """What some libraries colour their messages with."""
 
@@ -277,9 +280,9 @@ def _telling(name: str) -> Iterator[None]:
     """Around what the library of another format does: whatever it raises, a panic among it, names the table."""
     try:
         yield
-    except (CrdtMorError, KeyboardInterrupt, GeneratorExit, SystemExit):
-        raise
     except BaseException as error:
+        if isinstance(error, CrdtMorError) or not (isinstance(error, Exception) or type(error).__name__ == _PANIC):
+            raise
         lines = (line.strip() for line in _COLOURS.sub("", str(error)).splitlines())
         cause = next((line for line in lines if line), type(error).__name__)
         raise InvalidInputError(

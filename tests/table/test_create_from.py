@@ -192,6 +192,25 @@ def test_a_table_of_iceberg_is_a_source(tmp_path: Path) -> None:
     catalog.engine.dispose()
 
 
+class PanicException(BaseException):
+    """What libraries in Rust raise for what they did not foresee."""
+
+
+@pytest.mark.parametrize("library", ["deltalake", "pyiceberg.table"])
+@pytest.mark.parametrize("error", [PanicException, RuntimeError, KeyboardInterrupt])
+def test_whatever_the_library_of_a_lake_raises_is_told_in_one_line(library: str, error: type[BaseException]) -> None:
+    def fail(self: object, *_: object, **__: object) -> None:
+        raise error("\x1b[31m\n  no such file: a.parquet\x1b[0m\nbacktrace: 1\n2")
+
+    lake = type("Table", (), {"__module__": library, "to_pyarrow_dataset": fail, "scan": fail})()
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            loaded(lake)
+        return
+    with pytest.raises(InvalidInputError, match=r"by its library.*cause=no such file: a\.parquet$"):
+        loaded(lake)
+
+
 def remove_data(table: Path) -> None:
     for file in table.rglob("*.parquet"):
         file.unlink()
