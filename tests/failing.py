@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 from unittest.mock import patch
 
 import obstore
@@ -46,14 +46,30 @@ def answered(status: int, code: str = "SlowDown", said: str = "Please wait.") ->
     return exceptions.PreconditionError(text) if status in (304, 412) else exceptions.GenericError(text)
 
 
+class LostError(exceptions.GenericError):
+    """A put that is not answered. lands: whether it makes its object, and when: now, or when it is let."""
+
+    lands: Literal["now", "late"]
+
+    @classmethod
+    def of(cls, lands: Literal["now", "late"]) -> LostError:
+        error = cls(str(answered(503)))
+        error.lands = lands
+        return error
+
+
 @dataclass
 class FailingBucket:
-    """A bucket whose requests fail as `rule` says, which is given each of them and how many came before it."""
+    """A bucket whose requests fail as `rule` says, which is given each of them and how many came before it.
+
+    late: puts that nobody has got an answer to, and that make their objects when they are called.
+    """
 
     objects: MemoryStore = field(default_factory=MemoryStore)
     environment: SimulatedEnvironment = field(default_factory=SimulatedEnvironment)
     rule: Callable[[Request, int], Exception | None] = lambda request, number: None
     asked: list[Request] = field(default_factory=list)
+    late: list[Callable[[], object]] = field(default_factory=list)
 
     def store(self, **options: str) -> ObjectStore:
         """A store at the one address that the bucket has, as another process would open it."""
@@ -143,7 +159,7 @@ class _Library:
     """The functions of obstore that the store calls, each behind the bucket's rule."""
 
     def __init__(self, bucket: FailingBucket) -> None:
-        self._before = bucket.before
+        self._before, self._late = bucket.before, bucket.late
 
     def get(self, client: MemoryStore, key: str, *, options: Any = None) -> Any:
         self._before(Request("HEAD" if options and options.get("head") else "GET", key))
@@ -154,8 +170,17 @@ class _Library:
         return obstore.get_ranges(client, key, starts=starts, lengths=lengths)
 
     def put(self, client: MemoryStore, key: str, content: bytes, **how: Any) -> Any:
-        self._before(Request("PUT", key, how.get("mode") == "create"))
-        return obstore.put(client, key, content, **how)
+        put = partial(obstore.put, client, key, content, **how)
+        try:
+            self._before(Request("PUT", key, how.get("mode") == "create"))
+        except LostError as lost:
+            if lost.lands == "late":
+                self._late.append(put)
+            else:
+                with suppress(exceptions.AlreadyExistsError):
+                    put()
+            raise
+        return put()
 
     def delete(self, client: MemoryStore, key: str) -> None:
         self._before(Request("DELETE", key))

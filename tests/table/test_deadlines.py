@@ -17,6 +17,7 @@ import crdt_mor as mor
 from crdt_mor import CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
 from crdt_mor.observing import emit
+from crdt_mor.readers.polars import scan_table
 from tests.failing import URI, FailingBucket, Request, answered
 from tests.tiers import slow
 
@@ -70,6 +71,7 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
     "overwrite": lambda table: table.overwrite(rows("x")),
     "tasks": by_tasks,
     "scan": lambda table: table.to_polars(),
+    "polars": lambda table: scan_table(table).filter(pl.col("v") > 0).select("id").collect(),
     "changes": lambda table: table.changes().to_polars(),
     "history": lambda table: table.history(),
     "properties": lambda table: table.set_properties({"note": "x"}),
