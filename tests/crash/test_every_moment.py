@@ -23,6 +23,7 @@ from crdt_mor.timeline import rollback, sweep
 from crdt_mor.timeline.session import Session
 from tests.inside import completions_of, session_of, tail_of
 from tests.simulated import Simulated
+from tests.tiers import slow
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 KEYS = [f"k{i}" for i in range(8)]  # neighbours: two in each of four buckets
@@ -208,8 +209,11 @@ def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path, e
     assert moments(fast_path, every, scene) >= 6
 
 
-@pytest.mark.parametrize("write", [Table.upsert, in_block], ids=["in one event", "in two"])
-@pytest.mark.parametrize("stays_full", [True, False], ids=["and it stays full", "once"])
+@pytest.mark.parametrize(
+    ("write", "stays_full"),
+    [(Table.upsert, True), slow(Table.upsert, False), slow(in_block, True), (in_block, False)],
+    ids=["in one event, and it stays full", "in one event, once", "in two, and it stays full", "in two, once"],
+)
 def test_a_full_disk_at_any_moment_of_a_commit_is_a_clear_error_or_does_no_harm(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch, stays_full: bool, write: Write
 ) -> None:

@@ -19,6 +19,7 @@ from crdt_mor.model.retention import CleanPlan, RetentionPolicy, moved, needless
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending, Retention
+from tests.tiers import slow
 
 GROUPS = [("", bucket_file_id(number)) for number in range(2)]
 WALL = 1_700_000_000_000
@@ -207,13 +208,13 @@ def replaced_as_of_any_time(patch: pytest.MonkeyPatch) -> None:
     "bug",
     [
         no_view_of_pending_writes,
-        no_view_of_open_plans,
-        only_completed_views,
-        only_stable_views,
-        no_stable_changes,
+        slow(no_view_of_open_plans),
+        slow(only_completed_views),
+        slow(only_stable_views),
+        slow(no_stable_changes),
         the_latest_base_instead_of_the_marks,
-        logs_by_the_time_they_began,
-        bases_by_the_time_they_were_planned,
+        slow(logs_by_the_time_they_began),
+        slow(bases_by_the_time_they_were_planned),
         replaced_as_of_any_time,
     ],
     ids=lambda bug: bug.__name__,

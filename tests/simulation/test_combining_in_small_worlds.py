@@ -154,7 +154,7 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[Intent]]:
         {"ends": 2},
         {"beginners": 2, "deletions": False},
         slow({"beginners": 1, "posted": dead_writers_have_posted, "others": ("cleaner",)}),
-        {"beginners": 1, "posted": a_dead_writer_was_given_up, "others": ("sweeper",)},
+        slow({"beginners": 1, "posted": a_dead_writer_was_given_up, "others": ("sweeper",)}),
         {"beginners": 1, "soon_alone": 1, "deletions": False},
         slow({"beginners": 2}),
         slow({"beginners": 1, "soon_alone": 1}),

@@ -66,7 +66,7 @@ def world(
     "options",
     [
         pytest.param({"begun": 1}, id="a-write-completes"),
-        pytest.param({"begun": 1, "cleaners": 1}, id="a-write-completes-or-is-given-up"),
+        pytest.param({"begun": 1, "cleaners": 1}, marks=pytest.mark.slow, id="a-write-completes-or-is-given-up"),
         pytest.param({"late": 1, "cleaners": 1}, id="a-writer-dies-after-its-put"),
         pytest.param({"readers": (3, 6)}, id="two-readers"),
         pytest.param({"readers": (3, 6), "staged": 1}, marks=pytest.mark.slow, id="two-readers-and-a-write"),

@@ -209,7 +209,7 @@ def check_recovered(objects: dict[str, Any]) -> None:
     ("options", "states"),
     [
         ({"begun": 1, "given_up": 1, "others": ["sweeper"]}, 100),
-        ({"dead": 1, "others": ["cleaner", "sweeper"]}, 100),
+        slow({"dead": 1, "others": ["cleaner", "sweeper"]}, 100),
         ({"commits": 2, "given_up": 1, "others": ["sweeper", "sweeper"]}, 100),
         ({"commits": 1, "woken": 1, "others": ["sweeper"]}, 100),
         ({"helpers": 1, "others": ["sweeper"]}, 10),
