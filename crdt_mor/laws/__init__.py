@@ -9,7 +9,7 @@ compare the fingerprint.
     merging.py       from a table's settings to the rule and the columns that the merge works with
 
     check.py         `check_laws`: a payload's examples, and other values of their types
-    examine.py       each law, tried on histories
+    examine.py       each law, tried on histories      edges.py        nulls inside of values, and the ends of a type
     histories.py     what several commits may have written, and which of them overlap
     trial.py         what a payload makes of written values
     examples.py      a payload's own examples          values.py       other values of a type, the same every time

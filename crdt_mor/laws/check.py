@@ -148,8 +148,9 @@ def _look_at_edges(payload: Payload, counterexamples: Counterexamples) -> None:
 def raised_at_edges(payload: Payload) -> list[str]:
     """What a payload raises on the empty, greatest and least values of its types, on NaN and infinities.
 
-    That is lawful, as it need not take every value. But whoever writes one gets a key that cannot be read. Errors that
-    `lift` raises are left out, since then the write is refused, and so is a `PayloadError`, which is meant.
+    That is lawful, as a payload need not take every value. But a write of such a value leaves a key that cannot be
+    read. Errors that `lift` raises are left out, since then the write is refused, and so is a `PayloadError`, which is
+    meant.
     """
     firsts = _firsts(trial_of_examples(payload))
     far = [(kind, value) for kind, first in firsts for value in extremes(kind, first)]

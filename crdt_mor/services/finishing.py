@@ -6,8 +6,8 @@
 
 A payload can raise on the values of one key. A plan is frozen whole, so that it can never be completed then, even if
 the key is deleted meanwhile, and it would hold its other file groups for ever. Both events are those of any plan, so
-that any number of processes may meet such a file group at once: the first one cancels, the first one schedules, and for
-the others there is nothing left to do.
+that any number of processes may meet such a file group at once: the first process cancels, the first one schedules, and
+for all others there is nothing left to do.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ that has it. What must hold, on top of what holds beside services:
     - an upkeep that meets such a file group names it, and no answer changes
     - it leaves no plan open that it has met, and compacts every other file group that it was asked to
     - the file group is compacted once something is written to it
-    - who executes a plan, late or again, is told the same
+    - an executor of such a plan, late or again, is told the same
 """
 
 from __future__ import annotations
