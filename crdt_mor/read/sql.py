@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Final
 
@@ -77,9 +77,11 @@ class Condition:
     def expression(self) -> pl.Expr:
         """The condition as an expression; raises polars' errors for what is none."""
         tokens = tokens_of(self.text)
-        if tokens is None or max((token.depth for token in tokens), default=0) > _DEPTH_MAX:
-            return pl.sql_expr(self.text)
-        return self._any(tokens)
+        if tokens is None:
+            pl.sql_expr(self.text)
+            raise InvalidInputError(f"a text of SQL stands in single quotes, 'so', in no others. filter={self.text}")
+        deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
+        return self._value(tokens) if deep else self._any(tokens)
 
     def _any(self, tokens: Tokens) -> pl.Expr:
         if "XOR" in own_words(tokens):
@@ -91,7 +93,9 @@ class Condition:
 
     def _one(self, tokens: Tokens) -> pl.Expr:
         if own_words(tokens)[:1] == ["NOT"]:
-            return ~self._one(tokens[1:]).cast(pl.Boolean)
+            affirmed = list(dropwhile(lambda token: token.word == "NOT", tokens))
+            condition = self._one(affirmed).cast(pl.Boolean)
+            return condition if (len(tokens) - len(affirmed)) % 2 == 0 else ~condition
         inner = in_brackets(tokens)
         return self._predicate(tokens) if inner is None or own_words(inner)[0] == "SELECT" else self._any(inner)
 

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
-    |(?P<escaped>[eE]'(?:[^'\\]|\\.|'')*')
-    |(?P<string>'(?:[^']|'')*')
+    |(?P<escaped>[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*')
+    |(?P<string>'[^']*(?:''[^']*)*')
     |(?P<name>"(?:[^"]|"")*"|`[^`]*`)
     |(?P<word>[^\W\d]\w*)
     |(?P<number>\d[\w.]*)

@@ -125,6 +125,7 @@ LIKE_DUCKDB = [
     "v BETWEEN NULL AND 1",
     "v NOT BETWEEN NULL AND 1",
     "NOT v NOT IN (1, NULL)",
+    "NOT NOT NOT v = 1 OR NOT NOT b",
     "v = 1 -- a remark: OR 'x\n OR v = 2 /* AND 'y */",
     "s = 'it''s' OR s >= '2026-01-03'",
 ]
@@ -145,6 +146,7 @@ REFUSED = {
     "a word of SQL": ("current_user.id = 1", 'double quotes, "user".id'),
     "a truth inside of a CASE": ("CASE WHEN b IS NOT TRUE THEN TRUE ELSE FALSE END", r"IS DISTINCT FROM TRUE\), in br"),
     "a difference inside of a function": ("COALESCE(v IS DISTINCT FROM 1 AND b, FALSE)", "put brackets around it"),
+    "a text in other quotes": ("s = $$x$$ AND v = 1", "in single quotes|no SQL condition|unsupported"),
     "nothing after AND": ("v = 1 AND", "no SQL condition"),
 }
 
