@@ -32,7 +32,7 @@ from crdt_mor.timeline import adoption, cutting, tail
 from crdt_mor.timeline import restoring as events
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Steps, Walk
+from crdt_mor.timeline.steps import Delete, Steps, Walk
 from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, writer
 from tests.simulation.holding_bases import compactor, logs_shown
 from tests.simulation.playing import happened, named_in
@@ -66,6 +66,21 @@ def restorer(value: Timeline, to: InstantTime) -> Run:
     return ("restored", done.restore and done.restore.at)
 
 
+def by_another(value: Timeline, to: InstantTime, kept: InstantTime) -> Run:
+    """Restores the table as a user who may not delete the files of one commit."""
+    steps = restorer(value, to)
+    reply: object = None
+    while True:
+        try:
+            step = steps.send(reply)
+        except StopIteration as end:
+            return end.value
+        if isinstance(step, Delete) and kept in step.path:
+            reply = False
+        else:
+            reply = yield step
+
+
 def helper(value: Timeline) -> Run:
     """Who has published this version, stalls, and projects it then."""
     yield from PUBLISHER.project(value)
@@ -95,11 +110,19 @@ class Restored(World):
     """A table with a history, as `happened` has its events, restored to what it showed after one of them.
 
     to: the positions in the history of the events after which restorers go back. helped: of those that a helper
-    projects late. pending: whether the writes that have begun go on.
+    projects late. pending: whether the writes that have begun go on. kept: the position of the commit whose files those
+    who restore may not delete.
     """
 
     def __init__(
-        self, history: str, to: Sequence[int], who: Sequence[str] = (), *, helped: Sequence[int] = (), **options: Any
+        self,
+        history: str,
+        to: Sequence[int],
+        who: Sequence[str] = (),
+        *,
+        helped: Sequence[int] = (),
+        kept: int | None = None,
+        **options: Any,
     ) -> None:
         objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
         values = []
@@ -117,7 +140,11 @@ class Restored(World):
             "compactor": partial(compactor, newest),
             "sweeper": partial(sweeper, newest),
         }
-        actors = [Actor(f"r{n}", partial(restorer, newest, values[at].clock)) for n, at in enumerate(to)]
+        if kept is None:
+            actors = [Actor(f"r{n}", partial(restorer, newest, values[at].clock)) for n, at in enumerate(to)]
+        else:
+            commit = completions_of(newest, objects)[kept].requested
+            actors = [Actor(f"o{n}", partial(by_another, newest, values[at].clock, commit)) for n, at in enumerate(to)]
         actors += [Actor(f"p{n}", partial(complete, newest, own)) for n, own in enumerate(newest.pending)]
         actors += [Actor(f"h{n}", partial(helper, values[at])) for n, at in enumerate(helped)]
         actors += [Actor(f"{role[:2]}{n}", named[role], store_now=10 + n) for n, role in enumerate(who)]
@@ -285,6 +312,25 @@ def test_more_of_those_who_are_there(
 ) -> None:
     world = Restored(history, to, who, check_leftovers=True, **STANDING, **options)
     assert world.search() > 10
+
+
+@pytest.mark.parametrize("kept", [1, slow(2), slow(3)])
+def test_a_restore_that_may_not_delete_a_commit_leaves_hudi_one_moment(kept: int) -> None:
+    """Wherever it dies, Hudi's readers see the table as it was after that commit or later, or as it is to be."""
+    world = Restored("cccc", [0], kept=kept, **STANDING)
+    assert world.search() > 5
+
+
+def test_one_that_went_on_would_leave_hudi_what_never_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    drop = cutting.drop
+
+    def heedless(*args: Any) -> Steps[bool]:
+        yield from drop(*args)
+        return True
+
+    monkeypatch.setattr(cutting, "drop", heedless)
+    with pytest.raises(Violation, match="no moment"):
+        Restored("cccc", [0], kept=2, **STANDING).search()
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
