@@ -61,12 +61,14 @@ class Archived:
     """What an archiving has moved from Hudi's active timeline to its history.
 
     instants: how many. until: the greatest requested time in the history, by this archiving or an earlier one; None
-    where there is none. held_by: what keeps the next instant in the active timeline.
+    where there is none. held_by: what keeps the next instant in the active timeline. left: how many files of archived
+    instants could not be removed from the active timeline; the next sweep tries again.
     """
 
     instants: int
     until: InstantTime | None
     held_by: str
+    left: int = 0
 
 
 @operations
@@ -177,7 +179,7 @@ class Maintenance:
         """
         done = archive(self._session, _kept(keep_commits))
         watermark = done.value.archive.watermark
-        return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by)
+        return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
 
     def cancel(self, barrier: str) -> bool:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.

@@ -127,10 +127,10 @@ FIELDS = {
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated", "covered"],
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],
-    "Archived": ["instants", "until", "held_by"],
+    "Archived": ["instants", "until", "held_by", "left"],
     "Restored": ["to", "savepoint", "commits", "instants", "files", "pending", "plans", "dry_run"],
     "Savepoint": ["name", "at", "created", "comment", "application", "host", "pid"],
-    "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated"],
+    "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated", "left"],
     "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
 }
 BASES = {

@@ -28,4 +28,5 @@ def archive(
         render.document(asdict(done))
     else:
         until = f", up to {done.until}" if done.until else ""
-        render.note(f"archived {done.instants:,} instants{until}; then: {done.held_by}")
+        left = f"; {done.left:,} files could not be removed, which the next sweep tries again" if done.left else ""
+        render.note(f"archived {done.instants:,} instants{until}; then: {done.held_by}{left}")

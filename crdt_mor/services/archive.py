@@ -8,6 +8,7 @@ from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.timeline import sweep
 from crdt_mor.timeline.archive import archive_once, prefix_of
+from crdt_mor.timeline.cutting import named_in
 from crdt_mor.timeline.history import newer_value
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.segments import SegmentGoneError
@@ -18,11 +19,15 @@ from crdt_mor.write.refusals import require_no_archive
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSoFar:
-    """How many instants were archived, what holds the next one, and the newest value."""
+    """How many instants were archived, what holds the next one, and the newest value.
+
+    left: how many files of archived instants still stand in Hudi's active timeline.
+    """
 
     instants: int
     held_by: str
     value: Timeline
+    left: int
 
 
 def archive(session: Session, keep: int) -> ArchivedSoFar:
@@ -56,8 +61,15 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
         done = yield from archive_once(publisher, tail, keep)
         tail = done.value
         if not done.prefix.completions:
-            return ArchivedSoFar(instants, done.prefix.held_by, tail)
+            left = yield from _count_left(publisher, tail)
+            return ArchivedSoFar(instants, done.prefix.held_by, tail, left)
         instants += len(done.prefix.completions)
+
+
+def _count_left(publisher: TablePublisher, tail: Timeline) -> Steps[int]:
+    """How many files of archived instants could not be removed from Hudi's active timeline, by now."""
+    named = yield from named_in(publisher.projector.folder)
+    return sum(len(names) for requested, names in named.items() if requested <= tail.archive.watermark)
 
 
 def _ready(publisher: TablePublisher, tail: Timeline, keep: int) -> Steps[int]:

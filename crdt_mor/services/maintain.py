@@ -348,8 +348,9 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
     if run.dry_run:
         yield Upkeep("archive", "due", why)
     else:
-        archive(session, KEPT_COMMITS)
-        yield Upkeep("archive", "done", why)
+        left = archive(session, KEPT_COMMITS).left
+        failed = f"{plural(left, 'file')} could not be removed, which the next sweep tries" if left else ""
+        yield Upkeep("archive", "done", why, error=failed)
 
 
 def _tokens(run: _Run) -> Iterator[Upkeep]:

@@ -6,12 +6,14 @@ is told when it comes to complete: a writer gets `WriterExpiredError`, an execut
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import data_file_name
 from crdt_mor.timeline import plans, rollback
 from crdt_mor.timeline.history import find_completion, find_rollback
 from crdt_mor.timeline.session import Session
@@ -26,7 +28,7 @@ class GivenUp:
     instant: its requested time, 17 digits.
     kind: `write`, or of a plan its service: `compaction`, `clean`, …
     application, host, pid: who began the write; None where that is not known, as of plans.
-    repeated: it had been given up before.
+    repeated: it had been given up before. left: how many of its data files are left, since they could not be removed.
     """
 
     instant: InstantTime
@@ -35,6 +37,7 @@ class GivenUp:
     host: str | None = None
     pid: int | None = None
     repeated: bool = False
+    left: int = 0
 
     def __str__(self) -> str:
         what = f"write {self.instant}" if self.kind == WRITE else f"plan of {self.kind} {self.instant}"
@@ -42,7 +45,12 @@ class GivenUp:
             return f"the {what} had been given up before"
         by = f" of {self.application} (process {self.pid} on {self.host})" if self.application is not None else ""
         done = "rolled back the" if self.kind == WRITE else "cancelled the"
-        return f"{done} {what}{by}: readers never saw any of it, and its files are removed"
+        files = (
+            f"{self.left:,} of its files could not be removed, which the next sweep tries again"
+            if self.left
+            else "its files are removed"
+        )
+        return f"{done} {what}{by}: readers never saw any of it, and {files}"
 
 
 def roll_back(session: Session, instant: InstantTime) -> GivenUp:
@@ -61,7 +69,8 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
     if gone is not None:
         repeated = pending is None and plan is None
         author = pending.author if pending is not None else None
-        return _given_up(instant, gone.action if gone.is_plan else WRITE, author, repeated)
+        found = _given_up(instant, gone.action if gone.is_plan else WRITE, author, repeated)
+        return replace(found, left=_count_left(session, instant))
     if (session.run(find_rollback(instant, value))) is not None:
         return _given_up(instant, WRITE, None, repeated=True)
     completion = session.run(find_completion(instant, value))
@@ -73,6 +82,14 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
         f"instant={instant} operation={completion.operation} completed={completion.completed} "
         f"version={completion.version}"
     )
+
+
+def _count_left(session: Session, instant: InstantTime) -> int:
+    """How many data files of an instant are there, as far as this process may look."""
+    with suppress(StorageUnavailableError):
+        names = (data_file_name(stat.path) for stat in session.store.walk(""))
+        return sum(name is not None and name.instant == instant for name in names)
+    return 0
 
 
 def _given_up(instant: InstantTime, kind: str, author: Author | None, repeated: bool) -> GivenUp:

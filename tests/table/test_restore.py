@@ -15,19 +15,17 @@ from crdt_mor import (
     InvalidInputError,
     RestoreUnfinishedError,
     SnapshotExpiredError,
-    StorageUnavailableError,
     Table,
     UnsupportedFeatureError,
     WriterExpiredError,
 )
 from crdt_mor.format.clean import decode_savepoint
 from crdt_mor.payloads import Counter
-from crdt_mor.store.base import Store
-from crdt_mor.testing.faults import DelegatingStore
 from crdt_mor.timeline import cutting
 from crdt_mor.timeline.paths import VERSIONS
 from tests.inside import hudi_folder_of, run_sweep, store_of, tail_of
 from tests.simulated import Simulated
+from tests.table.helpers import Sticky
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 NONE = timedelta(0)
@@ -456,19 +454,6 @@ def test_many_commits_in_segments_are_cut_and_those_left_are_found(
             assert shown(again(table), as_of=commits[m]) == {m}
         run_sweep(table)
         assert shown(again(table)) == {n}
-
-
-class Sticky(DelegatingStore):
-    """The store of a user who may not delete some files, as those of others in folders like /tmp."""
-
-    def __init__(self, store: Store, kept: Callable[[str], bool]) -> None:
-        super().__init__(store)
-        self._kept = kept
-
-    def delete(self, path: str) -> None:
-        if self._kept(path):
-            raise StorageUnavailableError(f"EPERM. path={path}")
-        super().delete(path)
 
 
 def by_another(table: Table, kept: Callable[[str], bool] = lambda path: True) -> Table:

@@ -8,8 +8,8 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.timeline import sweep
-from tests.inside import session_of
-from tests.table.helpers import SCHEMA, frame
+from tests.inside import run_sweep, session_of
+from tests.table.helpers import SCHEMA, Sticky, frame
 
 
 @pytest.fixture
@@ -126,3 +126,17 @@ def test_an_instant_that_nobody_knows_is_refused_and_nothing_happens(table: mor.
 def test_what_is_no_instant_is_refused(table: mor.Table, instant: object) -> None:
     with pytest.raises(mor.InvalidInputError):
         table.maintenance.roll_back(instant)  # type: ignore[arg-type]
+
+
+def test_files_that_may_not_be_removed_are_counted(table: mor.Table) -> None:
+    plan = table.maintenance.plan_compaction()
+    assert plan is not None
+    table.maintenance.execute(plan)
+    other = mor.Table.open(table.uri, store=Sticky(mor.LocalStore(table.uri), lambda path: path.endswith(".parquet")))
+    done = other.maintenance.roll_back(plan.barrier)
+    assert done.left == 1
+    assert str(done).endswith("1 of its files could not be removed, which the next sweep tries again")
+    again = table.maintenance.roll_back(plan.barrier)
+    assert (again.repeated, again.left) == (True, 1)
+    run_sweep(table)
+    assert table.maintenance.roll_back(plan.barrier).left == 0

@@ -151,6 +151,7 @@ def test_the_next_sweep_removes_what_was_put_too_late(action: str, state: str) -
     shown = scene.opened().scan().to_arrow()
     scene.sweep()
     assert scene.archived() == []
+    assert scene.table.maintenance.archive().left == 0
     assert scene.opened().scan().to_arrow() == shown
 
 
@@ -180,6 +181,8 @@ def test_a_file_that_archiving_could_not_remove_goes_once_its_commit_is_dropped(
     with monkeypatch.context() as patch:
         patch.setattr(MemoryStore, "delete", refuse)
         scene.others()
+        assert scene.table.maintenance.archive().left == len(scene.archived())
     assert [name for name in scene.archived() if name.endswith(".commit")]
     scene.sweep()
     assert scene.archived() == []
+    assert scene.table.maintenance.archive().left == 0
