@@ -8,13 +8,12 @@ The files that make a table are its store's; the ones here are the user's own.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.csv
@@ -24,6 +23,7 @@ from crdt_mor.data import SchemaLike, read_schema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.int96 import ParquetFile
 from crdt_mor.json_rows import read_json
+from crdt_mor.places import Places, require_known
 from crdt_mor.rows import ArrowRows
 
 Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
@@ -37,36 +37,48 @@ _OF_TYPES: Final = ("conversion error", "changed from")
 
 
 def read_files(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, schema: SchemaLike | None = None
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    schema: SchemaLike | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> FileRows:
-    """The rows of files on this machine, one file after the other: to be written, for `Table.create`, or to look at.
+    """The rows of files, one file after the other: to be written, for `Table.create`, or to look at.
 
-    paths: one path or several, each a file or a pattern like `incoming/*.parquet`, whose files are taken by name. The
+    paths: one path or several, each a file or a pattern like `incoming/*.parquet`, whose files are taken by name; they
+        may be addresses of object stores, `s3://lake/incoming/*.parquet`. The
         ending says what a file holds: .parquet; .arrow, .feather, .ipc; .csv (with a header); .json, .jsonl, .ndjson,
         which have lines of one object each, or one array of objects. Compressed CSV and JSON end in .gz besides.
     schema: types for columns, mostly `table.schema`. CSV and JSON have none of their own, and without it they are
         those of the first file as far as its beginning tells.
+
+    storage_options: how an object store is reached, as in `Table.open`.
 
     Rows come a batch at a time, and each time anew that they are asked for. All files have the columns of the first
     one, in types that become its own without loss; another file is refused when it is reached.
 
     Raises `InvalidInputError` where there is no such file; later, where one cannot be read.
     """
-    return FileRows(_found(paths), None if schema is None else read_schema(schema))
+    return files_at(paths, None if schema is None else read_schema(schema), Places(storage_options))
+
+
+def files_at(paths: object, types: pa.Schema | None, places: Places) -> FileRows:
+    """The rows of files at some places; types: those of CSV and JSON."""
+    return FileRows(_found(paths, places), types, places)
 
 
 class FileRows(ArrowRows):
     """Rows of files, read when they are asked for. Made by `read_files`."""
 
-    def __init__(self, paths: tuple[str, ...], types: pa.Schema | None) -> None:
+    def __init__(self, paths: tuple[str, ...], types: pa.Schema | None, places: Places) -> None:
         self.paths = paths
+        self.places = places
         self._types = types or pa.schema([])
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the first file; all of them may be null."""
         with ExitStack() as stack:
-            own, _ = _opened(self.paths[0], self._types, stack)
+            own, _ = _opened(self.places, self.paths[0], self._types, stack)
         known = {field.name: field.type for field in self._types}
         return pa.schema([pa.field(field.name, known.get(field.name, field.type)) for field in own])
 
@@ -74,7 +86,7 @@ class FileRows(ArrowRows):
         schema = self.schema
         for path in self.paths:
             with ExitStack() as stack:
-                own, batches = _opened(path, schema, stack)
+                own, batches = _opened(self.places, path, schema, stack)
                 require_columns(own, schema, path, self.paths[0])
                 for rows in reading(path, batches):
                     yield from fitted(rows, schema, path).to_batches()
@@ -86,11 +98,11 @@ class FileRows(ArrowRows):
 # --- which files ------------------------------------------------------------------------------------------------------
 
 
-def _found(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+def _found(paths: object, places: Places) -> tuple[str, ...]:
+    given: object = [paths] if isinstance(paths, str | os.PathLike) else paths
     if not isinstance(given, Iterable):
         raise InvalidInputError(f"files are given by their paths. type={type(paths).__name__}")
-    found = [file for path in given for file in _matching(path)]
+    found = [file for path in given for file in _matching(path, places)]
     if not found:
         raise InvalidInputError("no files are named: give one path at least. paths=[]")
     for path in found:
@@ -98,28 +110,21 @@ def _found(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
     return tuple(found)
 
 
-def _matching(path: object) -> list[str]:
+def _matching(path: object, places: Places) -> list[str]:
     if not isinstance(path, str | os.PathLike):
         raise InvalidInputError(f"a file is given by its path. type={type(path).__name__} path={path!r}")
     name = os.path.expanduser(os.fsdecode(path))
-    require_local(name)
-    if os.path.isdir(name):
-        raise InvalidInputError(f"this is a folder: name its files, or give a pattern, {name}/*.parquet. path={name}")
-    if os.path.exists(name):
+    require_known(name)
+    if os.path.exists(name) and not os.path.isdir(name):  # a pipe is as good as a file
         return [name]
-    files = sorted(file for file in glob.glob(name, recursive=True) if not os.path.isdir(file))
+    if places.is_file(name):
+        return [name]
+    if places.is_folder(name):
+        raise InvalidInputError(f"this is a folder: name its files, or give a pattern, {name}/*.parquet. path={name}")
+    files = places.matching(name)
     if not files:
         raise InvalidInputError(f"there is no such file. path={name}")
     return files
-
-
-def require_local(path: str) -> None:
-    """Raise `InvalidInputError` for an address: files of the user are read from disks of this machine alone."""
-    if is_address(path):
-        raise InvalidInputError(
-            "files are read from local paths: for one in an object store let polars read it, and pass the frame, "
-            f"pl.scan_parquet(address, storage_options=…). scheme={path.partition('://')[0]}"
-        )
 
 
 def is_address(text: str) -> bool:
@@ -131,10 +136,10 @@ def is_address(text: str) -> bool:
 # --- what they hold ---------------------------------------------------------------------------------------------------
 
 
-def _opened(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
+def _opened(places: Places, path: str, types: pa.Schema, stack: ExitStack) -> Opened:
     """A file's columns and rows, those of a text in the types that are given; `stack` closes it."""
     try:
-        schema, batches = _format(path)(path, types, stack)
+        schema, batches = _format(path)(places, path, types, stack)
         require_differ(schema, path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
@@ -205,13 +210,15 @@ def fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
         ) from error
 
 
-def _parquet(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
-    file = stack.enter_context(ParquetFile(path))
+def _parquet(places: Places, path: str, _: pa.Schema, stack: ExitStack) -> Opened:
+    file = stack.enter_context(ParquetFile(places.source(path)))
     return file.schema, file.batches()
 
 
-def _ipc(path: str, _: pa.Schema, stack: ExitStack) -> Opened:
-    return open_ipc(stack.enter_context(pa.memory_map(path)))
+def _ipc(places: Places, path: str, _: pa.Schema, stack: ExitStack) -> Opened:
+    source = places.source(path)
+    file = pa.memory_map(source) if isinstance(source, str) else pa.PythonFile(source, mode="r")
+    return open_ipc(stack.enter_context(file))
 
 
 def open_ipc(source: pa.NativeFile) -> Opened:
@@ -225,8 +232,9 @@ def open_ipc(source: pa.NativeFile) -> Opened:
     return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
 
 
-def _csv(path: str, types: pa.Schema, stack: ExitStack) -> Opened:
-    reader = stack.enter_context(pyarrow.csv.open_csv(path, convert_options=csv_options(types)))
+def _csv(places: Places, path: str, types: pa.Schema, stack: ExitStack) -> Opened:
+    text = stack.enter_context(places.stream(path))
+    reader = stack.enter_context(pyarrow.csv.open_csv(text, convert_options=csv_options(types)))
     require_utf8(reader.schema, types)
     return reader.schema, iter(reader)
 
@@ -241,13 +249,13 @@ def csv_options(types: pa.Schema) -> pyarrow.csv.ConvertOptions:
     )
 
 
-def _json(path: str, types: pa.Schema, _: ExitStack) -> Opened:
-    with pa.input_stream(path) as source:
+def _json(places: Places, path: str, types: pa.Schema, _: ExitStack) -> Opened:
+    with places.stream(path) as source:
         rows = read_json(source.read(), types)
     return rows.schema, iter(rows.to_batches())
 
 
-_FORMATS: Final[dict[str, Callable[[str, pa.Schema, ExitStack], Opened]]] = {
+_FORMATS: Final[dict[str, Callable[[Places, str, pa.Schema, ExitStack], Opened]]] = {
     ".parquet": _parquet,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _ipc),
     **dict.fromkeys((".csv", ".csv.gz"), _csv),
@@ -255,7 +263,7 @@ _FORMATS: Final[dict[str, Callable[[str, pa.Schema, ExitStack], Opened]]] = {
 }
 
 
-def _format(path: str) -> Callable[[str, pa.Schema, ExitStack], Opened]:
+def _format(path: str) -> Callable[[Places, str, pa.Schema, ExitStack], Opened]:
     known = next((read for ending, read in _FORMATS.items() if path.lower().endswith(ending)), None)
     if known is None:
         raise InvalidInputError(f"a file's ending says what it holds; known are {', '.join(_FORMATS)}. file={path}")

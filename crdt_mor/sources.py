@@ -1,6 +1,7 @@
 """Where a first load takes its rows from: files and folders, tables of other formats, whatever has Arrow batches.
 
     "data/*.parquet", "data/"       Parquet; below a folder or a pattern, levels like `day=2026-01-31` are columns
+    "s3://lake/data/"               the same in a bucket; so are tables of Delta Lake and Iceberg
     "new.csv", ["a.csv", "b.csv"]   whatever `read_files` reads
     a folder with `_delta_log`      Delta Lake, with deltalake; so is a `DeltaTable`
     a folder with Iceberg metadata  Apache Iceberg, with pyiceberg; so are its tables and scans
@@ -11,7 +12,6 @@ All of them come as batches, one after the other, so that none has to be in memo
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +26,10 @@ import pyarrow as pa
 
 from crdt_mor.data import Data, ordinary, read_schema, require_data
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
-from crdt_mor.files import fitted, read_files, reading, require_columns, require_differ, require_local, unreadable
+from crdt_mor.files import files_at, fitted, reading, require_columns, require_differ, unreadable
 from crdt_mor.int96 import UNIT, ExactFiles, ParquetFile
 from crdt_mor.model.arrow_input import read_arrow
+from crdt_mor.places import Places, iceberg_properties, is_same, require_known
 from crdt_mor.rows import ArrowRows
 
 LoadSource: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Data | Any
@@ -81,16 +82,16 @@ class Source:
         return InvalidInputError(f"the source cannot be read to its end. source={self.name} cause={cause}")
 
 
-def open_source(source: object, types: pa.Schema | None, uri: str) -> Source:
+def open_source(source: object, types: pa.Schema | None, uri: str, places: Places) -> Source:
     """The rows of a source; raises `InvalidInputError` for what has none, or cannot be found.
 
     types: those of the table's columns, where they are given: texts such as CSV are read in them. uri: where the table
-    is to be made, which is not where its rows come from.
+    is to be made, which is not where its rows come from. places: where files are.
     """
     if isinstance(source, str | os.PathLike):
-        return _at(os.path.expanduser(os.fsdecode(source)), types, uri)
+        return _at(_named(source), types, uri, places)
     if isinstance(source, list | tuple) and source and all(isinstance(p, str | os.PathLike) for p in source):
-        return _files([os.path.expanduser(os.fsdecode(path)) for path in source], None, types)
+        return _files([_named(path) for path in source], None, types, places)
     library = type(source).__module__.partition(".")[0]
     if library == "deltalake":
         return _delta(lambda: source, getattr(source, "table_uri", ""))
@@ -99,38 +100,46 @@ def open_source(source: object, types: pa.Schema | None, uri: str) -> Source:
     return _arrow(source)
 
 
+def _named(path: str | os.PathLike[str]) -> str:
+    return os.path.expanduser(os.fsdecode(path)).rstrip("/") or "/"
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def _at(path: str, types: pa.Schema | None, uri: str) -> Source:
-    require_local(path)
-    if os.path.isdir(os.path.join(path, "_delta_log")):
+def _at(path: str, types: pa.Schema | None, uri: str, places: Places) -> Source:
+    require_known(path)
+    if places.is_folder(f"{path}/_delta_log"):
         library = _library("deltalake", "delta", "Delta Lake", path)
-        return _delta(lambda: library.DeltaTable(path), path)
-    metadata = glob.glob(os.path.join(glob.escape(path), "metadata", "*.metadata.json"))
+        return _delta(lambda: library.DeltaTable(path, storage_options=places.options_of(path) or None), path)
+    found = places.below(f"{path}/metadata", ".metadata.json")
+    metadata = [file for file in found if os.path.dirname(file) == f"{path}/metadata"]
     if metadata:
         tables = _library("pyiceberg.table", "iceberg", "Apache Iceberg", path)
-        return _iceberg(lambda: tables.StaticTable.from_metadata(max(metadata, key=_written)), path)
-    if os.path.exists(os.path.join(path, ".hoodie", "hoodie.properties")):
+        newest = max(metadata, key=lambda file: _written(file, places))
+        properties = iceberg_properties(places.options_of(path))
+        return _iceberg(lambda: tables.StaticTable.from_metadata(newest, properties), path)
+    if places.is_file(f"{path}/.hoodie/hoodie.properties"):
         raise InvalidInputError(f"this is a table of Hudi's: pass it opened, Table.open({path!r}). path={path}")
-    if os.path.isdir(path):
-        if os.path.realpath(path) == os.path.realpath(uri):
+    if os.path.exists(path) and not os.path.isdir(path):
+        return _files([path], None, types, places)
+    if places.is_folder(path):
+        if is_same(path, uri):
             raise InvalidInputError(f"a table is made in a folder of its own: choose another address. path={path}")
-        found = _visible(glob.glob(os.path.join(glob.escape(path), "**", "*.parquet"), recursive=True), path)
+        found = _visible(places.below(path, ".parquet"), path)
         if not found:
             raise InvalidInputError(f"there are no Parquet files below this folder: name its files. path={path}")
-        return _files(found, path, types)
-    if os.path.exists(path):
-        return _files([path], None, types)
-    found = sorted(file for file in glob.glob(path, recursive=True) if not os.path.isdir(file))
+        return _files(found, path, types, places)
+    if places.is_file(path):
+        return _files([path], None, types, places)
     fixed = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
-    return _files(found or [path], fixed, types)
+    return _files(places.matching(path) or [path], fixed, types, places)
 
 
-def _written(metadata: str) -> tuple[int, float, str]:
+def _written(metadata: str, places: Places) -> tuple[int, float, str]:
     """The order of the metadata files of an Iceberg table: by their number, then by their age."""
     number = re.match(r"v?(\d+)", os.path.basename(metadata))
-    return int(number[1]) if number else -1, os.path.getmtime(metadata), metadata
+    return int(number[1]) if number else -1, places.modified(metadata), metadata
 
 
 def _visible(files: Iterable[str], folder: str) -> list[str]:
@@ -138,13 +147,13 @@ def _visible(files: Iterable[str], folder: str) -> list[str]:
     return sorted(file for file in files if not re.search(r"(^|/)[_.][^/=]*(/|$)", os.path.relpath(file, folder)))
 
 
-def _files(paths: list[str], folder: str | None, types: pa.Schema | None) -> Source:
+def _files(paths: list[str], folder: str | None, types: pa.Schema | None, places: Places) -> Source:
     """folder: below it, the levels of the paths may be columns; None: they are not."""
-    rows = read_files(paths, schema=types)
+    rows = files_at(paths, types, places)
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
     if not all(path.lower().endswith(".parquet") for path in rows.paths):
         return Source(name, ordinary(rows.schema), None, rows.to_reader)
-    parquet = _ParquetFiles.of(rows.paths, folder)
+    parquet = _ParquetFiles.of(rows.paths, folder, places)
     return Source(name, parquet.schema, parquet.rows, parquet.batches)
 
 
@@ -156,15 +165,16 @@ class _ParquetFiles:
     schema: pa.Schema
     rows: int
     said: tuple[dict[str, object], ...]
+    places: Places
 
     @classmethod
-    def of(cls, paths: tuple[str, ...], folder: str | None) -> _ParquetFiles:
+    def of(cls, paths: tuple[str, ...], folder: str | None, places: Places) -> _ParquetFiles:
         """Looks into the footer of each file, so that one with other columns is refused before anything begins."""
         own: pa.Schema | None = None
         rows = 0
         for path in paths:
             try:
-                with ParquetFile(path) as file:
+                with ParquetFile(places.source(path)) as file:
                     found, count = ordinary(file.schema), file.num_rows
                 require_differ(found, path)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -184,7 +194,7 @@ class _ParquetFiles:
         kinds = {name: _kind(levels[name] for levels in texts) for name in columns}
         schema = pa.schema([*own, *(pa.field(name, kind) for name, kind in kinds.items())])
         said = tuple({name: _value(levels[name], kind) for name, kind in kinds.items()} for levels in texts)
-        return cls(paths, schema, rows, said)
+        return cls(paths, schema, rows, said, places)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, file by file."""
@@ -196,7 +206,7 @@ class _ParquetFiles:
 
     def _opened(self, path: str) -> ParquetFile:
         try:
-            return ParquetFile(path)
+            return ParquetFile(self.places.source(path))
         except (pa.ArrowException, OSError) as error:
             raise unreadable(path, error) from error
 

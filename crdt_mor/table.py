@@ -47,6 +47,7 @@ from crdt_mor.read.cuts import cut_at, kept_cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.scan import Scan, prefetch
+from crdt_mor.store.addresses import place_of
 from crdt_mor.store.base import Store, is_bucket
 from crdt_mor.store.open import store_at
 from crdt_mor.timeline.session import Session
@@ -215,7 +216,8 @@ class Table(Readable, WrittenByMany):
         source: a path, a pattern or a list of paths, of Parquet or whatever `read_files` reads; a folder of Parquet
             files, whose levels like `day=2026-01-31` are columns; a Delta table (its folder, or a `DeltaTable`); an
             Iceberg table (its folder, a `Table` or a scan); or anything that a write takes. A reader, a dataset and a
-            lazy frame are taken batch by batch.
+            lazy frame are taken batch by batch. Paths may be addresses of object stores, to which `storage_options`
+            lead as well; `read_files` and `DeltaTable` take other ones.
         key: the columns that name a row. A key that stands twice in its partition is refused by name.
         schema: the types of the columns, where they are to be others than the source's; each value must become its
             column's type without loss. The rest is as in `create` and `upsert`.
@@ -230,11 +232,16 @@ class Table(Readable, WrittenByMany):
         what to install, where a format needs a package.
         """
         from crdt_mor import loading
+        from crdt_mor.places import Places, providers_of
         from crdt_mor.sources import open_source
+        from crdt_mor.store.options import shared
 
         _inline(maintain)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         environment = environment or SystemEnvironment()
+        given, here = storage_options, place_of(uri)
+        if here is not None and given is not None:
+            storage_options = shared(given, here.provider, providers_of(source))
         objects = store_at(uri, environment, storage_options, store)
         info = check_info(commit_info)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
@@ -244,7 +251,7 @@ class Table(Readable, WrittenByMany):
             objects.probe()
         refuse_another_format(objects, str(uri))
         types = None if schema is None else read_schema(schema)
-        rows = open_source(source, types, str(uri))
+        rows = open_source(source, types, str(uri), Places(given, environment, uri))
         columns = TableSchema.of(rows.schema if types is None else types)
         layout = Layout.asked((), LINEAR, compression)
         properties, config = new_properties(environment, str(uri), config, columns, layout)

@@ -47,9 +47,13 @@ class _OneAtATime:
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))  # a slow one keeps nobody waiting
+        # A slow body keeps nobody waiting. Arrow's client sends it in chunks, of which the end is known as it comes.
+        chunked = environ.get("HTTP_TRANSFER_ENCODING", "").lower() == "chunked"
+        body = environ["wsgi.input"].read(*[] if chunked else [int(environ.get("CONTENT_LENGTH") or 0)])
+        whole = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        whole.pop("HTTP_TRANSFER_ENCODING", None)
         with self._lock:
-            return [b"".join(self._app({**environ, "wsgi.input": io.BytesIO(body)}, start_response))]
+            return [b"".join(self._app(whole, start_response))]
 
 
 def _serve_azure(port: int) -> None:

@@ -18,8 +18,8 @@ BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
 ROOMS = BELOW_READ | {"read", "write", "services"}
 USERS_HOLD = {
     "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "erasure", "migration", "transaction", "reading", "int96", "json_rows", "files", "sources", "loading", "checking",
-    "table",
+    "erasure", "migration", "transaction", "reading", "int96", "json_rows", "places", "files", "sources", "loading",
+    "checking", "table",
 }  # fmt: skip
 ENGINE = ROOMS | USERS_HOLD
 
@@ -60,8 +60,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "creation": BELOW_READ,
     "int96": set(),  # Parquet files of the user, with exact times
     "json_rows": {"data"},  # JSON text of the user
-    "files": {"errors", "rows", "data", "int96", "json_rows"},  # of the user, not of a table
-    "sources": {"errors", "model", "rows", "data", "int96", "files"},  # where a first load takes its rows from
+    "places": {"errors", "clock", "store"},  # where files of the user are
+    "files": {"errors", "rows", "data", "int96", "json_rows", "places"},  # of the user, not of a table
+    "sources": {"errors", "model", "rows", "data", "int96", "files", "places"},  # of a first load
     "loading": ROOMS,
     "reading": {"deadlines", "model", "html", "rows", "scan", "transaction"},
     "checking": {"errors", "clock", "deadlines", "store"},  # a store, before there is a table
@@ -99,6 +100,7 @@ LIBRARIES: dict[str, set[str]] = {
     "data": {"pandas", "polars", "pyarrow"},  # pandas: to read the types of a frame of its own
     "int96": {"pyarrow"},
     "json_rows": {"pyarrow"},
+    "places": {"pyarrow"},
     "files": {"pyarrow"},
     "sources": {"polars", "pyarrow"},
     "loading": {"pyarrow"},
@@ -332,7 +334,7 @@ def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     The command line, `read_files` and `create_from` open the files that their user names; `forks` asks for its own
     process's threads.
     """
-    if unit_of(name_of(file)) in {"store", "parquet", "cli", "int96", "files", "sources", "forks"}:
+    if unit_of(name_of(file)) in {"store", "parquet", "cli", "int96", "places", "files", "sources", "forks"}:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"

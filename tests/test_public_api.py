@@ -81,7 +81,7 @@ SIGNATURES = {
     "check_store": "uri * keys storage_options store environment",
     "observe": "callback",
     "parse_point": "text * checkpoint name",
-    "read_files": "paths * schema",
+    "read_files": "paths * schema storage_options",
     "storage_options": "uri options",
     "Maintenance.erase": "self data * keys filter wait",
     "Maintenance.migrate": "self to_uri * buckets partition_by hive_style merge ordering cluster_by cluster_order name "

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import typer
 
 import crdt_mor as mor
+from crdt_mor.cli import inputs
 from crdt_mor.cli.views import without_views
 from crdt_mor.late import Late
 
@@ -93,6 +94,26 @@ def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         said, advice = " ".join(str(error).split()), files.encoding_advice(error)
         raise mor.InvalidInputError(f"this cannot be read as {form.value}{advice}: {said} file={path}") from error
+
+
+def rows_of(file: str, schema: pa.Schema, format: InputFormat | None = None) -> pa.Table:
+    """The rows of a file on this machine, as `read_data` has them; or, by an address, of files, of a folder of Parquet
+    or of a table of Delta Lake or Iceberg in an object store."""
+    from crdt_mor.places import Places
+    from crdt_mor.sources import open_source
+
+    if not files.is_address(file):
+        return read_data(Path(file), schema, format)
+    if format is not None:
+        raise typer.BadParameter(f"an ending says what is at an address: leave --input-format out. file={file}")
+    source = open_source(file, without_views(schema), "", Places(inputs.storage()))
+    batches = list(source.read())
+    return pa.Table.from_batches(batches, batches[0].schema if batches else source.schema)
+
+
+def check_files(named: list[str]) -> None:
+    """As `check_inputs`, of files by their names; what is at an address is looked for when it is read."""
+    check_inputs([Path(file) for file in named if not files.is_address(file)])
 
 
 def check_inputs(files: list[Path]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import check_inputs, read_data
+from crdt_mor.cli.data import check_files, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
@@ -49,9 +49,9 @@ def overwrite(
 
     Example: crdt-mor overwrite events monday.parquet --partition dynamic
     """
-    check_inputs(files)
+    check_files(files)
     table = inputs.opened(uri)
-    data = [pa.table(read_data(file, table.schema, input_format)) for file in files]
+    data = [pa.table(rows_of(file, table.schema, input_format)) for file in files]
     if partitions and "dynamic" in partitions and len(partitions) > 1:
         raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
     commit = table.overwrite(

@@ -14,7 +14,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import STDIN, InputFormat, check_inputs, read_data
+from crdt_mor.cli.data import STDIN, InputFormat, check_files, check_inputs, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
@@ -28,9 +28,9 @@ else:
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
 
-_WHAT_FILES = "Parquet, Arrow, CSV or JSON lines; several are one commit; - is stdin."
-Files = Annotated[list[Path], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
-SomeFiles = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
+_WHAT_FILES = "Parquet, Arrow, CSV or JSON lines, here or at s3://…; several are one commit; - is stdin."
+Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
+SomeFiles = Annotated[list[str] | None, typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
 InputForm = Annotated[
     InputFormat | None,
     typer.Option("--input-format", help="What the files hold; else their names say it, or the first bytes of stdin."),
@@ -139,7 +139,7 @@ def delete(
 def _write_files(
     uri: str,
     verb: Verb,
-    files: list[Path],
+    files: list[str],
     schema_mode: SchemaMode,
     plain: bool,
     input_format: InputFormat | None,
@@ -147,9 +147,9 @@ def _write_files(
     said: dict[str, str] | None,
     output: Output,
 ) -> None:
-    check_inputs(files)
+    check_files(files)
     table = inputs.opened(uri)
-    data = [read_data(file, table.schema, input_format) for file in files]
+    data = [rows_of(file, table.schema, input_format) for file in files]
     with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         for rows in data:
             if verb is Verb.append:

@@ -110,6 +110,10 @@ class Bucket(Store, Protocol):
         """The `storage_options` with which others reach it. Pickled without the keys among them."""
         ...
 
+    def texts(self) -> dict[str, str]:
+        """The options as texts, with the keys as they are now, for a library that has a client of its own."""
+        ...
+
     def ranges_of(self, path: str, size: int) -> RangeReader:
         """An object that never changes, of which the size is known, to read parts of; that it is there is not asked.
 

@@ -19,6 +19,7 @@ from crdt_mor.store.addresses import Place
 from crdt_mor.store.credentials import PROFILE, options_beside, vending_of
 from crdt_mor.store.options import (
     CLIENT_OPTIONS,
+    CREDENTIAL_PROVIDER,
     RETRY_TIMEOUT,
     TIMEOUT,
     check_environment,
@@ -58,6 +59,12 @@ class Clients:
         for name, value in place.options.items():
             if name == "azure_storage_account_name" and public.get(name, value) != value:
                 raise InvalidInputError(f"the address and the options name different accounts. uri={place.uri}")
+
+    def texts(self) -> dict[str, str]:
+        """The options with the credentials of now, by the names that other libraries know."""
+        given = {} if self.vending is None else self.vending.options()
+        ours = (RETRY_TIMEOUT, CREDENTIAL_PROVIDER, PROFILE)
+        return {name: value for name, value in {**self._public, **self._secret, **given}.items() if name not in ours}
 
     def brief(self) -> Client:
         """For requests without long bodies."""

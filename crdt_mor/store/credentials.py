@@ -86,6 +86,20 @@ class Vending:
 
     def __call__(self) -> dict[str, Any]:
         """The credentials. They are told as expired already, so that the client library keeps none of them itself."""
+        given = {_FIELDS[name]: value for name, value in self._current().items()}
+        return {**given, _EXPIRY: datetime.fromtimestamp(0, UTC)}
+
+    def options(self) -> dict[str, str]:
+        """The credentials as options of a store; raises `StorageRefusedError` where there are none."""
+        try:
+            return {name: str(value) for name, value in self._current().items()}
+        except VendingError as error:
+            said = str(error)
+        raise StorageRefusedError(
+            f"the credential provider gives no credentials: mend it, or what it asks. cause={said}"
+        )
+
+    def _current(self) -> dict[str, Any]:
         with self._lock:
             now_ms = self._environment.now_ms()
             if self._given is None or (self._until_ms is not None and now_ms >= self._until_ms):
@@ -93,7 +107,7 @@ class Vending:
                 if expires_ms is not None:
                     expires_ms -= min(_EARLY_MS, max(0, expires_ms - now_ms) // 2)
                 self._given, self._until_ms, self._taken = given, expires_ms, False
-            return {**self._given, _EXPIRY: datetime.fromtimestamp(0, UTC)}
+            return self._given
 
     def note_taken(self) -> None:
         """The store has taken what was given last."""
@@ -136,7 +150,7 @@ class Vending:
         if not any(some <= given.keys() for some in wanted):
             needed = " or ".join(" and ".join(sorted(some)) for some in wanted)
             raise VendingError(f"it gave {sorted(given)}, and not {needed}")
-        return {_FIELDS[name]: value for name, value in given.items() if name in _FIELDS}, _ms(expiry)
+        return {name: value for name, value in given.items() if name in _FIELDS}, _ms(expiry)
 
 
 def _ms(expiry: object) -> int | None:

@@ -100,6 +100,10 @@ class ObjectStore:
         """The `storage_options` that lead here."""
         return Options(self._options, self._secrets)
 
+    def texts(self) -> dict[str, str]:
+        """The options as texts, with the keys as they are now, for a library that has a client of its own."""
+        return self._clients.texts()
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes | None:

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from crdt_mor.store.addresses import KNOWN, place_of
-from crdt_mor.store.base import Store
+from crdt_mor.store.addresses import KNOWN, Place, place_of
+from crdt_mor.store.base import Bucket, Store
 from crdt_mor.store.handed import taken
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.options import check_form, read_options
@@ -31,11 +31,16 @@ def open_store(uri: str | os.PathLike[str], environment: Environment, storage_op
     """The store at an address. Nothing is read or made yet. storage_options: of object stores; disks have none."""
     place = place_of(uri)
     if place is not None:
-        from crdt_mor.store.objects import open_at
-
-        return open_at(place, storage_options, environment)
+        return open_bucket(place, storage_options, environment)
     check_form(storage_options)
     return LocalStore(_local_path(uri), environment.nonce)
+
+
+def open_bucket(place: Place, storage_options: object, environment: Environment) -> Bucket:
+    """The store at a place in a bucket. Nothing is asked of it yet."""
+    from crdt_mor.store.objects import open_at
+
+    return open_at(place, storage_options, environment)
 
 
 def store_at(

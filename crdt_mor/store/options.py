@@ -174,6 +174,13 @@ def read_options(options: object, provider: Provider) -> Options:
     )
 
 
+def shared(options: object, provider: Provider, others: Iterable[Provider]) -> dict[str, Any] | None:
+    """The options for one kind of store, of some that lead to others as well: without those that only these know."""
+    theirs = {name for other in others if other != provider for name in known_names(other)}
+    ours = known_names(provider)
+    return {n: v for n, v in _pairs(options) if n.lower() in ours or n.lower() not in theirs} or None
+
+
 def check_address(name: str, text: str) -> None:
     """Raise `InvalidInputError` for an endpoint that is no address of the web."""
     try:
