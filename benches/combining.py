@@ -52,7 +52,7 @@ def real(writers: int, seconds: float, port: int, *, combining: bool) -> Figures
     def commit(name: str) -> list[float]:
         table = mor.Table.open(uri, storage_options=given)
         if not combining:
-            session_of(table).crowd = None  # no option: it is there for this comparison alone
+            session_of(table).pace.crowd = None  # no option: it is there for this comparison alone
         row = pa.table({"id": [name], "n": [0]}, stores.ROW)
         table.upsert(row)
         gate.wait()

@@ -60,8 +60,8 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
     """The commits of a table, the newest first; at most `limit`. See `Table.history`."""
     _require_number(limit)
     # In the order of versions, so that a commit of Hudi's that comes to light late does not move later ones.
-    value = session.sealed()
-    commits = sorted(session.completions(value), key=lambda c: (c.version, c.completed))
+    value = session.views.sealed()
+    commits = sorted(session.views.completions(value), key=lambda c: (c.version, c.completed))
     ordinals = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
     shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
     shown = shown if limit is None else shown[max(0, len(shown) - limit) :]

@@ -78,7 +78,7 @@ class Inspect:
         application, host, pid, message: who made or began it; null where Hudi or an earlier release did. silent: for
         how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone.
         """
-        value = self._session.sealed()
+        value = self._session.views.sealed()
         rows: list[dict[str, object]] = [
             {
                 "requested_at": c.requested,
@@ -93,7 +93,7 @@ class Inspect:
                 "version": c.version,
                 **columns_of(c.author),
             }
-            for c in self._session.completions(value)
+            for c in self._session.views.completions(value)
         ]
         now_ms = self._session.environment.now_ms()
         rows += [
@@ -121,7 +121,7 @@ class Inspect:
         session = self._session
         now_ms = session.environment.now_ms()
         rows: list[dict[str, object]] = []
-        for p in sorted(session.sealed().pending, key=lambda p: p.requested):
+        for p in sorted(session.views.sealed().pending, key=lambda p: p.requested):
             heard_ms = self._heard_ms(p)
             silent = silent_for(heard_ms, now_ms)
             rows.append(
@@ -144,12 +144,12 @@ class Inspect:
     def files(self, as_of: AsOf | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
         if as_of is None:
-            value, cut = self._session.sealed(), None
+            value, cut = self._session.views.sealed(), None
         else:
             value = sealed_at(self._session, as_of=(point := point_of(as_of)))
             cut = cut_at(self._session, value, point)
         rows = []
-        for slice_ in fold_slices(self._session.snapshot_completions(value, cut)):
+        for slice_ in fold_slices(self._session.views.snapshot_completions(value, cut)):
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
                 rows.append(

@@ -124,7 +124,7 @@ def migrate(
     address = absolute(to_uri) if store is None else str(to_uri)
     objects = _objects(session, to_uri, storage_options, store)
     _require_movable(session)
-    source = session.sealed(decided=True)
+    source = session.views.sealed(decided=True)
     if source.moving is None:
         require_arrived(source.origin)
     target = _target(session, source, address, wanted, objects)

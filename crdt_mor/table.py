@@ -110,7 +110,7 @@ class Table(Readable, WrittenByMany):
         self._session = session
         self._store = session.store if store is None and is_bucket(session.store) else store
         self.uri = uri
-        session.sealed(look=True)
+        session.views.sealed(look=True)
 
     @classmethod
     def _of(cls, session: Session, uri: str, store: Store | None = None) -> Self:
@@ -312,7 +312,7 @@ class Table(Readable, WrittenByMany):
     @property
     def schema(self) -> pa.Schema:
         """The columns as they are now, in the types that they were declared in."""
-        return TableSchema.from_json(self._session.sealed().schema).declared
+        return TableSchema.from_json(self._session.views.sealed().schema).declared
 
     @property
     def config(self) -> TableConfig:
@@ -322,12 +322,12 @@ class Table(Readable, WrittenByMany):
     @property
     def version(self) -> int:
         """The newest version of the timeline."""
-        return self._session.sealed().version
+        return self._session.views.sealed().version
 
     @property
     def properties(self) -> Mapping[str, str]:
         """What was noted of the table with `set_properties`, by name, as it is now."""
-        return MappingProxyType(dict(self._session.sealed().properties))
+        return MappingProxyType(dict(self._session.views.sealed().properties))
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
         """Note things of the table, `{"owner": "ops", "retired": None}`: None takes a property away, others stay.
@@ -517,7 +517,7 @@ class Table(Readable, WrittenByMany):
             with suppress(CrdtMorError):  # what is wrong is said of the newest value
                 prefetch(view(known), filter, limit)
 
-        value = session.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
+        value = session.views.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
         return Scan(view(value), columns, filter, meta, limit)
 
     def changes(
@@ -622,7 +622,7 @@ class Table(Readable, WrittenByMany):
 
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
-        self._session.sealed(look=True)
+        self._session.views.sealed(look=True)
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def tail_of(table: Seated) -> Timeline:
 
 def completions_of(table: Seated, value: Timeline | None = None) -> list[Completion]:
     """All completions of a value of a table's timeline, of its newest one by default, those of segments included."""
-    return session_of(table).completions(tail_of(table) if value is None else value)
+    return session_of(table).views.completions(tail_of(table) if value is None else value)
 
 
 def hudi_folder_of(table: Seated) -> str:

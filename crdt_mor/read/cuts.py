@@ -33,13 +33,13 @@ def sealed_at(session: Session, **points: Point | None) -> Timeline:
 
     Raises `FutureSnapshotError` where a moment lies in the future, or this process may not write what decides it.
     """
-    value = session.sealed(decided=True)
+    value = session.views.sealed(decided=True)
     given = {name: point for name, point in points.items() if point is not None and not is_checkpoint(point)}
     named = [check_point(point, name) for name, point in given.items() if not is_savepoint_name(point)]
     undecided = [moment for moment in named if not isinstance(moment, int) and moment != NOW and moment > value.clock]
     if undecided:
-        session.decide(max(undecided))
-        value = session.sealed(decided=True)
+        session.views.decide(max(undecided))
+        value = session.views.sealed(decided=True)
     return value
 
 
@@ -98,7 +98,7 @@ def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
             "Ask for a version before that, or from the restore on. "
             f"{name}={version} gone_from={cut_off.first_version} restored_in={cut_off.version}"
         )
-    completions = session.completions(value)
+    completions = session.views.completions(value)
     completed = max((c.completed for c in completions if c.version <= version), default=EPOCH)
     oldest = value.retention.since
     if completed >= oldest:
@@ -175,7 +175,7 @@ def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str)
     if cut.time >= oldest or cut.time == EPOCH:
         return cut
     # A follower of a table that rests keeps a checkpoint from before the mark, and has missed nothing.
-    if shows_the_same(value, session.completions(value), cut, oldest):
+    if shows_the_same(value, session.views.completions(value), cut, oldest):
         return replace(cut, time=oldest)
     raise CheckpointExpiredError(
         "what commits after this checkpoint wrote is gone, a clean has given that history up: scan the table, and go "

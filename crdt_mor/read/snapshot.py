@@ -51,7 +51,7 @@ class Snapshot:
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
         """The slices that `value` shows at a cut; None: all that it shows."""
-        completions = session.snapshot_completions(value, cut)
+        completions = session.views.snapshot_completions(value, cut)
         return cls(session, value, cut or Cut.latest(value, "completed"), tuple(fold_slices(completions)))
 
     def read_optimized(self) -> Snapshot:
@@ -64,14 +64,14 @@ class Snapshot:
 
         Such a commit has its place before the cut for ever, so that no cut shows what this view shows.
         """
-        missing = [] if self.part else self.session.unseen(self.value, self.cut)
+        missing = [] if self.part else self.session.views.unseen(self.value, self.cut)
         if missing:
             raise SnapshotExpiredError(
                 "Hudi committed to this table before the moment that this scan shows, which was found only now: scan "
                 "again, and before that call table.refresh() where Hudi writes as well. "
                 f"instant={missing[0].requested} completed={missing[0].completed} scan={self.cut}"
             )
-        if not self.part and not self.session.is_decided(self.value.clock):
+        if not self.part and not self.session.views.is_decided(self.value.clock):
             raise FutureSnapshotError(
                 "a commit of Hudi's that this scan shows was completed at a time that has not come yet by the clock of "
                 "this machine, so that commits of ours may still come before it: scan again when it has come. "

@@ -54,7 +54,7 @@ class Window:
         first, last = sorted((start.time, end.time))
         # By completion, a segment says whether it has anything between; by request, only that it may.
         closed = end.by == "completed"
-        completions = session.completions(value, lambda s: s.last > first and not (closed and s.first > last))
+        completions = session.views.completions(value, lambda s: s.last > first and not (closed and s.first > last))
         return cls(session, value, start, end, tuple(c for c in completions if start.shows(c) != end.shows(c)))
 
     @cached_property
@@ -289,10 +289,10 @@ class Window:
         if self.history is not None:
             return self.history if last is not None else [c for c in self.history if first.shows(c)]
         if last is None:
-            return self.session.snapshot_completions(self.value, first)
+            return self.session.views.snapshot_completions(self.value, first)
         first = min(first, last, key=lambda cut: cut.time)
         # Later cuts need no segment that this one can do without, but those that complete after it.
-        return self.session.completions(self.value, lambda s: s.last > first.time or first.needs(s))
+        return self.session.views.completions(self.value, lambda s: s.last > first.time or first.needs(s))
 
 
 def _within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:

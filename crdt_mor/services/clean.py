@@ -90,7 +90,7 @@ class Cleaner:
 
     def would_clean(self) -> Cleaned:
         """What `clean` would do now. Publishes nothing."""
-        found = self._cleaning(self._session.sealed(look=True))
+        found = self._cleaning(self._session.views.sealed(look=True))
         size = sum(file.size for file in found.files)
         return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
 
@@ -119,7 +119,7 @@ class Cleaner:
 
     def _cleaning(self, value: Timeline) -> Cleaning:
         """What follows from a value."""
-        completions = self._session.completions(value)
+        completions = self._session.views.completions(value)
         groups = self._groups(value) if self._groups is not None else None
         found = plan_cleaning(value, completions, self._policy, self._now_ms, self._there, self._saved, groups)
         self._spared = found.spared
@@ -130,7 +130,7 @@ class Cleaner:
         if not found.files:
             return None
         by_commits = self._policy.keep_ms is None and self._policy.commits is not None
-        return plan_clean(value, session.completions(value), found, "commits" if by_commits else "time")
+        return plan_clean(value, session.views.completions(value), found, "commits" if by_commits else "time")
 
 
 def finish(session: Session, plan: CleanPlan) -> list[DataFile]:

@@ -66,7 +66,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         wanted = set(groups)
-        slices = [s for s in fold_slices(session.snapshot_completions(value)) if s.group in wanted]
+        slices = [s for s in fold_slices(session.views.snapshot_completions(value)) if s.group in wanted]
         return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
 
     return Service(COMPACT, _require, plan, _execute)
@@ -76,7 +76,7 @@ def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
     """The compaction of the file groups of an earlier plan, as far as they need it still."""
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
-        slices = fold_slices(session.snapshot_completions(value))
+        slices = fold_slices(session.views.snapshot_completions(value))
         return _unless_waiting(session, value, plan_again(value, slices, session.config.merge, taken, before))
 
     return Service(COMPACT, _require, plan, _execute)
@@ -99,7 +99,7 @@ def _plan(
 ) -> CompactionPlan | None:
     merge = session.config.merge
     # The session keeps the segments it has read, so that planning again after a lost race is quick.
-    slices = fold_slices(session.snapshot_completions(value, None))
+    slices = fold_slices(session.views.snapshot_completions(value, None))
     groups = None if choose is None else choose(value, slices, taken)
     reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
     plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, reordered)

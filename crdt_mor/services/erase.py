@@ -184,7 +184,7 @@ def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGr
     """Raise `InvalidInputError` where a savepoint of a value shows files of these file groups."""
     for savepoint in value.savepoints:
         cut = Cut("completed", savepoint.at)
-        held = [s for s in fold_slices(session.snapshot_completions(value, cut)) if s.group in set(groups)]
+        held = [s for s in fold_slices(session.views.snapshot_completions(value, cut)) if s.group in set(groups)]
         if held:
             raise InvalidInputError(
                 "a savepoint keeps files that hold these rows, and the table could be restored to it: drop it with "
@@ -249,8 +249,8 @@ def _fold(
     while True:
         _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
         value = session.tail()
-        slices = fold_slices(session.snapshot_completions(value))
-        begins = history_begins(session.completions(value), slices, stable_at)
+        slices = fold_slices(session.views.snapshot_completions(value))
+        begins = history_begins(session.views.completions(value), slices, stable_at)
         unfolded = stable_at.keys() - begins.keys()
         if not unfolded:
             return {group: since for group, since in begins.items() if since > EPOCH}
@@ -333,7 +333,7 @@ def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> li
     value = session.tail()
     needed: set[str] = set()
     barriers: dict[FileGroup, InstantTime] = {}
-    completions = session.completions(value)
+    completions = session.views.completions(value)
     for c in completions:
         for file in c.files:
             if file.is_base and file.group in marks and c.completed <= marks[file.group]:

@@ -100,7 +100,7 @@ def _standing(
     if not failed:
         return {}
     value = session.tail()
-    slices = {s.group: s for s in fold_slices(session.snapshot_completions(value, None))}
+    slices = {s.group: s for s in fold_slices(session.views.snapshot_completions(value, None))}
     standing: dict[FileGroup, CrdtMorError] = {}
     for group, error in failed:
         of = group.partition, group.file_id

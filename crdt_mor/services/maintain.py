@@ -277,7 +277,7 @@ def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
 
 def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
     """The file slices of the latest snapshot of a value."""
-    return fold_slices(session.snapshot_completions(value, None))
+    return fold_slices(session.views.snapshot_completions(value, None))
 
 
 # --- cleaning ---------------------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
     value = session.tail()
     cleaner = Cleaner(session, policy, dry_run=run.dry_run)
     would = cleaner.would_clean()
-    commits = (c for c in session.completions(value) if is_commit(c))
+    commits = (c for c in session.views.completions(value) if is_commit(c))
     passed = any(value.retention.since < commit.completed <= would.since for commit in commits)
     if not (would.files or passed or any(plan.action == CLEAN.name for plan in value.plans)):
         return

@@ -131,7 +131,7 @@ class Migration:
             if not self._do(origin.step):
                 continue  # another process has gone on meanwhile
             self.source.adopt()
-            value = self.source.sealed(decided=True)
+            value = self.source.views.sealed(decided=True)
             self._require_no_twins(value, origin.step)
             closed = self._require_moving(value).is_closed
             rest = self._window(value, Step(origin.step.until, value.clock))
@@ -160,7 +160,7 @@ class Migration:
         if last >= step.next_number - 1:
             return True
         self.source.adopt()
-        value = self.source.sealed(decided=True)
+        value = self.source.views.sealed(decided=True)
         self._grow(value)
         loader = Loader(self.source, value, self.target.config)
         parts = self._parts(value, step)
@@ -202,7 +202,7 @@ class Migration:
         """What the commits of a step hold: a function of the step and of what the source's history says of it."""
         if step.since == EPOCH:
             cut = self._cut(value, step.until)
-            slices = fold_slices(self.source.snapshot_completions(value, cut))
+            slices = fold_slices(self.source.views.snapshot_completions(value, cut))
             parts: list[_Part] = []
             for few in _batches((slice_, slice_.weight) for slice_ in slices):
                 shares = max(1, -(-sum(slice_.weight for slice_ in few) // (2 * BATCH_BYTES)))

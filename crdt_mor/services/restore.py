@@ -97,7 +97,7 @@ def save(session: Session, name: object, comment: object) -> Savepoint:
 
 def savepoints(session: Session) -> list[Savepoint]:
     """Those of the table, oldest first."""
-    return [_savepoint(saved) for saved in session.sealed().savepoints]
+    return [_savepoint(saved) for saved in session.views.sealed().savepoints]
 
 
 def unsave(session: Session, name: object) -> None:
@@ -154,7 +154,7 @@ def would_restore(session: Session, to: Point) -> Restored:
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
     there, saved = _listed(session), saved_files(session)
-    plan = plan_restore(value, session.completions(value), target(value), 0, there, saved)
+    plan = plan_restore(value, session.views.completions(value), target(value), 0, there, saved)
     return _said(plan, value, name, dry_run=True)
 
 

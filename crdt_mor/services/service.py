@@ -184,7 +184,7 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
     marks = dict(value.retention.groups)
     if value.find_plan(barrier) is not None or marks.keys().isdisjoint(file.group for file in files):
         return
-    needless = {file.path for file in needless_files(value, session.completions(value), EPOCH, marks)}
+    needless = {file.path for file in needless_files(value, session.views.completions(value), EPOCH, marks)}
     for file in files:
         if file.path in needless:
             session.store.delete(file.path)

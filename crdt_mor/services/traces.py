@@ -59,7 +59,7 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
     """
     by_bucket = {int(str(key[0])): rows for key, rows in sought.partition_by(BUCKET, as_dict=True).items()}
     files: dict[FileGroup, list[DataFile]] = {}
-    for completion in session.completions(value):
+    for completion in session.views.completions(value):
         for file in completion.files:
             if bucket_of_file_id(file.name.file_id) in by_bucket:
                 files.setdefault(file.group, []).append(file)

@@ -65,7 +65,7 @@ class TriedWrite:
             return None  # Hudi's own writers may be at work, and what they wrote is adopted first
         started_ms = session.environment.now_ms()
         author = session.author(application_of(info, token), info)
-        followed = session.follow_alone(author, token)
+        followed = session.pace.follow_alone(author, token)
         if followed is None:
             return None
         is_first = followed.expected.stat is None
@@ -74,7 +74,7 @@ class TriedWrite:
         if not small():
             return None
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
-            followed = session.follow_alone(author, token)
+            followed = session.pace.follow_alone(author, token)
         return None if followed is None else cls(session, followed, author, token, started_ms)
 
     def commit(self) -> LoneCommit | None:
@@ -90,11 +90,11 @@ class TriedWrite:
             return None
         partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
         write = LoneWrite(
-            requested, statements.operation, logs, partitions, session.seen(partitions), self.token, self.author
+            requested, statements.operation, logs, partitions, session.pace.seen(partitions), self.token, self.author
         )
-        committed = session.commit_alone(self.followed, write)
+        committed = session.pace.commit_alone(self.followed, write)
         if committed is not None:
-            session.note_seen(partitions)
+            session.pace.note_seen(partitions)
             session.tell_of(committed.completion, self.started_ms)
         return committed
 

@@ -81,7 +81,7 @@ class OpenWrite:
 
     def __post_init__(self) -> None:
         self.statements = Statements(self.session.config, self.value, self.begun.requested, self.task)
-        self._pending_in, self._shortcuts = self.value, self.session.shortcuts(self.value.version)
+        self._pending_in, self._shortcuts = self.value, self.session.pace.shortcuts(self.value.version)
 
     @classmethod
     def begin(cls, session: Session, token: tuple[str, int] | None, info: Info = ()) -> OpenWrite:
@@ -156,7 +156,7 @@ class OpenWrite:
         if file.partition in self._ensured:
             return
         self._ensured.add(file.partition)
-        seen = self.session.seen([metadata_put(file.partition, self.begun.requested)])
+        seen = self.session.pace.seen([metadata_put(file.partition, self.begun.requested)])
         if seen and is_bucket(self.session.store):
             self._unchecked.append(file.partition)
         else:
@@ -201,9 +201,9 @@ class OpenWrite:
             self.abandon()
             raise
         self._alive.close()
-        self.session.published(committed.value, self._shortcuts)
-        self.session.look_for_others()
-        self.session.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
+        self.session.pace.published(committed.value, self._shortcuts)
+        self.session.pace.look_for_others()
+        self.session.pace.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
         if not committed.repeated and isinstance(committed.completion, Completion):
             self.session.tell_of(committed.completion, self.started_ms)
         return committed

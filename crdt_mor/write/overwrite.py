@@ -127,7 +127,7 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
         other = _path_of_values(key, schema, path)
     except InvalidInputError:
         return  # no value of a partition is like that
-    completions = write.session.snapshot_completions(write.value)
+    completions = write.session.views.snapshot_completions(write.value)
     if all(slice_.partition != other for slice_ in fold_slices(completions)):
         return
     (name,) = key.partition_fields

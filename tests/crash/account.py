@@ -51,7 +51,7 @@ def account(table: Table, path: Path) -> Account:
     """The account of a table at rest that keeps no history, as its newest value has it."""
     session = session_of(table)
     value = session.tail()
-    completions = session.completions(value)
+    completions = session.views.completions(value)
     needed: dict[str, str] = {".hoodie/hoodie.properties": "the table's properties"}
     needed[f"{session.publisher.projector.folder}/.crdt_mor"] = "the table's properties"
     for slice_ in fold_slices(completions):

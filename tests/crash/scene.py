@@ -136,7 +136,7 @@ class Scene:
         value = session.tail()
         assert not value.pending
         assert not value.rolled_back
-        done = session.completions(value)
+        done = session.views.completions(value)
         self.check_folders()
         requested = [c.requested for c in done]
         completed = [c.completed for c in done]

@@ -177,7 +177,7 @@ def at_rest(scene: Scene) -> None:
 def check_orphans(table: Table, path: Path) -> None:
     """Each data file is of the latest slices or of a commit that the table still knows; Hudi's files are of commits."""
     session = session_of(table)
-    completions = session.completions(session.tail())
+    completions = session.views.completions(session.tail())
     known = {file.path for c in completions for file in c.files}
     there = {str(file.relative_to(path)) for file in data_files(path)}
     assert there <= known, f"files of no commit: {sorted(there - known)}"

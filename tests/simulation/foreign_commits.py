@@ -141,7 +141,7 @@ class SharedTable:
     def own_instants(self) -> set[InstantTime]:
         session = session_of(self.handles[0])
         tail = session.tail()
-        done = {c.requested for c in session.completions(tail) if not c.adopted}
+        done = {c.requested for c in session.views.completions(tail) if not c.adopted}
         begun: tuple[Pending | RolledBack, ...] = (*tail.pending, *tail.rolled_back)
         return done | {instant.requested for instant in begun}
 

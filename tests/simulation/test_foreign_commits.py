@@ -14,8 +14,8 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, OpenPlan
 from crdt_mor.timeline import adoption
-from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
+from crdt_mor.timeline.views import Views
 from tests.simulation.foreign_commits import run
 from tests.tiers import seeds
 
@@ -50,10 +50,10 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:
-    def careless(session: Session, value: Timeline, cut: Cut) -> list[Completion]:
+    def careless(views: Views, value: Timeline, cut: Cut) -> list[Completion]:
         return []
 
-    patch.setattr(Session, "unseen", careless)
+    patch.setattr(Views, "unseen", careless)
 
 
 @pytest.mark.parametrize(

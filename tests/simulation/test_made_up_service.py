@@ -165,7 +165,7 @@ def tallying(least: int = 1) -> Service[Tally]:
             raise InvalidInputError("nothing to count")
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> Tally | None:
-        slices = fold_slices(session.snapshot_completions(value, None))
+        slices = fold_slices(session.views.snapshot_completions(value, None))
         groups = [found.group for found in slices if len(found.logs) >= least and found.group not in taken]
         return Tally(value.next_barrier, tuple(groups), value.table_id) if groups else None
 

@@ -38,7 +38,7 @@ def leftovers(path: str | Path) -> list[str]:
 
 def _leftovers(path: str | Path) -> list[str]:
     session = session_of(Table.open(path))
-    named = {file.path for done in session.completions(session.tail()) for file in done.files}
+    named = {file.path for done in session.views.completions(session.tail()) for file in done.files}
     strays = sorted(data_files(path) - named)
     return strays + [n for n in files(path) if n.startswith((".hoodie/.crdt_mor/staged/", ".hoodie/.heartbeat/"))]
 

@@ -23,7 +23,7 @@ from crdt_mor import (
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline.session import LOOK_EVERY_MS
+from crdt_mor.timeline.views import LOOK_EVERY_MS
 from tests.inside import tail_of
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
 from tests.stores import WatchedStore

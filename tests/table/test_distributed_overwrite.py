@@ -239,7 +239,7 @@ class World:
         for _ in range(2):
             session.run(sweep.sweep(session.publisher, session.tail()))
         assert ids(self.table) == ids(Table.open(self.path)) == means(shows)
-        assert data_files(self.path) == {f.path for c in session.completions(session.tail()) for f in c.files}
+        assert data_files(self.path) == {f.path for c in session.views.completions(session.tail()) for f in c.files}
         assert leftovers(self.path) == []
         self.table.upsert(frame(("more", "eu", 1)))
         assert ids(self.table) == sorted([*means(shows), ("more", "eu", 1)])

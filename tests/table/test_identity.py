@@ -613,7 +613,7 @@ def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_on
         return original(store, folder)
 
     monkeypatch.setattr(LocalStore, "list", overtaken)
-    session_of(slow)._looked_at_ms = 0  # it is time to look for commits of Hudi's
+    session_of(slow).views._looked_at_ms = 0  # it is time to look for commits of Hudi's
     use(path, slow)
     assert LocalStore.list is original, "nobody looked"
     assert ("quick0", "eu", 0, None) in rows(Table.open(path))

@@ -91,7 +91,7 @@ class World:
     def commits(self) -> list[Completion]:
         """What was committed; that Hudi was told of a write that was given up is no commit."""
         session = session_of(self.table)
-        return [c for c in session.completions(session.tail()) if c.undone is None]
+        return [c for c in session.views.completions(session.tail()) if c.undone is None]
 
     def forget(self) -> None:
         """As if the pending writes had been silent past the expiry, and had been swept since."""

@@ -20,7 +20,7 @@ from crdt_mor import Table
 from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.table import WRITER_EXPIRY
-from crdt_mor.timeline import session
+from crdt_mor.timeline import pace
 from crdt_mor.timeline.heartbeat import beat_every
 from crdt_mor.timeline.paths import heartbeat_path
 from tests.counting import Bucket, Count
@@ -153,7 +153,7 @@ def losing(groups: int, rows: int) -> Count:
         in_block(table, frame(rows))
         table.upsert(frame(rows))
         opened(made).upsert(frame(1))
-        with patch.object(session, "claim_after", later):
+        with patch.object(pace, "claim_after", later):
             return made.count(lambda: table.upsert(frame(rows)))
 
 
