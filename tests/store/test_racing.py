@@ -94,6 +94,16 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(careless:
     assert left_in(careless) == [".hoodie/hoodie.properties"]
 
 
+def test_no_table_is_moved_to_where_several_puts_win(careless: Bucket) -> None:
+    old = Table.create("old", COLUMNS, key="id", store=MemoryStore())
+    old.upsert(pl.DataFrame({"id": ["a"], "n": [1]}, COLUMNS))
+    with pytest.raises(mor.UnsupportedFeatureError, match=SEVERAL):
+        old.maintenance.migrate(URI, buckets=2, store=careless.store())
+    assert left_in(careless) == []
+    old.upsert(pl.DataFrame({"id": ["a"], "n": [2]}, COLUMNS))
+    assert old.to_polars().rows() == [("a", 2)]
+
+
 def test_a_bucket_whose_puts_have_one_winner_takes_a_table() -> None:
     bucket = Bucket()
     with bucket.counting():
