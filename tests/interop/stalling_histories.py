@@ -172,7 +172,10 @@ class StallingHistory(UpkeepHistory):
         try:
             match what:
                 case "restore":
+                    unfinished = self.unfinished
                     self._restore_by_another(shown)
+                    if self.unfinished > unfinished:  # and writes, so that no other user projects the restore itself
+                        super()._step("commit", lambda _: None)
                 case "archive":
                     self.archived += self.table.maintenance.archive(keep_commits=1).instants
                 case _:
