@@ -132,12 +132,12 @@ class Snapshot:
         def finished(merge: Merge) -> list[pl.DataFrame]:
             return [finish(frame if select else selected(frame, ())) for frame in merge()]
 
-        bucket = is_bucket(store)
-        at_once = REQUESTS if bucket else None
+        is_far = self.session.is_far
+        at_once = REQUESTS if is_far else None
         first = 0 if limit is None else 1
         for slices in (self.slices[:first], self.slices[first:]):
             opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
-            parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if bucket else map(fetch, opened)
+            parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if is_far else map(fetch, opened)
             for frames in in_threads(finished, merges.of(parts)):
                 yield from frames
 

@@ -144,3 +144,19 @@ def is_bucket(store: Store) -> TypeGuard[Bucket]:
     Every step of a protocol asks for it: `isinstance` of a protocol would take a twentieth of a small commit.
     """
     return hasattr(type(store), "side_by_side")
+
+
+def side_by_side(store: Store, calls: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of several calls to a store, in their order.
+
+    In a bucket a request is a round trip, and they are made at once; elsewhere it is done sooner than a thread begins.
+    """
+    return store.side_by_side(calls) if is_bucket(store) else [call() for call in calls]
+
+
+def afterwards(store: Store, call: Callable[[], None]) -> None:
+    """Make a call, which raises nothing: in a bucket without waiting for it, but before the process ends."""
+    if is_bucket(store):
+        store.afterwards(call)
+    else:
+        call()

@@ -12,7 +12,7 @@ from crdt_mor.errors import CrdtMorError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import claim_after
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.store.base import is_bucket
+from crdt_mor.store.base import afterwards
 from crdt_mor.timeline import alone, giving_way
 from crdt_mor.timeline.alone import Expected, Followed, LoneCommit, LoneWrite, Turns
 from crdt_mor.timeline.combining import Crowd, look_for_others
@@ -39,7 +39,7 @@ class Pace:
         self._turns = Turns()
         self._projected = -1
         self._partitions: dict[str, None] = {}
-        self.crowd = Crowd() if is_bucket(session.store) else None
+        self.crowd = Crowd() if session.is_far else None
 
     def before_long_way(self) -> Shortcuts:
         """Before a write begins in an event of its own: services get their turn, and upkeep is done."""
@@ -57,7 +57,7 @@ class Pace:
 
     def shortcuts(self, helped: int) -> Shortcuts:
         """How this process publishes: in a bucket it looks again in the background, and posts events in a crowd."""
-        return Shortcuts(helped=helped, late=[] if is_bucket(self._session.store) else None, crowd=self.crowd)
+        return Shortcuts(helped=helped, late=[] if self._session.is_far else None, crowd=self.crowd)
 
     def published(self, value: Timeline, shortcuts: Shortcuts = NO_SHORTCUTS) -> Timeline:
         """Note a value that this process has published, or found published, and that is projected.
@@ -67,8 +67,8 @@ class Pace:
         self._session.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)
-        if shortcuts.late and is_bucket(self._session.store):
-            self._session.store.afterwards(partial(self._look_again, tuple(shortcuts.late)))
+        if shortcuts.late:
+            afterwards(self._session.store, partial(self._look_again, tuple(shortcuts.late)))
         return value
 
     def _look_again(self, late: Sequence[Projected]) -> None:
@@ -82,7 +82,7 @@ class Pace:
         """
         self.give_way()
         value = self._session.known()
-        if not is_bucket(self._session.store):  # in a bucket a look is a round trip, and the put tells as well
+        if not self._session.is_far:  # else a look is a round trip, and the put tells as well
             value = self._session.tail()
         now_ms = self._session.environment.now_ms()
         if self._session.views.has_foreign or (self.crowd is not None and self.crowd.is_crowded):
@@ -121,7 +121,7 @@ class Pace:
     def look_for_others(self) -> None:
         """Now and then, while nobody waits for it: whether others cannot publish for the commits of this process."""
         crowd = self.crowd
-        if crowd is None or not is_bucket(self._session.store) or not self._turns.is_look_due:
+        if crowd is None or not self._turns.is_look_due:
             return
 
         def look() -> None:
@@ -129,4 +129,4 @@ class Pace:
                 if self._session.run(look_for_others(crowd)):
                     self._turns.note(committed=False)
 
-        self._session.store.afterwards(look)
+        afterwards(self._session.store, look)

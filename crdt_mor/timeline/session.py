@@ -32,7 +32,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.observing import CommitEvent, Teller
-from crdt_mor.store.base import Stat, Store, is_bucket
+from crdt_mor.store.base import Stat, Store, is_bucket, side_by_side
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.open import open_store, portable
 from crdt_mor.timeline import events, jobs, opening
@@ -88,6 +88,7 @@ class Session:
         self._first: opening.First | None = None
         self.judgements = Judgements()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
+        self.is_far = is_bucket(store)
         self.views = Views(self)
         self.pace = Pace(self)
 
@@ -132,7 +133,7 @@ class Session:
 
         There a check that the store does not answer is passed over: what it would have put, a sweep puts.
         """
-        if not is_bucket(self.store):
+        if not self.is_far:
             for check in checks:
                 check()
             return self.run(steps)
@@ -146,7 +147,7 @@ class Session:
                 check()
 
         calls: list[Callable[[], None]] = [drive, *(partial(lenient, check) for check in checks)]
-        self.store.side_by_side(calls)
+        side_by_side(self.store, calls)
         return results[0]
 
     def settings(self) -> TableConfig:

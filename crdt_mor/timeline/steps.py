@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.clock import Environment
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
-from crdt_mor.store.base import Durable, Store, is_bucket
+from crdt_mor.store.base import Durable, Store, side_by_side
 
 T = TypeVar("T")
 
@@ -148,8 +148,7 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
             try:
                 if isinstance(step, Together):
                     calls = [partial(perform, part, store, environment) for part in step.steps]
-                    # In a bucket an operation is a round trip; elsewhere it is done sooner than a thread begins.
-                    reply = store.side_by_side(calls) if is_bucket(store) else [call() for call in calls]
+                    reply = side_by_side(store, calls)
                 else:
                     reply = perform(step, store, environment)
             except StorageUnavailableError as error:

@@ -19,7 +19,7 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.restores import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
-from crdt_mor.store.base import Stat, is_bucket
+from crdt_mor.store.base import Stat, side_by_side
 from crdt_mor.timeline import adoption, moments
 from crdt_mor.timeline.adoption import Foreign, InstantCache, foreign_completions
 from crdt_mor.timeline.history import newer_value
@@ -88,10 +88,10 @@ class Views:
 
         call: asks for what is wanted of the value, as it is seldom another one; it raises nothing.
         """
-        if not self._session.has_known or not is_bucket(self._session.store):
+        if not self._session.has_known or not self._session.is_far:
             return self.sealed()
         calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._session.known())]
-        sealed, _ = self._session.store.side_by_side(calls)
+        sealed, _ = side_by_side(self._session.store, calls)
         assert sealed is not None
         return sealed
 

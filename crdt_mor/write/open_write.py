@@ -31,7 +31,7 @@ from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
-from crdt_mor.store.base import Chunks, is_bucket
+from crdt_mor.store.base import Chunks, side_by_side
 from crdt_mor.threads import in_threads
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.heartbeat import beating
@@ -120,7 +120,7 @@ class OpenWrite:
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """`put` one log file for each file group that the statements touch."""
         session, merging, requested = self.session, self.statements.merging, self.begun.requested
-        at_once = REQUESTS_AT_ONCE if is_bucket(session.store) else None
+        at_once = REQUESTS_AT_ONCE if session.is_far else None
         judged = session.judgements
         staging = Staging(session.config, merging, requested, self.write_token, judged, self.task, at_once)
         return staging.stage(statements, put)
@@ -157,7 +157,7 @@ class OpenWrite:
             return
         self._ensured.add(file.partition)
         seen = self.session.pace.seen([metadata_put(file.partition, self.begun.requested)])
-        if seen and is_bucket(self.session.store):
+        if seen and self.session.is_far:
             self._unchecked.append(file.partition)
         else:
             self._ensure(file.partition)
@@ -287,7 +287,7 @@ def _begin_writable(session: Session, author: Author) -> tuple[Timeline, Pending
 
     A write that has begun and is refused is rolled back.
     """
-    if not is_bucket(session.store):
+    if not session.is_far:
         require_writable(session)
         return begin(session, author)
     begun: list[tuple[Timeline, Pending]] = []
@@ -297,7 +297,7 @@ def _begin_writable(session: Session, author: Author) -> tuple[Timeline, Pending
 
     try:
         calls: list[Callable[[], None]] = [start, partial(require_writable, session)]
-        session.store.side_by_side(calls)
+        side_by_side(session.store, calls)
     except BaseException:
         for value, pending in begun:
             OpenWrite(session, value, pending).abandon()
