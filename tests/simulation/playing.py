@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -51,3 +51,8 @@ def named_in(path: str) -> TimelineFileName | None:
     """The name of a file in Hudi's active timeline."""
     folder, _, name = path.rpartition("/")
     return TimelineFileName.parse(name) if folder == HUDI else None
+
+
+def data_files_in(objects: Iterable[str]) -> set[str]:
+    """The data files of a store."""
+    return {path for path in objects if (path[0] == "." and "hoodie" not in path) or path.endswith(".parquet")}

@@ -6,7 +6,7 @@ instant, whoever put it, so that under the time of a commit no file but its own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,8 +23,9 @@ from crdt_mor.timeline.publish import Projected, Shortcuts
 from crdt_mor.timeline.records import claim_record
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Steps, Together
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import PUBLISHER, begun_world, cleaner, finish, reader, sweeper, writer
-from tests.simulation.small_world import LOG, Actor, Violation, World, completions_of, decoded, is_version
+from tests.simulation.actors import PUBLISHER, finish, writer
+from tests.simulation.small_world import LOG, Violation, World, completions_of, decoded, is_version
+from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import long, slow
 
 Run = Generator[Any, Any, Any]
@@ -33,10 +34,7 @@ AHEAD_MS = 20
 """A time that the clock of no table here reaches before the writers whose wall clocks say so."""
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+nothing_is_kept = small_numbers()
 
 
 def log_of(owner: int, requested: InstantTime) -> tuple[DataFile, bytes]:
@@ -128,15 +126,15 @@ def world(
 
     turned: what is done side by side is done in the reverse order.
     """
-    objects, value = begun_world(begun)
-    roles = [partial(loner, 1 + i, value, bucket=i >= alone, again=again, ahead=ahead) for i in range(alone + buckets)]
+    place = Place.with_begun(begun)
+    lone = partial(loner, value=place.tail, again=again, ahead=ahead)
+    roles = [partial(lone, 1 + i, bucket=i >= alone) for i in range(alone + buckets)]
     turn = backwards if turned else lambda steps: steps
-    actors = [Actor(f"a{i}", lambda role=role: turn(role())) for i, role in enumerate(roles)]  # type: ignore[misc]
-    actors += [Actor(f"w{i}", partial(finish, value, p)) for i, p in enumerate(value.pending)]
-    actors += [Actor(f"n{i}", writer) for i in range(writers)]
-    named: dict[str, Callable[[], Run]] = {"cleaner": cleaner, "reader": reader, "sweeper": partial(sweeper, value)}
-    actors += [Actor(name, named[name]) for name in others]
-    return LonelyWorld(objects, actors, **options)
+    place.add("a", [lambda role=role: turn(role()) for role in roles])  # type: ignore[misc]
+    place.go_on([finish] * begun)
+    place.add("n", [writer] * writers)
+    place.live(others, letters=None)
+    return LonelyWorld(place.objects, place.actors, **options)
 
 
 # --- every interleaving -----------------------------------------------------------------------------------------------
@@ -188,8 +186,6 @@ def test_what_is_done_side_by_side_may_be_done_in_any_order() -> None:
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def nobody_claims(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ there is a newer one. In each store that can be reached, so whoever dies and whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -28,20 +28,18 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
 from crdt_mor.timeline import adoption, archive, hudi_history, publish, sweep
 from crdt_mor.timeline.hudi_history import HudiHistory
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, all_given_up, complete, data_path, sweeper, writer
+from tests.simulation.actors import PUBLISHER, Run, all_given_up, complete, sweeper
 from tests.simulation.holding_bases import logs_shown
-from tests.simulation.playing import archiver, happened, named_in
+from tests.simulation.playing import archiver, named_in
 from tests.simulation.small_world import (
     LATE,
     LOG,
     PROJECTOR,
-    Actor,
     Violation,
-    World,
     alone,
     completed_path,
     completions_of,
@@ -49,9 +47,8 @@ from tests.simulation.small_world import (
     is_version,
     land,
     looked,
-    settled,
-    stood,
 )
+from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, small_numbers
 
 HISTORY = PROJECTOR.archive
 
@@ -64,12 +61,12 @@ def _encoded(instants: tuple[ArchivedInstant, ...]) -> bytes:
 def _instants(data: bytes) -> list[ArchivedInstant]:
     return decode_instants(data, "")
 
+nothing_is_kept = small_numbers(COMPLETIONS_MAX=1)
+
 
 @pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one, and each event seals what the value carries."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+def instants_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same instants are archived in many states."""
     monkeypatch.setattr(hudi_history, "encode_instants", lambda instants: _encoded(tuple(instants)))
 
 
@@ -98,7 +95,7 @@ def expirer(value: Timeline) -> Run:
 # --- the world --------------------------------------------------------------------------------------------------------
 
 
-class Archived(World):
+class Archived(RecoveringWorld):
     """A table with a history: commits `c`, compactions `k`, writes that begin `b` and the oldest of which ends `f` or
     is given up `g` with its file left, something that only moves completions to segments `d`, and archiving `a`.
 
@@ -114,30 +111,14 @@ class Archived(World):
         helped: Sequence[int] = (),
         **options: Any,
     ) -> None:
-        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-        values = []
-        for n, event in enumerate(history):
-            objects = happened(event, n, objects)
-            values.append(decoded(objects[LOG][-1]))
-        tail = values[-1]
-        gone = sorted(path for path in objects if path.startswith(VERSIONS))[:-standing]
-        objects = {path: data for path, data in objects.items() if path[0] != "!" and path not in gone}
-        for own in tail.pending:
-            objects[data_path(own.requested)] = b"rows"
-        named: dict[str, Callable[[], Run]] = {
-            "archiver": partial(archiver, tail),
-            "expirer": partial(expirer, tail),
-            "looker": partial(looker, tail),
-            "sweeper": partial(sweeper, tail),
-            "writer": writer,
-        }
-        actors = [Actor(f"p{n}", partial(complete, tail, own)) for n, own in enumerate(tail.pending)]
-        for n, value in enumerate(values[at] for at in helped):
-            paths = tuple(put.path for put in looked(PROJECTOR.files(value), objects))
-            actors.append(Actor(f"h{n}", partial(helper, value, paths)))
-        actors += [Actor(f"{role[:2]}{n}", named[role], store_now=10 + n) for n, role in enumerate(who)]
-        self._recovered: set[frozenset[tuple[str, bytes]]] = set()
-        super().__init__(objects, actors, faulty=is_version, **options)
+        place = Place()
+        values = place.play(history)
+        place.settle(standing)
+        place.complete_all(complete)
+        late = [(values[at], looked(PROJECTOR.files(values[at]), place.objects)) for at in helped]
+        place.add("h", [partial(helper, value, tuple(put.path for put in puts)) for value, puts in late])
+        place.live(who, {**ROLES, "archiver": archiver, "expirer": expirer, "looker": looker}, letters=2, store_now=10)
+        super().__init__(place.objects, place.actors, faulty=is_version, **options)
 
     def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
         """The store after a put; what is put of an archived instant is late."""
@@ -152,11 +133,10 @@ class Archived(World):
         check_adoption(objects)
         if not any(is_archived(path, decoded(objects[LOG][-1]).archive.watermark) for path in objects[LATE]):
             check_hudi(objects)
-        plain = settled(objects)
-        key = frozenset(plain.items())
-        if key not in self._recovered:
-            self._recovered.add(key)
-            check_recovered(recovered(plain))
+        self.check_recovery(objects)
+
+    def recover(self, objects: dict[str, bytes]) -> None:
+        check_recovered(recovered(objects))
 
     def check_result(self, result: Any, objects: dict[str, Any]) -> None:
         tail = decoded(objects[LOG][-1])
@@ -317,8 +297,6 @@ def test_everything(
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def limits_are(patch: pytest.MonkeyPatch, **limits: Any) -> None:

@@ -12,7 +12,7 @@ and so is the protocol. In each store that can be reached, so wherever anybody d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,32 +29,26 @@ from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, Completion, FileGroup
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import plans, publish
 from crdt_mor.timeline.actions import CLEAN, COMPACT
-from crdt_mor.timeline.paths import plan_path, version_path
+from crdt_mor.timeline.paths import plan_path
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk, put_surely
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, canceller, complete, data_path, writer
+from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import compactor
+from tests.simulation.playing import data_files_in
 from tests.simulation.small_world import (
     LOG,
-    Actor,
     Violation,
     World,
-    alone,
     completions_of,
     decoded,
     frozen,
     is_version,
-    settled,
-    stood,
 )
+from tests.simulation.worlds import ROLES, Place, Plant, small_numbers
 
 LAST_COMMIT = RetentionPolicy(commits=1)
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+nothing_is_kept = small_numbers()
 
 
 # --- who is there -----------------------------------------------------------------------------------------------------
@@ -109,30 +103,15 @@ class Cleaned(World):
     """
 
     def __init__(self, history: str, who: Sequence[str], *, open_clean: bool = False, **options: Any) -> None:
-        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-        for n, event in enumerate(history):
-            value = decoded(objects[LOG][-1])
-            protocols: dict[str, Callable[[], Run]] = {
-                "c": writer, "k": partial(compactor, value), "b": partial(begin, n),
-            }  # fmt: skip
-            _, objects = alone(protocols[event](), objects, f"h{n}.")
-        value = decoded(objects[LOG][-1])
+        place = Place()
+        place.play(history)
         if open_clean:
-            there = {path for path in objects if (path[0] == "." and "hoodie" not in path) or path.endswith(".parquet")}
-            _, objects = alone(plans.schedule(PUBLISHER, value, CLEAN, partial(clean_from, there)), objects, "open.")
-        tail, objects = decoded(objects[LOG][-1]), settled(objects)
-        for own in tail.pending:
-            objects[data_path(own.requested)] = b"rows"
-        named: dict[str, Callable[[], Run]] = {
-            "cleaner": partial(cleaner, tail),
-            "compactor": partial(compactor, tail),
-            "reader": partial(reader, tail),
-            "writer": writer,
-            "canceller": canceller,
-        }
-        actors = [Actor(f"p{n}", partial(complete, tail, own)) for n, own in enumerate(tail.pending)]
-        actors += [Actor(f"{role[:2]}{n}", named[role]) for n, role in enumerate(who)]
-        super().__init__(objects, actors, faulty=is_version, **options)
+            there = partial(clean_from, data_files_in(place.objects))
+            place.run(plans.schedule(PUBLISHER, place.tail, CLEAN, there), "open.")
+        place.settle()
+        place.complete_all(complete)
+        place.live(who, {**ROLES, "cleaner": cleaner, "compactor": compactor, "reader": reader}, letters=2)
+        super().__init__(place.objects, place.actors, faulty=is_version, **options)
 
     def check(self, objects: dict[str, Any]) -> None:
         tail = decoded(objects[LOG][-1])
@@ -140,10 +119,6 @@ class Cleaned(World):
         gone = {file.path for data in plans_of_cleans(objects, tail, completions) for file in data.files}
         super().check({**objects, **{path: b"" for path in gone if path not in objects}})
         check_needed(tail, completions, objects)
-
-
-def begin(n: int) -> Run:
-    return (yield from PUBLISHER.publish(lambda tail, wall_ms: tail.begin(f"begun{n}", wall_ms)))
 
 
 def plans_of_cleans(objects: dict[str, Any], tail: Timeline, completions: Sequence[Completion]) -> list[CleanPlan]:
@@ -198,8 +173,6 @@ def test_everything(history: str, who: Sequence[str], options: dict[str, Any]) -
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def files_go_before_the_event_is_known_to_be_there(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ however often. Who posts here does so at once, as where a process has met a crow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
@@ -23,17 +23,14 @@ from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, Intent, encod
 from crdt_mor.timeline.paths import intent_path, version_path
 from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.steps import Put, Steps, put_surely
-from tests.simulation.actors import PUBLISHER, begun_world, cleaner, complete, data_path, reader, sweeper, writer
+from tests.simulation.actors import PUBLISHER, complete, data_path, writer
 from tests.simulation.small_world import LOG, Actor, Violation, World, begun_paths, decoded, is_version
+from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import long, slow
 
 Run = Generator[Any, Any, Any]
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+nothing_is_kept = small_numbers()
 
 
 def crowded() -> Shortcuts:
@@ -84,7 +81,9 @@ def begins_in(log: tuple[bytes, ...]) -> dict[str, set[str]]:
 class CrowdedWorld(World):
     """A world of writers that post. once: no put is late, so that each write begins once at most."""
 
-    once = True
+    def __init__(self, objects: dict[str, bytes], actors: Sequence[Actor], *, once: bool, **options: Any) -> None:
+        self.once = once
+        super().__init__(objects, actors, **options)
 
     def check(self, objects: dict[str, Any]) -> None:
         super().check(objects)
@@ -109,24 +108,19 @@ def world(
 
     posted: a value, and what writers that are dead have posted.
     """
-    objects, value = begun_world(ends)
-    for pending in value.pending:
-        objects[data_path(pending.requested)] = b"rows"
+    place = Place.with_begun(ends)
     if posted is not None:
-        value, intents = posted(value)
+        value, intents = posted(place.tail)
         objects = {path: b"" for p in value.pending for path in begun_paths(p.requested)}
-        objects[version_path(value.version)] = value.encode()
         objects |= {intent_path(i.nonce): encode_intent(i, "the-table") for i in intents}
-    actors = [Actor(f"p{i}", partial(poster, value)) for i in range(posters)]
-    actors += [Actor(f"s{i}", partial(poster, value, ends_posted=False)) for i in range(soon_alone)]
-    actors += [Actor(f"b{i}", partial(beginner, value)) for i in range(beginners)]
-    actors += [Actor(f"e{i}", partial(end, value, p)) for i, p in enumerate(value.pending[:ends])]
-    actors += [Actor(f"n{i}", writer) for i in range(writers)]
-    named: dict[str, Callable[[], Run]] = {"cleaner": cleaner, "reader": reader, "sweeper": partial(sweeper, value)}
-    actors += [Actor(name, named[name]) for name in others]
-    made = type("W", (CrowdedWorld,), {"once": once})
-    found: CrowdedWorld = made(objects, actors, **options)
-    return found
+        place = Place({**objects, version_path(value.version): value.encode()})
+    place.add("p", [partial(poster, place.tail)] * posters)
+    place.add("s", [partial(poster, place.tail, ends_posted=False)] * soon_alone)
+    place.add("b", [partial(beginner, place.tail)] * beginners)
+    place.go_on([end] * ends, "e")
+    place.add("n", [writer] * writers)
+    place.live(others, letters=None)
+    return CrowdedWorld(place.objects, place.actors, once=once, **options)
 
 
 def a_dead_writer_was_given_up(value: Timeline) -> tuple[Timeline, list[Intent]]:
@@ -186,8 +180,6 @@ def test_any_put_may_lose_its_reply_land_late_or_be_repeated(options: dict[str, 
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def an_old_list_beside_a_new_tail(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ and:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,42 +27,35 @@ from crdt_mor.model.retention import CleanPlan, RetentionPolicy, plan_clean, pla
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup
-from crdt_mor.timeline import archive, plans, publish, segments
+from crdt_mor.timeline import plans, publish, segments
 from crdt_mor.timeline.actions import CLEAN
-from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
-from crdt_mor.timeline.steps import Delete, Put, Steps
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, with_begun, writer
-from tests.simulation.holding_bases import compactor, completions_now
+from crdt_mor.timeline.paths import segment_path, version_path
+from crdt_mor.timeline.steps import Delete, Steps
+from tests.simulation.actors import PUBLISHER, Run, complete
+from tests.simulation.holding_bases import completions_now
+from tests.simulation.playing import data_files_in
 from tests.simulation.small_world import (
     LATE,
     LOG,
     PROJECTOR,
-    Actor,
     Violation,
     World,
-    alone,
     barrier_of,
     barriers_kept,
     completed_path,
     completions_of,
     decoded,
     looked,
-    settled,
-    stood,
 )
+from tests.simulation.worlds import ROLES, Place, Plant, seals, small_numbers
+
+small_values = small_numbers(COMPLETIONS_MAX=1, SEGMENTS_MAX=3)
 
 
 @pytest.fixture(autouse=True)
-def small_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr(segments, "COMPLETIONS_MAX", 1)
-    monkeypatch.setattr(segments, "SEGMENTS_MAX", 3)
+def two_segments_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clean packs anew whenever there is more than one live segment."""
     monkeypatch.setattr(packing, "SMALL_LIVE_MAX", 1)
-
-
-def seals(put: Put) -> bool:
-    """Puts of segments and of versions may be hit by a fault here."""
-    return put.path.startswith((SEGMENTS, VERSIONS))
 
 
 def cleaner(value: Timeline, plan: CleanPlan) -> Run:
@@ -75,31 +68,15 @@ class Dropped(World):
     """A table with commits `c`, compactions `k` and archiving `a`, an open clean, and writes that have staged."""
 
     def __init__(self, history: str, who: Sequence[str], *, staged: int = 1, **options: Any) -> None:
-        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-        for n, event in enumerate(history):
-            value = decoded(objects[LOG][-1])
-            objects = stood(settled(objects)) if event == "a" else objects
-            steps: dict[str, Callable[[], Steps[Any]]] = {
-                "c": writer,
-                "k": partial(compactor, value),
-                "a": partial(archive.archive_once, PUBLISHER, value, 1),
-            }
-            _, objects = alone(steps[event](), objects, f"h{n}.")
-        plan, objects = opened(objects)
-        for n in range(staged):
-            objects = with_begun(objects, n)
-        tail = decoded(objects[LOG][-1])
-        for own in tail.pending:
-            objects[data_path(own.requested)] = b"rows"
-        actors = [Actor(f"p{n}", partial(complete, tail, own)) for n, own in enumerate(tail.pending)]
-        named: dict[str, Callable[[], Run]] = {
-            "cleaner": partial(cleaner, tail, plan),
-            "sweeper": partial(sweeper, tail),
-        }
-        actors += [Actor(f"{role[0]}{n}", named[role], store_now=10 + n) for n, role in enumerate(who)]
-        self.history = {c.requested: c for c in completions_of(tail, objects)}
+        place = Place()
+        place.play(history)
+        plan = opened(place)
+        place.begin(staged)
+        place.settle()
+        place.complete_all(complete)
+        place.live(who, {**ROLES, "cleaner": partial(cleaner, plan=plan)}, store_now=10)
         self.cleaned = {file.path for file in plan.files}
-        super().__init__(settled(objects), actors, faulty=seals, **options)
+        super().__init__(place.objects, place.actors, faulty=seals, **options)
 
     def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
         if path in objects:
@@ -129,23 +106,22 @@ class Dropped(World):
                 completions_of(value, objects)
 
 
-def opened(objects: dict[str, Any]) -> tuple[CleanPlan, dict[str, Any]]:
-    """The store with a clean that keeps the last commit, whose files are gone."""
-    value = decoded(objects[LOG][-1])
-    known = looked(completions_now(value), objects)
-    there = {path for path in objects if (path[0] == "." and "hoodie" not in path) or path.endswith(".parquet")}
+def opened(place: Place) -> CleanPlan:
+    """A clean that keeps the last commit is scheduled, and its files are gone."""
+    known = looked(completions_now(place.tail), place.objects)
+    there = data_files_in(place.objects)
 
     def clean_from(tail: Timeline, taken: Collection[FileGroup]) -> CleanPlan | None:
         completions = list({c.requested: c for c in (*known, *tail.completions)}.values())
         found = plan_cleaning(tail, completions, RetentionPolicy(commits=1), 1, there)
         return plan_clean(tail, completions, found, "commits")
 
-    (_, plan), objects = alone(plans.schedule(PUBLISHER, value, CLEAN, clean_from), objects, "open.")
+    _, plan = place.run(plans.schedule(PUBLISHER, place.tail, CLEAN, clean_from), "open.")
     assert plan is not None
     assert plan.files
     for file in plan.files:
-        _, objects = alone(_delete(file.path), objects, "gone.")
-    return plan, objects
+        place.run(_delete(file.path), "gone.")
+    return plan
 
 
 def _delete(path: str) -> Steps[None]:
@@ -209,8 +185,6 @@ def test_everything(history: str, who: Sequence[str], options: dict[str, Any]) -
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def what_is_not_archived_is_dropped(patch: pytest.MonkeyPatch) -> None:

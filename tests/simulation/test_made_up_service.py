@@ -7,7 +7,7 @@ with other files: the plan's record stands in `inflight`, and nothing is put bef
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,8 +33,9 @@ from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from tests.inside import session_of, tail_of
-from tests.simulation.actors import GROUP, canceller, planned_world, planner, sweeper, worker
-from tests.simulation.small_world import Actor, Violation, World, is_version
+from tests.simulation.actors import GROUP, planned_world, planner, worker
+from tests.simulation.small_world import Violation, World, is_version
+from tests.simulation.worlds import ROLES, Place, Role
 from tests.tiers import slow
 
 
@@ -103,20 +104,20 @@ def freeze(value: Timeline) -> Tally:
     return Tally(value.next_barrier, ((GROUP.partition, GROUP.file_id),))
 
 
-ROLES: dict[str, Callable[[Timeline], Any]] = {
+MY_ROLES: Mapping[str, Role] = {
+    **ROLES,
     "planner": partial(planner, action=TALLY, freeze=freeze),
     "compaction's planner": planner,
     "worker": partial(worker, action=TALLY),
-    "canceller": lambda value: canceller(),
-    "sweeper": sweeper,
 }
 
 
 def world(who: Sequence[str], *, projected: bool = False, **options: Any) -> World:
     """A table with a tally of its one file group."""
-    objects, value = planned_world(projected=projected, action=TALLY, freeze=freeze)
-    actors = [Actor(f"{role[0]}{i}", partial(ROLES[role], value)) for i, role in enumerate(who)]
-    return World(objects, actors, check_leftovers=True, faulty=is_version, **options)
+    objects, _ = planned_world(projected=projected, action=TALLY, freeze=freeze)
+    place = Place(objects)
+    place.live(who, MY_ROLES)
+    return World(place.objects, place.actors, check_leftovers=True, faulty=is_version, **options)
 
 
 @pytest.fixture

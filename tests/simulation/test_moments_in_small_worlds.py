@@ -6,7 +6,7 @@ A reader that has been told what a moment shows is told the same in every state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,17 +18,15 @@ from crdt_mor.timeline import moments, publish
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Steps, StoreNow
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import begun_world, cleaner, complete, data_path, decider, finish, latecomer, writer
-from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
+from tests.simulation.actors import begun_world, complete, decider, finish, latecomer, writer
+from tests.simulation.small_world import LOG, Violation, World, decoded
+from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import slow
 
 NOW = 40
 """What the store's clock says, in ms: later than the clock of the table ever gets by itself."""
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+nothing_is_kept = small_numbers()
 
 
 def after(value: Timeline, ms: int) -> InstantTime:
@@ -47,16 +45,12 @@ def world(
     cleaners: int = 0, **options: Any,
 ) -> ClockedWorld:  # fmt: skip
     """Readers that ask for moments so many ms after the clock, and what they race with."""
-    objects, value = begun_world(begun + staged + late)
-    roles = [finish] * begun + [complete] * staged + [latecomer] * late
-    actors = [Actor(f"r{i}", partial(decider, value, after(value, ms))) for i, ms in enumerate(readers)]
-    actors += [Actor(f"n{i}", writer) for i in range(writers)]
-    for i, (role, pending) in enumerate(zip(roles, value.pending, strict=True)):
-        if role is not finish:
-            objects[data_path(pending.requested)] = b"rows"
-        actors.append(Actor(f"w{i}", partial(role, value, pending)))
-    actors += [Actor("cleaner", cleaner)] * cleaners
-    return ClockedWorld(objects, actors, store_now=NOW, **options)
+    place = Place.with_begun(begun + staged + late)
+    place.add("r", [partial(decider, place.tail, after(place.tail, ms)) for ms in readers])
+    place.add("n", [writer] * writers)
+    place.go_on([finish] * begun + [complete] * staged + [latecomer] * late)
+    place.live(["cleaner"] * cleaners, letters=None)
+    return ClockedWorld(place.objects, place.actors, store_now=NOW, **options)
 
 
 # --- every interleaving -----------------------------------------------------------------------------------------------
@@ -90,8 +84,6 @@ def test_the_future_is_never_decided() -> None:
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_reader_trusts_its_put(patch: pytest.MonkeyPatch) -> None:

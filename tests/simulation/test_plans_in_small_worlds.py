@@ -7,9 +7,8 @@ of a plan in vain, and never miss a commit because of an output whose plan they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -23,33 +22,20 @@ from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
-from tests.simulation.actors import GENESIS, canceller, planned_world, planner, sweeper, worker
-from tests.simulation.small_world import Actor, Violation, World, is_version
+from tests.simulation.actors import planned_world
+from tests.simulation.small_world import Violation, World, is_version
+from tests.simulation.worlds import Place, Plant, nothing, small_numbers
 from tests.tiers import slow
 
-ROLES: dict[str, Callable[[Timeline], Any]] = {
-    "planner": planner,
-    "worker": worker,
-    "canceller": lambda value: canceller(),
-    "sweeper": sweeper,
-}
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+nothing_is_kept = small_numbers()
 
 
 def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
     """A table with one file group, whose plan is there and projected, is there and not projected, or is not there."""
-    if plan == "none":
-        objects, value = {version_path(0): GENESIS.encode()}, GENESIS
-    else:
-        objects, value = planned_world(projected=plan == "projected")
-    actors = [Actor(f"{role[0]}{i}", partial(ROLES[role], value)) for i, role in enumerate(who)]
+    place = Place(None if plan == "none" else planned_world(projected=plan == "projected")[0])
+    place.live(who)
     # What else is put, and lands when everything is over, is left to a sweep.
-    return World(objects, actors, **{"check_leftovers": True, "faulty": is_version, **options})
+    return World(place.objects, place.actors, **{"check_leftovers": True, "faulty": is_version, **options})
 
 
 @pytest.mark.parametrize(
@@ -89,11 +75,9 @@ def test_everything(who: Sequence[str], options: dict[str, Any]) -> None:
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-
 
 def a_cancelled_plan_stays_in_hudis_timeline(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Projector, "_withdraw", lambda self, barrier, action: _nothing())
+    patch.setattr(Projector, "_withdraw", lambda self, barrier, action: nothing())
 
 
 def only_who_cancels_removes_the_plan(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +138,7 @@ def open_plans_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_plans_are_executed_before_hudi_hears_of_them(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Publisher, "help_project", lambda self, tail: _nothing())
+    patch.setattr(Publisher, "help_project", lambda self, tail: nothing())
 
 
 def an_executor_does_not_look_again(patch: pytest.MonkeyPatch) -> None:
@@ -192,11 +176,6 @@ def the_object_of_a_plan_that_is_over_is_taken_for_lost(patch: pytest.MonkeyPatc
         return CompactionPlan.decode(data, plan.path)
 
     patch.setattr(plans, "read_plan", strict)
-
-
-def _nothing() -> Steps[None]:
-    return
-    yield
 
 
 CANCEL = ["worker", "canceller"]

@@ -12,7 +12,7 @@ dies, the promises are:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,14 +33,13 @@ from crdt_mor.timeline import restoring as events
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps, Walk
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, complete, data_path, sweeper, writer
+from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import compactor, logs_shown
-from tests.simulation.playing import happened, named_in
+from tests.simulation.playing import named_in
 from tests.simulation.small_world import (
     LATE,
     LOG,
     PROJECTOR,
-    Actor,
     Violation,
     World,
     completed_path,
@@ -48,8 +47,8 @@ from tests.simulation.small_world import (
     decoded,
     is_version,
     looked,
-    stood,
 )
+from tests.simulation.worlds import ROLES, Place, Role, nothing
 from tests.tiers import long, slow
 
 # --- who is there -----------------------------------------------------------------------------------------------------
@@ -124,32 +123,24 @@ class Restored(World):
         kept: int | None = None,
         **options: Any,
     ) -> None:
-        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-        values = []
-        for n, event in enumerate(history):
-            objects = happened(event, n, objects)
-            values.append(decoded(objects[LOG][-1]))
-        newest = values[-1]
-        for own in newest.pending:
-            objects[data_path(own.requested)] = b"rows"
-        named: dict[str, Callable[[], Run]] = {
-            "late": partial(late_writer, newest),
-            "reader": partial(reader, values[-2]),
-            "newcomer": newcomer,
-            "writer": writer,
-            "compactor": partial(compactor, newest),
-            "sweeper": partial(sweeper, newest),
+        place = Place()
+        values = place.play(history)
+        roles: dict[str, Role] = {
+            **ROLES,
+            "late": late_writer,
+            "reader": lambda newest: reader(values[-2]),
+            "newcomer": lambda newest: newcomer(),
+            "compactor": compactor,
         }
         if kept is None:
-            actors = [Actor(f"r{n}", partial(restorer, newest, values[at].clock)) for n, at in enumerate(to)]
+            place.add("r", [partial(restorer, place.tail, values[at].clock) for at in to])
         else:
-            commit = completions_of(newest, objects)[kept].requested
-            actors = [Actor(f"o{n}", partial(by_another, newest, values[at].clock, commit)) for n, at in enumerate(to)]
-        actors += [Actor(f"p{n}", partial(complete, newest, own)) for n, own in enumerate(newest.pending)]
-        actors += [Actor(f"h{n}", partial(helper, values[at])) for n, at in enumerate(helped)]
-        actors += [Actor(f"{role[:2]}{n}", named[role], store_now=10 + n) for n, role in enumerate(who)]
-        plain = {path: data for path, data in objects.items() if path[0] != "!"}
-        super().__init__(plain, actors, faulty=is_version, **options)
+            commit = completions_of(place.tail, place.objects)[kept].requested
+            place.add("o", [partial(by_another, place.tail, values[at].clock, commit) for at in to])
+        place.complete_all(complete)
+        place.add("h", [partial(helper, values[at]) for at in helped])
+        place.live(who, roles, letters=2, store_now=10)
+        super().__init__(place.objects, place.actors, faulty=is_version, **options)
 
     def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
         """The store after a put; what is put of an instant that was dropped, or given up by a restore, is late."""
@@ -334,10 +325,6 @@ def test_one_that_went_on_would_leave_hudi_what_never_was(monkeypatch: pytest.Mo
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
-
-
-def nothing(*_: object) -> Steps[None]:
-    yield from ()
 
 
 def oldest_first(*args: Any) -> restoring.RestorePlan:

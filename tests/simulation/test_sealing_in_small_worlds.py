@@ -9,9 +9,8 @@ while others seal, and finds in the segments that its value names all of what th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -20,36 +19,22 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
 from crdt_mor.timeline import history, publish, segments
-from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
+from crdt_mor.timeline.paths import segment_path
 from crdt_mor.timeline.publish import Publisher
 from crdt_mor.timeline.segments import read_segment
 from crdt_mor.timeline.steps import Delete, Put, Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import (
-    GENESIS,
     Run,
-    cleaner,
     complete,
-    data_path,
     finish,
     latecomer,
-    with_begun,
     writer,
 )
-from tests.simulation.small_world import LOG, Actor, Saw, Violation, World, alone, decoded, settled, stood
+from tests.simulation.small_world import Saw, Violation, World, decoded
+from tests.simulation.worlds import ROLES, Place, Plant, nothing, seals, small_numbers
 
-
-@pytest.fixture(autouse=True)
-def small_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value carries two completions and names two segments of a level, and old versions may go at once."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
-
-
-def seals(put: Put) -> bool:
-    """Puts of segments and of versions may be hit by a fault here."""
-    return put.path.startswith((SEGMENTS, VERSIONS))
+small_values = small_numbers(COMPLETIONS_MAX=1, SEGMENTS_MAX=2)
 
 
 def reader(known: Timeline | None) -> Run:
@@ -76,23 +61,14 @@ def world(
     **options: Any,
 ) -> World:
     """A table with some commits, and who goes on with it. The roles are those of `test_small_world`."""
-    objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-    for n in range(staged + begun + late):
-        objects = with_begun(objects, n)
-    pending = decoded(objects[LOG][-1]).pending
-    for n in range(commits):
-        _, objects = alone(writer(), objects, f"c{n}.")
-    value, objects = decoded(objects[LOG][-1]), settled(objects)
-    roles = [complete] * staged + [latecomer] * late + [finish] * begun
-    actors = []
-    for n, (role, own) in enumerate(zip(roles, pending, strict=True)):
-        if role is not finish:
-            objects[data_path(own.requested)] = b"rows"
-        actors.append(Actor(f"w{n}", partial(role, value, own)))
-    actors += [Actor(f"n{n}", writer) for n in range(writers)]
-    named: dict[str, Callable[[], Run]] = {"cleaner": cleaner, "reader": partial(reader, value)}
-    actors += [Actor(name, named[name]) for name in others]
-    return World(objects, actors, faulty=seals, **options)
+    place = Place()
+    place.begin(staged + begun + late)
+    place.commit(commits)
+    place.settle()
+    place.go_on([complete] * staged + [latecomer] * late + [finish] * begun)
+    place.add("n", [writer] * writers)
+    place.live(others, {**ROLES, "reader": reader}, letters=None)
+    return World(place.objects, place.actors, faulty=seals, **options)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +104,6 @@ def test_everything(options: dict[str, Any]) -> None:
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-
 
 def a_lost_reply_is_taken_for_a_segment(patch: pytest.MonkeyPatch) -> None:
     def careless(put: Put) -> Steps[None]:
@@ -164,7 +138,7 @@ def a_segment_holds_the_own_event_too(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_helps_and_what_is_sealed_is_never_projected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Publisher, "help_project", lambda self, tail: _nothing())
+    patch.setattr(Publisher, "help_project", lambda self, tail: nothing())
 
 
 def a_reader_takes_the_segments_of_another_value(patch: pytest.MonkeyPatch) -> None:
@@ -186,11 +160,6 @@ def a_writer_looks_for_its_commit_in_the_value_alone(patch: pytest.MonkeyPatch) 
     patch.setattr(history, "find_completion", careless)
     patch.setattr("crdt_mor.timeline.events.find_completion", careless)
     patch.setattr("crdt_mor.timeline.rollback.find_completion", careless)
-
-
-def _nothing() -> Steps[None]:
-    return
-    yield
 
 
 @pytest.mark.parametrize(

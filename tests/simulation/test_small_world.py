@@ -8,7 +8,6 @@ how the search works and why it is sound; its checks raise `Violation` with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -27,22 +26,16 @@ from tests.driving import one_by_one
 from tests.simulation.actors import (
     GENESIS,
     begun_world,
-    cleaner,
     complete,
-    data_path,
     finish,
     latecomer,
-    reader,
     writer,
 )
-from tests.simulation.small_world import Actor, Violation, World
+from tests.simulation.small_world import Violation, World
+from tests.simulation.worlds import Place, Plant, nothing, small_numbers
 from tests.tiers import long, slow
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one, which is far more often than in life."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+nothing_is_kept = small_numbers()
 
 
 def world(
@@ -56,15 +49,11 @@ def world(
     **options: Any,
 ) -> World:
     """Writers that have begun, staged their file, derived their completion, died after their begin; that will begin."""
-    objects, value = begun_world(begun + staged + late + dead)
-    actors = [Actor(f"n{i}", writer) for i in range(writers)]
-    roles = [finish] * begun + [complete] * staged + [latecomer] * late
-    for i, (role, pending) in enumerate(zip(roles, value.pending, strict=False)):
-        if role is not finish:
-            objects[data_path(pending.requested)] = b"rows"
-        actors.append(Actor(f"w{i}", partial(role, value, pending)))
-    actors += [Actor(name, {"cleaner": cleaner, "reader": reader}[name]) for name in others]
-    return World(objects, actors, **options)
+    place = Place.with_begun(begun + staged + late + dead)
+    place.add("n", [writer] * writers)
+    place.go_on([finish] * begun + [complete] * staged + [latecomer] * late)
+    place.live(others, letters=None)
+    return World(place.objects, place.actors, **options)
 
 
 # --- the search itself ------------------------------------------------------------------------------------------------
@@ -187,8 +176,6 @@ def deleted(tail: Timeline, standing: Timeline, stuck: int) -> list[str]:
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-
 
 def rule_1_an_outcome_for_an_instant_that_is_not_pending(patch: pytest.MonkeyPatch) -> None:
     find = Timeline.find_pending
@@ -201,7 +188,7 @@ def rule_1_an_outcome_for_an_instant_that_is_not_pending(patch: pytest.MonkeyPat
 
 
 def rule_2_nobody_helps(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Publisher, "help_project", lambda self, tail: _nothing())
+    patch.setattr(Publisher, "help_project", lambda self, tail: nothing())
 
 
 def rule_3_writers_trust_their_put(patch: pytest.MonkeyPatch) -> None:
@@ -230,7 +217,7 @@ def rule_3_whatever_is_read_back_is_mine(patch: pytest.MonkeyPatch) -> None:
 def rule_4_acknowledged_before_it_is_projected(patch: pytest.MonkeyPatch) -> None:
     project = Publisher.project
     patch.setattr(Publisher, "help_project", project)
-    patch.setattr(Publisher, "project", lambda self, value, **_: _nothing())
+    patch.setattr(Publisher, "project", lambda self, value, **_: nothing())
 
 
 def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
@@ -266,11 +253,6 @@ def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch)
         return True, []
 
     patch.setattr(publish, "put_all_surely", careless)
-
-
-def _nothing() -> Steps[None]:
-    return
-    yield
 
 
 def _trusting(whose: Callable[[Timeline, Timeline], bool]) -> Callable[[Timeline, Timeline], Steps[Timeline | None]]:

@@ -10,7 +10,7 @@ store that can be reached, so whoever dies and wherever, the promises are:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -23,47 +23,32 @@ from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.timeline import rollback, sweep
-from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, Put, Steps
 from tests.simulation.actors import (
-    GENESIS,
     PUBLISHER,
     Run,
     all_given_up,
-    canceller,
-    cleaner,
     complete,
     data_path,
     finish,
-    planner,
     sweeper,
-    with_begun,
-    worker,
     writer,
 )
 from tests.simulation.small_world import (
     HUDI,
     LOG,
-    Actor,
     Violation,
-    World,
     alone,
     barriers_kept,
     begun_paths,
     completions_of,
     decoded,
-    settled,
-    stood,
 )
+from tests.simulation.worlds import Place, Plant, RecoveringWorld, small_numbers
 from tests.tiers import slow
 
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a version may go as soon as there is a newer one, and each event seals what the value carries."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+nothing_is_kept = small_numbers(COMPLETIONS_MAX=1)
 
 
 def wake(value: Timeline, begun: Pending) -> Run:
@@ -81,7 +66,7 @@ def helper(value: Timeline, begun: Pending) -> Run:
     yield from PUBLISHER.project(replace(value, version=begun.version))
 
 
-class Swept(World):
+class Swept(RecoveringWorld):
     """A table with commits, and with writes that have begun, have staged and died, or were given up after that.
 
     woken, helpers: writes that were given up, swept and forgotten, whose writer or helper goes on all the same.
@@ -100,50 +85,37 @@ class Swept(World):
         others: Sequence[str] = (),
         **options: Any,
     ) -> None:
-        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-        for n in range(commits):
-            _, objects = alone(writer(), objects, f"c{n}.")
+        place = Place()
+        place.commit(commits)
         forgotten = woken + helpers
-        for n in range(begun + dead + given_up + forgotten):
-            objects = with_begun(objects, n)
-        value = decoded(objects[LOG][-1])
+        place.begin(begun + dead + given_up + forgotten)
+        value = place.tail
         going, dying, gone = (list(value.pending[i:j]) for i, j in pairwise([0, begun, begun + dead, None]))
         for n, own in enumerate(gone):
-            derive = partial(_roll_back, f"given-up{n}", own.requested)
-            _, objects = alone(PUBLISHER.publish(derive), objects, f"r{n}.")
+            place.run(PUBLISHER.publish(partial(_roll_back, f"given-up{n}", own.requested)), f"r{n}.")
         if forgotten:
             assert not dying
             assert not given_up
-            objects = swept(objects)
-        for own in [*dying, *gone[:given_up]]:
-            objects[data_path(own.requested)] = b"rows"
-        tail, objects = decoded(objects[LOG][-1]), settled(objects)
+            place.objects = swept(place.objects)
+        place.stage([*dying, *gone[:given_up]])
+        place.settle()
         roles = [*zip([finish] * begun, going, strict=True), *zip([wake] * woken, gone[helpers:], strict=False)]
         roles += zip([helper] * helpers, gone, strict=False)
-        actors = [Actor(f"w{n}", partial(role, value, own)) for n, (role, own) in enumerate(roles)]
-        actors += [Actor(f"n{n}", writer) for n in range(writers)]
-        named: dict[str, Callable[[], Any]] = {
-            "cleaner": cleaner,
-            "canceller": canceller,
-            "sweeper": partial(sweeper, tail),
-            "planner": partial(planner, tail),
-            "worker": partial(worker, tail),
-        }
-        actors += [Actor(f"{role[0]}{n}", named[role], store_now=10 + n) for n, role in enumerate(others)]
+        place.add("w", [partial(role, value, own) for role, own in roles])
+        place.add("n", [writer] * writers)
+        place.live(others, store_now=10)
         self.late_writers = bool(begun or writers or forgotten)
-        self._recovered: set[frozenset[tuple[str, bytes]]] = set()
-        super().__init__(objects, actors, **options)
+        super().__init__(place.objects, place.actors, **options)
 
     def check(self, objects: dict[str, Any]) -> None:
         super().check(objects)
         check_begun(objects)
         if not self.late_writers:
             check_told(objects)
-        plain = settled(objects)
-        key = frozenset(plain.items())
-        if key not in self._recovered:
-            self._recovered.add(key)
-            check_recovered(recovered(plain))
+        self.check_recovery(objects)
+
+    def recover(self, objects: dict[str, bytes]) -> None:
+        check_recovered(recovered(objects))
 
 
 def _roll_back(nonce: str, requested: InstantTime, tail: Timeline, wall_ms: int) -> Timeline:
@@ -237,8 +209,6 @@ def test_everything(options: dict[str, Any]) -> None:
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def the_clock_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:

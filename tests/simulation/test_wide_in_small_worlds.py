@@ -12,9 +12,8 @@ those of every world, and:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -23,38 +22,26 @@ from crdt_mor.model.instant import to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.timeline import history, leftovers, projection, publish, segments
-from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path, version_path
+from crdt_mor.timeline.paths import SEGMENTS, segment_path, version_path
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import (
-    GENESIS,
     PUBLISHER,
     Run,
     all_given_up,
-    cleaner,
     complete,
     data_path,
     finish,
     sweeper,
-    with_begun,
-    writer,
 )
-from tests.simulation.small_world import LOG, Actor, Saw, Violation, World, alone, decoded, settled, stood
+from tests.simulation.small_world import LOG, Saw, Violation, alone, decoded, settled, stood
+from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, seals, small_numbers
 from tests.tiers import slow
 
 MOMENT_MS = 1_000
 
 
-@pytest.fixture(autouse=True)
-def everything_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
-
-
-def seals(put: Put) -> bool:
-    """Puts of segments and of versions may be hit by a fault here."""
-    return put.path.startswith((SEGMENTS, VERSIONS))
+everything_is_wide = small_numbers(COMPLETIONS_BYTES_MAX=1, SEGMENTS_MAX=2)
 
 
 def latecomer(value: Timeline, begun: Pending) -> Run:
@@ -79,7 +66,7 @@ def decider(value: Timeline) -> Run:
     yield from PUBLISHER.publish(derive, value)
 
 
-class Wide(World):
+class Wide(RecoveringWorld):
     """A table with some commits, and writes that were begun, have staged, or have stalled after putting their segment.
 
     standing: so many versions stand at first.
@@ -96,30 +83,13 @@ class Wide(World):
         standing: int = 1,
         **options: Any,
     ) -> None:
-        objects: dict[str, Any] = stood({version_path(0): GENESIS.encode()})
-        for n in range(staged + begun + late):
-            objects = with_begun(objects, n)
-        pending = decoded(objects[LOG][-1]).pending
-        for n in range(commits):
-            _, objects = alone(writer(), objects, f"c{n}.")
-        value = decoded(objects[LOG][-1])
-        gone = sorted(path for path in objects if path.startswith(VERSIONS))[:-standing]
-        objects = {path: data for path, data in objects.items() if path[0] != "!" and path not in gone}
-        actors = []
-        roles = [complete] * staged + [latecomer] * late + [finish] * begun
-        for n, (role, own) in enumerate(zip(roles, pending, strict=True)):
-            if role is not finish:
-                objects[data_path(own.requested)] = b"rows"
-            actors.append(Actor(f"w{n}", partial(role, value, own)))
-        named: dict[str, Callable[[], Run]] = {
-            "cleaner": cleaner,
-            "decider": partial(decider, value),
-            "reader": partial(reader, value),
-            "sweeper": partial(sweeper, value),
-        }
-        actors += [Actor(f"{role[0]}{n}", named[role], store_now=10 + n) for n, role in enumerate(others)]
-        self._recovered: set[frozenset[tuple[str, bytes]]] = set()
-        super().__init__(objects, actors, faulty=seals, **options)
+        place = Place()
+        place.begin(staged + begun + late)
+        place.commit(commits)
+        place.settle(standing)
+        place.go_on([complete] * staged + [latecomer] * late + [finish] * begun)
+        place.live(others, {**ROLES, "decider": decider, "reader": reader}, store_now=10)
+        super().__init__(place.objects, place.actors, faulty=seals, **options)
 
     def check(self, objects: dict[str, Any]) -> None:
         super().check(objects)
@@ -131,11 +101,10 @@ class Wide(World):
                 for segment in value.segments:
                     if segment_path(segment.name) not in objects:
                         raise Violation(f"version {value.version} names a segment that is not there: {segment.name}")
-        plain = settled(objects)
-        key = frozenset(plain.items())
-        if key not in self._recovered:
-            self._recovered.add(key)
-            check_recovered(recovered(plain))
+        self.check_recovery(objects)
+
+    def recover(self, objects: dict[str, bytes]) -> None:
+        check_recovered(recovered(objects))
 
 
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
@@ -188,8 +157,6 @@ def test_everything(options: dict[str, Any]) -> None:
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def who_helps_does_not_look_into_segments(patch: pytest.MonkeyPatch) -> None:
