@@ -1,4 +1,7 @@
-"""Histories of small worlds, an event a letter: commits, compactions, writes that end late or never, archiving."""
+"""Histories of small worlds, an event a letter: commits, compactions, writes that end late or never, archiving.
+
+And what such a history leads to: sweeps, the data files, what Hudi's readers see.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.instant import LAST
+from crdt_mor.model.names import LogFileName, TimelineFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.timeline import archive
 from crdt_mor.timeline.steps import Steps
-from tests.simulation.actors import PUBLISHER, Run, complete, data_path, writer
-from tests.simulation.holding_bases import compactor
+from tests.simulation.actors import PUBLISHER, Run, complete, data_path, sweeper, writer
+from tests.simulation.holding_bases import compactor, logs_shown
 from tests.simulation.small_world import HUDI, LOG, alone, decoded, settled, stood
 
 KEPT = 1
@@ -56,3 +61,29 @@ def named_in(path: str) -> TimelineFileName | None:
 def data_files_in(objects: Iterable[str]) -> set[str]:
     """The data files of a store."""
     return {path for path in objects if (path[0] == "." and "hoodie" not in path) or path.endswith(".parquet")}
+
+
+def swept(objects: dict[str, Any]) -> dict[str, Any]:
+    """The store after two sweeps: the first deletes, the second sees that nothing is left."""
+    for n in range(2):
+        who = f"again{len(objects[LOG])}.{n}."
+        _, objects = alone(sweeper(decoded(objects[LOG][-1])), objects, who, store_now=20 + n)
+    return objects
+
+
+def logs_hudi_shows(objects: dict[str, Any]) -> list[str]:
+    """The log files whose rows Hudi's readers see, by the rule that they have.
+
+    An instant older than all names of the active timeline is committed, and was completed when it was requested.
+    """
+    names = [name for path in objects if (name := named_in(path)) is not None]
+    completed = {name.requested: name.completed for name in names if name.state == "completed"}
+    start = min((name.requested for name in names), default=LAST)
+    seen = []
+    for path in objects:
+        file = data_file_name(path) if not path.startswith(".hoodie") else None
+        if file is not None and (file.instant in completed or file.instant < start):
+            ended = completed.get(file.instant) or file.instant
+            action = "deltacommit" if isinstance(file, LogFileName) else "commit"
+            seen.append(Completion(file.instant, ended, 0, "", action, "", (DataFile(path, 1, 1),)))
+    return logs_shown(seen, objects)

@@ -23,24 +23,21 @@ import pytest
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, encode_instants, manifest_number
 from crdt_mor.model import archiving
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.names import LogFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
+from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.timeline import adoption, archive, hudi_history, publish, sweep
 from crdt_mor.timeline.hudi_history import HudiHistory
 from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import PUBLISHER, Run, all_given_up, complete, sweeper
-from tests.simulation.holding_bases import logs_shown
-from tests.simulation.playing import archiver, named_in
+from tests.simulation.actors import PUBLISHER, Run, all_given_up, complete
+from tests.simulation.playing import archiver, logs_hudi_shows, named_in, swept
 from tests.simulation.small_world import (
     LATE,
     LOG,
     PROJECTOR,
     Violation,
-    alone,
     completed_path,
     completions_of,
     decoded,
@@ -204,20 +201,12 @@ def check_hudi(objects: dict[str, Any]) -> None:
             watermark = decoded(objects[LOG][-1]).archive.watermark
             if name.requested <= watermark:
                 raise Violation(f"to Hudi's readers an archived instant is pending: {name}")
-    start = min((name.requested for name in names), default=LAST)
-    seen = []
-    for path in objects:
-        file = data_file_name(path) if not path.startswith(".hoodie") else None
-        if file is not None and (file.instant in completed or file.instant < start):
-            ended = completed.get(file.instant) or file.instant
-            action = "deltacommit" if isinstance(file, LogFileName) else "commit"
-            seen.append(Completion(file.instant, ended, 0, "", action, "", (DataFile(path, 1, 1),)))
     tail = decoded(objects[LOG][-1])
     told = {c.requested for c in completions_of(tail, objects) if c.requested <= tail.archive.watermark}
     due = [c for c in completions_of(tail, objects) if c.requested in told or c.requested in completed]
     expected = sorted(file.path for c in due for file in c.files if not file.is_base)
-    if logs_shown(seen, objects) != expected:
-        raise Violation(f"Hudi's readers see {logs_shown(seen, objects)}, but {expected} is committed, {start=}")
+    if (seen := logs_hudi_shows(objects)) != expected:
+        raise Violation(f"Hudi's readers see {seen}, but {expected} is committed")
 
 
 def check_adoption(objects: dict[str, Any]) -> None:
@@ -228,12 +217,8 @@ def check_adoption(objects: dict[str, Any]) -> None:
 
 
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
-    """The store once whoever comes next has given up all writers, and has swept twice."""
-    after = all_given_up(objects)
-    for n in range(2):
-        who = f"again{len(after[LOG])}.{n}."
-        _, after = alone(sweeper(decoded(after[LOG][-1])), after, who, store_now=20 + n)
-    return after
+    """The store once the next process has given up all writers, and has swept twice."""
+    return swept(all_given_up(objects))
 
 
 def check_recovered(objects: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -35,12 +34,11 @@ from crdt_mor.timeline.adoption import Foreign
 from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.steps import Put, Read, Steps
-from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path, sweeper
+from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
 from tests.simulation.small_world import (
     HUDI,
     LOG,
     PROJECTOR,
-    Actor,
     Violation,
     World,
     begun_paths,
@@ -50,6 +48,7 @@ from tests.simulation.small_world import (
     looked,
     planned,
 )
+from tests.simulation.worlds import ROLES, Place, Plant, Role
 
 GENESIS = replace(Timeline.genesis("[]", "the-table"), clock=from_ms(100))
 MERGE = MergeSpec.parse("latest")
@@ -178,16 +177,17 @@ class Shared(World):
             value = value.schedule("planned", 0, COMPACTION, f"{PLANS}/first.json")
         objects[version_path(value.version)] = value.encode()
         self.requested, self.completed = CLOCKS[clock]
-        roles: dict[str, Callable[[], Run]] = {
-            "hudi": partial(hudi, self.requested, self.completed),
-            "writer": partial(writer, value),
-            "looker": partial(looker, value),
-            "sweeper": partial(sweeper, value),
-            "compactor": partial(compactor, value),
-            "worker": partial(worker, value),
+        roles: dict[str, Role] = {
+            **ROLES,
+            "hudi": lambda value: hudi(self.requested, self.completed),
+            "writer": writer,
+            "looker": looker,
+            "compactor": compactor,
+            "worker": worker,
         }
-        actors = [Actor(f"{role[0]}{i}", roles[role]) for i, role in enumerate(who)]
-        super().__init__(objects, actors, deletions=False, **options)
+        place = Place(objects)
+        place.live(who, roles)
+        super().__init__(place.objects, place.actors, deletions=False, **options)
 
     def check(self, objects: dict[str, Any]) -> None:
         tail = decoded(objects[LOG][-1])
@@ -277,8 +277,6 @@ def test_everything(who: Sequence[str], options: dict[str, Any], clock: str) -> 
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ Each rule that this takes is left out once, and the search finds what goes wrong
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,24 +27,21 @@ from crdt_mor.model.moving import Moving, Origin, Step
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Pending
 from crdt_mor.timeline import events, moving, plans, publish, rollback
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Read
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import GENESIS, PUBLISHER, Run, begun_world, cleaner, data_path, finish, plan_of, planner
+from tests.simulation.actors import GENESIS, PUBLISHER, Run, data_path, finish, plan_of, planner
 from tests.simulation.small_world import (
     LOG,
-    Actor,
     Violation,
     World,
-    alone,
     check_store,
     completed_path,
     completions_of,
     decoded,
     is_version,
-    settled,
-    stood,
 )
+from tests.simulation.worlds import ROLES, Place, Role, small_numbers
 from tests.tiers import slow
 
 THERE = "there/end"
@@ -53,10 +50,7 @@ THERE = "there/end"
 MOVING = Moving("there", "t2")
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version may go as soon as there is a newer one."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+small = small_numbers()
 
 
 # --- the table that moves ---------------------------------------------------------------------------------------------
@@ -163,42 +157,32 @@ class SourceWorld(World):
         super().check_end(objects)
 
 
-def source_world(who: Sequence[str], **options: Any) -> World:
-    """Actors at the source; those that end in `?` have begun before."""
-    objects, value = begun_world(sum(role == "finisher" for role in who))
-    is_closed = options.pop("closed", False)
-    if options.pop("announced", is_closed):
-        events_before = [moving.announce(PUBLISHER, value, MOVING)]
-        events_before += [moving.close(PUBLISHER, value, MOVING.table_id)] if is_closed else []
-        for steps in events_before:
-            _, after = alone(steps, stood(objects), f"c{value.version}")
-            objects = settled(after)
-            value = decoded(objects[max(path for path in objects if path.startswith(VERSIONS))])
-    pending = iter(value.pending)
-    actors = []
-    for i, role in enumerate(who):
-        start: Callable[[], Any]
-        match role:
-            case "finisher":
-                start = partial(finisher, value, next(pending))
-            case "writer":
-                start = partial(writer, value)
-            case "planner":
-                start = partial(refused_planner, value)
-            case "cleaner":
-                start = cleaner
-            case "cancel":
-                start = partial(cancel, value)
-            case "hasty cancel":
-                start = partial(hasty_cancel, value)
-            case "migration, hasty":
-                start = partial(migration, value, True, settle=False)
-            case "migration, blind":
-                start = partial(migration, value, True, look=False)
-            case _:
-                start = partial(migration, value, role == "migration")
-        actors.append(Actor(f"{role[0]}{i}", start))
-    return SourceWorld(objects, actors, **{"faulty": is_version, **options})
+AT_THE_SOURCE: Mapping[str, Role] = {
+    **ROLES,
+    "writer": writer,
+    "planner": refused_planner,
+    "cancel": cancel,
+    "hasty cancel": hasty_cancel,
+    "migration": partial(migration, wait=True),
+    "migration, rolling back": partial(migration, wait=False),
+    "migration, hasty": partial(migration, wait=True, settle=False),
+    "migration, blind": partial(migration, wait=True, look=False),
+}
+
+
+def source_world(who: Sequence[str], *, announced: bool = False, closed: bool = False, **options: Any) -> World:
+    """Actors at the source; finishers have begun before. The table may move already, and be closed already."""
+    place = Place.with_begun(who.count("finisher"))
+    value, before = place.tail, []
+    if announced or closed:
+        before.append(moving.announce(PUBLISHER, value, MOVING))
+    if closed:
+        before.append(moving.close(PUBLISHER, value, MOVING.table_id))
+    for steps in before:
+        place.run(steps, f"c{place.tail.version}")
+        place.settle()
+    place.live(who, AT_THE_SOURCE, writes={"finisher": finisher})
+    return SourceWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
 @pytest.mark.parametrize(
@@ -305,9 +289,9 @@ class TargetWorld(World):
 
 def target_world(who: Sequence[str], **options: Any) -> World:
     value = GENESIS.arrive("a", 0, ORIGIN)
-    roles: dict[str, Callable[[Timeline], Run]] = {"copier": copier, "giver-up": giver_up, "user": user}
-    actors = [Actor(f"{role[0]}{i}", partial(roles[role], value)) for i, role in enumerate(who)]
-    return TargetWorld({version_path(value.version): value.encode()}, actors, **{"faulty": is_version, **options})
+    place = Place({version_path(value.version): value.encode()})
+    place.live(who, {"copier": copier, "giver-up": giver_up, "user": user})
+    return TargetWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
 @pytest.mark.parametrize(

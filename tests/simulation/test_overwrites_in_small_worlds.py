@@ -8,7 +8,7 @@ requested after its barrier. Every rule that this takes is left out once, and th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,28 +36,26 @@ from crdt_mor.timeline import events, intents, jobs, overwriting, plans, publish
 from crdt_mor.timeline.base_names import place
 from crdt_mor.timeline.frozen_plans import read_plan
 from crdt_mor.timeline.history import find_completion
-from crdt_mor.timeline.paths import STAGED, VERSIONS
+from crdt_mor.timeline.paths import STAGED
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Put, Read, Steps
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner, planner, sweeper, worker
+from tests.simulation.actors import PUBLISHER, Run, planner, worker
 from tests.simulation.small_world import (
     HUDI,
     LATE,
     LOG,
-    Actor,
     Violation,
     World,
-    alone,
     check_store,
     completed_path,
     completions_of,
     decoded,
     is_version,
     recorded,
-    settled,
-    stood,
 )
+from tests.simulation.worlds import ROLES, Place, Plant, Role, WriteRole, nothing, small_numbers
+from tests.tiers import slow
 
 FILE_ID = bucket_file_id(0)
 COVERED, OTHER = "", "other"
@@ -242,78 +240,65 @@ def hudi_shows(objects: dict[str, Any], partition: str) -> set[str]:
     return shown
 
 
-def begun(count: int, *, commit: bool = True, plan: bool = False) -> tuple[dict[str, bytes], Timeline]:
+def begun(count: int, *, commit: bool = True, plan: bool = False) -> Place:
     """A table in which so many writes have begun, and have staged base files; then a commit; and a plan.
 
     The commit was requested last, so that it is not stable for the plan.
     """
-    objects, value = begun_world(count + commit)
+    place = Place.with_begun(count + commit)
     if commit:
-        last = value.pending[-1]
-        _, after = alone(straggler(value, last, COVERED), stood(objects), "first")
-        objects = settled(after)
-        assert [c.requested for c in newest(objects).completions] == [last.requested]
+        last = place.tail.pending[-1]
+        place.run(straggler(place.tail, last, COVERED), "first")
+        assert [c.requested for c in place.tail.completions] == [last.requested]
+    place.settle()
     if plan:
-        value = newest(objects)
-        _, after = alone(planner(value, freeze=freeze), stood(objects), "planned")
-        objects = settled(after)
-    value = newest(objects)
-    for pending in value.pending:
+        place.run(planner(place.tail, freeze=freeze), "planned")
+        place.settle()
+    for pending in place.tail.pending:
         base, empty = staged_paths(pending)
-        objects |= {base: says(pending.requested), empty: says()}
-    return objects, value
+        place.objects |= {base: says(pending.requested), empty: says()}
+    return place
 
 
-def newest(objects: dict[str, bytes]) -> Timeline:
-    return decoded(objects[max(path for path in objects if path.startswith(VERSIONS))])
+small = small_numbers()
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A version may go as soon as there is a newer one; and nobody but we write here, so that nothing is adopted."""
+def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody but we write here."""
 
-    def nothing(publisher: object, known: Timeline) -> Steps[Timeline]:
+    def only_ours(publisher: object, known: Timeline) -> Steps[Timeline]:
         return (yield from find_tail(known))
 
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr(overwriting, "adopt", nothing)
+    monkeypatch.setattr(overwriting, "adopt", only_ours)
 
 
-def world(who: Sequence[str], **options: Any) -> World:
-    """Actors with writes of their own, in the order in which these began; `plan`: a plan is open from the start."""
-    writes = [role for role in who if role in ("straggler", "straggler of two", "overwriter", "emptier")]
-    of_a_job = any(role in ("driver", "attempt") for role in who)
-    objects, value = begun(len(writes) + of_a_job, plan=options.pop("plan", False), commit=options.pop("commit", True))
-    pending = iter(value.pending)
-    job: Pending | None = None
-    actors = []
-    for i, role in enumerate(who):
-        start: Callable[[], Any]
-        match role:
-            case "straggler":
-                start = partial(straggler, value, next(pending), COVERED)
-            case "straggler of two":
-                start = partial(straggler, value, next(pending), COVERED, OTHER)
-            case "overwriter":
-                start = partial(overwriter, value, next(pending))
-            case "emptier":
-                start = partial(overwriter, value, next(pending), rows=False)
-            case "driver":
-                job = job or next(pending)
-                start = partial(driver, value, job, f"driver{i}")
-            case "attempt":
-                job = job or next(pending)
-                start = partial(attempt, value, job)
-            case "planner":
-                start = partial(planner, value, freeze=freeze)
-            case "worker":
-                start = partial(worker, value, execute=execute)
-            case "cleaner":
-                start = cleaner
-            case _:
-                start = partial(sweeper, value)
-        actors.append(Actor(f"{role[0]}{i}", start))
-    return OverwriteWorld(objects, actors, **{"faulty": is_version, **options})
+MY_ROLES: Mapping[str, Role] = {
+    **ROLES, "planner": partial(planner, freeze=freeze), "worker": partial(worker, execute=execute),
+}  # fmt: skip
+WRITES: Mapping[str, WriteRole] = {
+    "straggler": lambda value, begun: straggler(value, begun, COVERED),
+    "straggler of two": lambda value, begun: straggler(value, begun, COVERED, OTHER),
+    "overwriter": overwriter,
+    "emptier": partial(overwriter, rows=False),
+}
+
+
+def world(who: Sequence[str], *, plan: bool = False, commit: bool = True, **options: Any) -> World:
+    """Actors with writes of their own, in the order in which these began; `plan`: a plan is open from the start.
+
+    Drivers and attempts are of one job, which began before the other writes.
+    """
+    jobs_begun = int(any(role in ("driver", "attempt") for role in who))
+    place = begun(sum(role in WRITES for role in who) + jobs_begun, plan=plan, commit=commit)
+    job, writes = place.tail.pending[:jobs_begun], place.tail.pending[jobs_begun:]
+    roles: dict[str, Role] = {**MY_ROLES}
+    for own in job:
+        roles["attempt"] = partial(attempt, begun=own)
+        roles |= {f"driver{i}": partial(driver, begun=own, name=f"driver{i}") for i in range(len(who))}
+    names = [f"driver{i}" if role == "driver" else role for i, role in enumerate(who)]
+    place.live(names, roles, writes=WRITES, begun=writes)
+    return OverwriteWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
 @pytest.mark.slow
@@ -342,8 +327,6 @@ def test_an_overwrite_beside_others(who: Sequence[str], options: dict[str, Any])
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_straggler_keeps_its_files(patch: pytest.MonkeyPatch) -> None:
@@ -379,15 +362,15 @@ def base_files_have_their_names_before_the_event(patch: pytest.MonkeyPatch) -> N
 
 
 def hudi_is_told_before_the_base_files_have_names(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Projector, "place", lambda self, value: _nothing())
+    patch.setattr(Projector, "place", lambda self, value: nothing())
 
 
 def a_sweep_takes_what_is_staged_for_rubbish(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweep, "name_base_files", lambda publisher, known: _nothing())
+    patch.setattr(sweep, "name_base_files", lambda publisher, known: nothing())
 
 
 def an_attempt_takes_what_is_staged_for_rubbish(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(jobs, "name_base_files", lambda publisher, known: _nothing())
+    patch.setattr(jobs, "name_base_files", lambda publisher, known: nothing())
 
 
 def a_driver_that_was_overtaken_may_overwrite(patch: pytest.MonkeyPatch) -> None:
@@ -399,15 +382,6 @@ def a_driver_that_was_overtaken_may_overwrite(patch: pytest.MonkeyPatch) -> None
         return (yield from overwrite(publisher, known, now or begun, *rest))
 
     patch.setattr(overwriting, "overwrite", careless)
-
-
-def _nothing() -> Steps[None]:
-    return
-    yield
-
-
-def slow(*values: object) -> Any:
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,10 @@ from tests.simulation.small_world import (
     begun_paths,
     check_event,
     decoded,
+    is_version,
     looked,
 )
+from tests.simulation.worlds import Plant
 from tests.tiers import long, slow
 
 OLD, NEW = "the-old", "the-new"
@@ -198,9 +200,7 @@ class Recreated(World):
         names = [f"{role[0]}{i}" for i, role in enumerate(who)]
         actors = [Actor(name, partial(roles[role], name)) for name, role in zip(names, who, strict=True)]
         self.faults = faults
-        super().__init__(
-            objects, actors, deletions=False, check_leftovers=True, faulty=of_the_timeline, faults=faults
-        )
+        super().__init__(objects, actors, deletions=False, check_leftovers=True, faulty=is_version, faults=faults)
 
     def land(self, objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
         """Genuine is the version after the tail, of the table whose properties are there."""
@@ -311,10 +311,6 @@ def instants(value: Timeline) -> list[InstantTime]:
     return [c.requested for c in outcomes] + [p.barrier for p in value.plans]
 
 
-def of_the_timeline(put: Put) -> bool:
-    return put.path.startswith(VERSIONS)
-
-
 @pytest.mark.parametrize(
     ("who", "options", "states"),
     [
@@ -345,8 +341,6 @@ def test_everything(who: list[str], options: dict[str, Any]) -> None:
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:

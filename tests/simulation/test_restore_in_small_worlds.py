@@ -21,12 +21,12 @@ import pytest
 
 from crdt_mor.errors import SnapshotExpiredError, TableReplacedError
 from crdt_mor.model import invariants, restoring
-from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.names import LogFileName, data_file_name
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import data_file_name
 from crdt_mor.model.restores import Restore
 from crdt_mor.model.restoring import plan_restore
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.base import Stat
 from crdt_mor.timeline import adoption, cutting, tail
 from crdt_mor.timeline import restoring as events
@@ -34,8 +34,8 @@ from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps, Walk
 from tests.simulation.actors import PUBLISHER, Run, complete
-from tests.simulation.holding_bases import compactor, logs_shown
-from tests.simulation.playing import named_in
+from tests.simulation.holding_bases import compactor
+from tests.simulation.playing import logs_hudi_shows, named_in
 from tests.simulation.small_world import (
     LATE,
     LOG,
@@ -230,23 +230,13 @@ def check_event(before: Timeline, after: Timeline, objects: dict[str, Any]) -> N
 
 def check_hudi(objects: dict[str, Any]) -> None:
     """Hudi's readers see the rows of all that was completed by some moment; after a restore, of nothing it dropped."""
-    names = [name for path in objects if (name := named_in(path)) is not None]
-    completed = {name.requested: name.completed for name in names if name.state == "completed"}
-    start = min((name.requested for name in names), default=LAST)
-    seen = []
-    for path in objects:
-        file = data_file_name(path) if not path.startswith(".hoodie") else None
-        if file is not None and (file.instant in completed or file.instant < start):
-            ended = completed.get(file.instant) or file.instant
-            action = "deltacommit" if isinstance(file, LogFileName) else "commit"
-            seen.append(Completion(file.instant, ended, 0, "", action, "", (DataFile(path, 1, 1),)))
     newest = decoded(objects[LOG][-1])
     values = [newest]
     if newest.restores and newest.restores[-1].version == newest.version:
         values.append(decoded(objects[LOG][-2]))  # it may not be carried out yet
     allowed = [logs for value in values for logs in moments(value, objects, newest)]
-    if logs_shown(seen, objects) not in allowed:
-        raise Violation(f"Hudi's readers see {logs_shown(seen, objects)}, which is no moment of {allowed}, {start=}")
+    if (seen := logs_hudi_shows(objects)) not in allowed:
+        raise Violation(f"Hudi's readers see {seen}, which is no moment of {allowed}")
 
 
 def moments(value: Timeline, objects: dict[str, Any], newest: Timeline) -> list[list[str]]:

@@ -32,14 +32,13 @@ from tests.simulation.actors import (
     complete,
     data_path,
     finish,
-    sweeper,
     writer,
 )
+from tests.simulation.playing import swept
 from tests.simulation.small_world import (
     HUDI,
     LOG,
     Violation,
-    alone,
     barriers_kept,
     begun_paths,
     completions_of,
@@ -153,14 +152,6 @@ def check_told(objects: dict[str, Any]) -> None:
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
     """The store once whoever comes next has given up all writers, as they are silent for good, and has swept."""
     return swept(all_given_up(objects))
-
-
-def swept(objects: dict[str, Any]) -> dict[str, Any]:
-    """The store after two sweeps: the first deletes, the second sees that nothing is left."""
-    for n in range(2):
-        who = f"again{len(objects[LOG])}.{n}."
-        _, objects = alone(sweeper(decoded(objects[LOG][-1])), objects, who, store_now=20 + n)
-    return objects
 
 
 def check_recovered(objects: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,13 +23,14 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, RolledBack
 from crdt_mor.timeline import events, jobs, rollback
 from crdt_mor.timeline.history import find_completion
-from crdt_mor.timeline.paths import VERSIONS, version_path
+from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, GetStat, Put, Steps, Walk
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation import small_world
-from tests.simulation.actors import PUBLISHER, Run, begun_world, cleaner
-from tests.simulation.small_world import LOG, Actor, Violation, World, decoded
+from tests.simulation.actors import PUBLISHER, Run
+from tests.simulation.small_world import LOG, Violation, World, decoded, is_version
+from tests.simulation.worlds import Place, Plant, nothing
 
 
 def data_path(requested: InstantTime, driver: int) -> str:
@@ -74,15 +75,15 @@ class Drivers(World):
     """
 
     def __init__(self, rows: Sequence[int], *, cleans: bool = False, dead: bool = False, **options: Any) -> None:
-        objects, value = begun_world(1)
+        place = Place.with_begun(1)
+        value = place.tail
         (begun,) = value.pending
         if dead:
-            objects[data_path(begun.requested, 1)] = b"dead"
             after = value.hand_over("dead", 0, begun.requested, "dead")
-            objects[version_path(after.version)] = after.encode()
-        actors = [Actor(f"d{i}", partial(driver, value, begun, f"driver{i}", n)) for i, n in enumerate(rows)]
-        actors += [Actor("cleaner", cleaner)] * cleans
-        super().__init__(objects, actors, deletions=False, check_leftovers=True, **options)
+            place.objects |= {data_path(begun.requested, 1): b"dead", version_path(after.version): after.encode()}
+        place.add("d", [partial(driver, value, begun, f"driver{i}", n) for i, n in enumerate(rows)])
+        place.live(["cleaner"] * cleans, letters=None)
+        super().__init__(place.objects, place.actors, deletions=False, check_leftovers=True, **options)
 
     def _store(self, objects: dict[str, Any]) -> int:
         found = super()._store(objects)
@@ -110,11 +111,6 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_world, "check_end", check_strays)
 
 
-def of_the_timeline(put: Put) -> bool:
-    """A put whose reply may be lost: a data file whose put is not answered is never named by anybody."""
-    return put.path.startswith(VERSIONS)
-
-
 @pytest.mark.parametrize(
     ("rows", "options", "states"),
     [
@@ -122,7 +118,7 @@ def of_the_timeline(put: Put) -> bool:
         pytest.param([3, 5, 7], {}, 10_000, id="three-drivers"),
         pytest.param([3, 5], {"dead": True}, 100, id="two-drivers-after-one-that-died"),
         pytest.param(
-            *([3, 5], {"faults": 1, "faulty": of_the_timeline}, 500), id="two-drivers-and-a-lost-reply",
+            *([3, 5], {"faults": 1, "faulty": is_version}, 500), id="two-drivers-and-a-lost-reply",
             marks=pytest.mark.slow,
         ),
     ],
@@ -132,8 +128,6 @@ def test_drivers_of_one_job(rows: list[int], options: dict[str, Any], states: in
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
@@ -165,7 +159,7 @@ def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> Non
 
 
 def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.jobs.remove_files_of_earlier_drivers", lambda requested, drivers: _nothing())
+    patch.setattr("crdt_mor.timeline.jobs.remove_files_of_earlier_drivers", lambda requested, drivers: nothing())
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
@@ -175,12 +169,7 @@ def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_driver_is_told_that_a_commit_is_not_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{__name__}.find_completion", lambda requested, tail: _nothing())
-
-
-def _nothing() -> Steps[None]:
-    return
-    yield
+    patch.setattr(f"{__name__}.find_completion", lambda requested, tail: nothing())
 
 
 @pytest.mark.parametrize(

@@ -141,17 +141,21 @@ class Place:
         *,
         letters: int | None = 1,
         store_now: int | None = None,
+        writes: Mapping[str, WriteRole] = MappingProxyType({}),
+        begun: Sequence[Pending] | None = None,
     ) -> None:
         """Actors in these roles.
 
+        writes: roles in which each goes on with the next of the writes that have `begun`, by default all that have.
         letters: how many of the role's name an actor's begins with, before a number; None: its name is the role's.
         store_now: what the store's clock says to the first of them, and to each other one more; None: as it goes.
         """
         value = self.tail
+        own = iter(value.pending if begun is None else begun)
         for n, role in enumerate(who):
             name = role if letters is None else f"{role[:letters]}{n}"
-            now = None if store_now is None else store_now + n
-            self.actors.append(Actor(name, partial(roles[role], value), now))
+            start = partial(writes[role], value, next(own)) if role in writes else partial(roles[role], value)
+            self.actors.append(Actor(name, start, None if store_now is None else store_now + n))
 
 
 class RecoveringWorld(World):
