@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
@@ -37,6 +38,7 @@ class Disk:
         self.root = root
         self.volatile: set[str] = set()
         self.deleted: dict[str, bytes] = {}
+        self._lock = Lock()
         self.fsyncs: list[str] = []
         self.fails: Callable[[list[str]], bool] = lambda fsyncs: False
         self._link, self._mkdir, self._fsync, self._unlink = os.link, os.mkdir, local._fsync_path, os.unlink
@@ -47,13 +49,15 @@ class Disk:
 
     def link(self, source: str, target: str) -> None:
         self._link(source, target)
-        self.volatile.add(target)
+        with self._lock:
+            self.volatile.add(target)
 
     def unlink(self, path: str) -> None:
-        if path.startswith(self.root) and path not in self.volatile and os.path.isfile(path):
-            self.deleted[path] = Path(path).read_bytes()
-        self._unlink(path)
-        self.volatile.discard(path)
+        with self._lock:  # the threads of a write put and remove their temporary files side by side
+            if path.startswith(self.root) and path not in self.volatile and os.path.isfile(path):
+                self.deleted[path] = Path(path).read_bytes()
+            self._unlink(path)
+            self.volatile.discard(path)
 
     def mkdir(self, path: str | Path, mode: int = 0o777) -> None:
         self._mkdir(path, mode)
@@ -64,9 +68,10 @@ class Disk:
         if self.fails(self.fsyncs):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._fsync(path)
-        self.volatile -= {name for name in self.volatile if os.path.dirname(name) == path}
-        folders = {path} | {name for name in map(os.path.dirname, self.deleted) if self._is_gone_from(name, path)}
-        self.deleted = {name: data for name, data in self.deleted.items() if os.path.dirname(name) not in folders}
+        with self._lock:
+            self.volatile -= {name for name in self.volatile if os.path.dirname(name) == path}
+            folders = {path} | {name for name in map(os.path.dirname, self.deleted) if self._is_gone_from(name, path)}
+            self.deleted = {name: data for name, data in self.deleted.items() if os.path.dirname(name) not in folders}
 
     @staticmethod
     def _is_gone_from(folder: str, path: str) -> bool:
