@@ -17,7 +17,8 @@ from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Put
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation.small_world import LOG, PROJECTOR, Pick, Saw, alone, begun_paths, decoded, stood
+from tests.simulation.landing import alone
+from tests.simulation.small_store import LOG, PROJECTOR, Pick, Saw, begun_paths, decoded, stood
 
 PUBLISHER = TablePublisher(PROJECTOR)
 GENESIS = Timeline.genesis("", "the-table")

@@ -17,7 +17,8 @@ from crdt_mor.timeline import archive
 from crdt_mor.timeline.steps import Steps
 from tests.simulation.actors import PUBLISHER, Run, complete, data_path, sweeper, writer
 from tests.simulation.holding_bases import compactor, logs_shown
-from tests.simulation.small_world import HUDI, LOG, alone, decoded, settled, stood
+from tests.simulation.landing import alone
+from tests.simulation.small_store import HUDI, LOG, decoded, settled, stood
 
 KEPT = 1
 """An archiver leaves so many of the newest commits."""

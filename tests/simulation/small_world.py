@@ -32,37 +32,11 @@ that are themselves locals or functions of locals, so the loop's variable, a loc
 from __future__ import annotations
 
 import itertools
-import types
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
-from functools import cache, partial
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
 
-from crdt_mor.format.commit import CommitMetadata, decode_compaction_plan, encode_commit
-from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_file_name
-from crdt_mor.model.plans import CompactionPlan, FrozenPlan
-from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import decode_segment
-from crdt_mor.model.timeline_parts import Completion, completed_name
-from crdt_mor.store.base import Stat
-from crdt_mor.timeline.actions import (
-    ACTIONS,
-    COMPACT,
-    Action,
-    MomentaryAction,
-    PlannedAction,
-    action_ending_as,
-    planned_action,
-)
-from crdt_mor.timeline.combining import Crowd, Posting
-from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import EventFile, Shortcuts
+from crdt_mor.timeline.paths import VERSIONS
 from crdt_mor.timeline.steps import (
     Copy,
     Delete,
@@ -75,192 +49,31 @@ from crdt_mor.timeline.steps import (
     Put,
     Read,
     Step,
-    Steps,
     StoreNow,
     Touch,
     Walk,
 )  # fmt: skip
 from tests.driving import one_by_one
-
-T = TypeVar("T")
-
-Objects = tuple[tuple[str, Hashable], ...]
-"""A store as a value: (path, content), sorted. Paths that begin with `!` are the search's own notes."""
-
-LOG, FAULTS, FLYING = "!log", "!faults", "!flying"
-LATE = "!late"
-"""Files of plans, in Hudi's timeline or their outputs, that were put after the plan had been cancelled."""
-
-
-class Violation(AssertionError):  # noqa: N818
-    """A promise that does not hold in a state that can be reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """-> (tail, instant): any write that is pending, or plan that is open, right now. Blocks while there is none."""
-
-    plan: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """-> None, after everything in the store is removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Saw:
-    """A reader went from one value to another. Checked on the spot, no scheduling point."""
-
-    before: Timeline | None
-    after: Timeline
-    shown: tuple[Completion, ...] | None = None
-    """All completions that it read of `after`, those of segments included; None where it read no segment."""
-
-
-_OWN = encode_commit(CommitMetadata(stats={}, extra={OWN_KEY: "1"}))
-
-
-class FakeProjector(Projector):
-    """The real one, but that completed files hold our key alone: their names are what matters here."""
-
-    def __init__(self) -> None:
-        super().__init__(TableConfig("t", KeySpec(("id",)), buckets=1))
-
-    def _completed(self, completion: Completion, schema: str) -> bytes:
-        return _OWN
-
-
-PROJECTOR = FakeProjector()
-HUDI = PROJECTOR.folder
-
-
-def begun_paths(requested: InstantTime) -> tuple[str, str]:
-    inflight, asked = PROJECTOR.pending_paths(requested, "deltacommit")
-    return inflight, asked
-
-
-def planned_actions() -> list[PlannedAction[Any]]:
-    """The actions whose instants begin with a plan."""
-    return [action for action in ACTIONS.values() if isinstance(action, PlannedAction)]
-
-
-def completed_path(completion: Completion) -> str:
-    return PROJECTOR.path(completed_name(completion))
-
-
-def is_version(put: Put) -> bool:
-    """For `faulty` of a world in which puts of versions alone may be hit by a fault."""
-    return put.path.startswith(VERSIONS)
-
-
-# --- local states -----------------------------------------------------------------------------------------------------
-
-
-@cache
-def decoded(data: bytes) -> Timeline:
-    """Values are immutable, so equal bytes may share one."""
-    return Timeline.decode(data, "")
-
-
-_INTERNED: dict[Hashable, int] = {}
-_BY_IDENTITY: dict[int, tuple[object, Hashable]] = {}
-
-
-def freeze(value: object) -> Hashable:
-    """A hashable stand-in that is equal for equal values."""
-    if value is None or isinstance(value, (str, int, bytes, bool)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *(freeze(item) for item in value))
-    if isinstance(value, (set, frozenset)):
-        return frozenset(freeze(item) for item in value)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        return ("dict", *(freeze(item) for item in value.items()))
-    if isinstance(value, types.FunctionType):
-        return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
-    if isinstance(value, types.MethodType):
-        return ("method", value.__name__, freeze(value.__self__))
-    if isinstance(value, partial):
-        return ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))
-    if isinstance(value, EventFile):
-        return ("file", value.path, value.data, value.durable)
-    if isinstance(value, FakeProjector):
-        return "projector"
-    if isinstance(value, Action):
-        return ("action", value.name)
-    if isinstance(value, types.GeneratorType):
-        return (value.__name__, value.gi_frame and frames(value))
-    if isinstance(value, suppress):
-        return "suppress"
-    if isinstance(value, BaseException):
-        return (type(value), str(value))
-    if isinstance(value, Posting | Crowd | Shortcuts):  # what changes is not known by its identity
-        return (type(value).__name__, _parts(value))
-    if is_dataclass(value):
-        known = _BY_IDENTITY.get(id(value))
-        if known is None:  # the object is kept, so its identity stays its own
-            known = _BY_IDENTITY[id(value)] = value, _INTERNED.setdefault((type(value), _parts(value)), len(_INTERNED))
-        return ("#", known[1])
-    raise TypeError(f"cannot freeze {value!r}")
-
-
-def _parts(value: Any) -> Hashable:
-    return tuple(freeze(getattr(value, name)) for name in value.__dataclass_fields__)
-
-
-def frames(generator: Generator[Any, Any, Any]) -> Hashable:
-    """What the future of a suspended generator depends on; see the top of this module for why that is all of it."""
-    chain: list[Hashable] = []
-    inner: Any = generator
-    while inner is not None:
-        frame = inner.gi_frame
-        chain.append((frame.f_code, frame.f_lasti, tuple((k, freeze(v)) for k, v in sorted(frame.f_locals.items()))))
-        inner = inner.gi_yieldfrom
-    return tuple(chain)
-
-
-def _asker(generator: Any) -> str:
-    while generator.gi_yieldfrom is not None:
-        generator = generator.gi_yieldfrom
-    name: str = generator.gi_frame.f_code.co_name
-    return name
-
-
-@dataclass
-class Actor:
-    """Something that runs a protocol. `name` is the stem of the texts that nobody else has used.
-
-    store_now: what the store's clock says whenever this actor asks; None: what it says to all.
-    """
-
-    name: str
-    start: Callable[[], Generator[Any, Any, Any]]
-    store_now: int | None = None
-    local: list[Local] = field(default_factory=list)
-    keys: dict[Hashable, int] = field(default_factory=dict)
-
-
-@dataclass
-class Local:
-    """A local state: the operation that comes next (None at the end), and one history that leads here."""
-
-    step: Any
-    history: tuple[object, ...]
-    result: object = None
-    moves: dict[Hashable, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What an actor does next in a given store: reads, each with the local state after it, and then one change of the
-    store (several `ends`: a put may be hit by a fault, a cleaner may choose)."""
-
-    ends: tuple[tuple[int, int], ...]
-    reads: tuple[tuple[Any, int], ...]
-
-
-# --- the search -------------------------------------------------------------------------------------------------------
+from tests.simulation.landing import land
+from tests.simulation.local_states import Actor, Block, Local, asker, frames, freeze, steps_between
+from tests.simulation.promises import check_end, check_result, check_saw, check_store
+from tests.simulation.small_store import (
+    FAULTS,
+    FLYING,
+    LATE,
+    LOG,
+    Objects,
+    Pick,
+    Remove,
+    Saw,
+    Violation,
+    decoded,
+    listed,
+    removed,
+    stat_of,
+    stood,
+    walked,
+)
 
 
 class World:
@@ -422,11 +235,11 @@ class World:
             case Read(path):
                 return [(objects.get(path), None)]
             case GetStat(path):
-                return [(_stat(path) if path in objects else None, None)]
+                return [(stat_of(path) if path in objects else None, None)]
             case List(folder):
-                return [(_listed(objects, folder), None)]
+                return [(listed(objects, folder), None)]
             case Walk():
-                return [(_walked(objects), None)]
+                return [(walked(objects), None)]
             case Delete(path):
                 return [(True, removed(objects, path) if path in objects else None)]
             case Saw():
@@ -486,7 +299,7 @@ class World:
             while True:
                 step = generator.send(reply)
                 match step:
-                    case Nonce() if _asker(protocol) == "_publish":
+                    case Nonce() if asker(protocol) == "_publish":
                         reply = f"{actor.name}{nonces}.{lost}"
                     case Nonce():
                         nonces += 1
@@ -537,7 +350,7 @@ class World:
                 self.actors, _unpack(before, len(self.actors)), _unpack(after, len(self.actors)), strict=True
             ):
                 if a != b:
-                    lines += [f"  {actor.name}: {_words(step)}" for step in _between(actor, a, b)]
+                    lines += [f"  {actor.name}: {_words(step)}" for step in steps_between(actor, a, b)]
             lines += [f"      gone: {p}" for p in was.keys() - now.keys()] + [
                 f"      new: {p}" for p in now.keys() - was.keys()
             ]
@@ -556,35 +369,13 @@ def _unpack(code: int, count: int) -> list[int]:
     return [code >> (_BITS * (i + 1)) & _MASK for i in range(count)]
 
 
-@cache
-def _stat(path: str) -> Stat:
-    return Stat(path, 0, 0)
-
-
-def _between(actor: Actor, a: int, b: int) -> list[object]:
-    """The steps of an actor from one of its local states to another, as far as one history shows them."""
-    came = {a: (None, -1)}
-    waiting = deque([a])
-    while waiting and b not in came:
-        at = waiting.popleft()
-        for to in actor.local[at].moves.values():
-            if to not in came:
-                came[to] = (actor.local[at].step, at)
-                waiting.append(to)
-    steps: list[object] = []
-    while b in came and b != a:
-        step, b = came[b]
-        steps.append(step)
-    return steps[::-1]
-
-
 def _differs(step: Step | Pick | Saw, before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether a step that changes nothing in `before` would not do the same in `after`."""
     match step:
         case List(folder):
-            return _listed(before, folder) != _listed(after, folder)
+            return listed(before, folder) != listed(after, folder)
         case Walk():
-            return _walked(before) != _walked(after)
+            return walked(before) != walked(after)
         case Pick():
             return bool(before[LOG] != after[LOG])
         case Copy(source, target):
@@ -594,311 +385,8 @@ def _differs(step: Step | Pick | Saw, before: dict[str, Any], after: dict[str, A
     return False
 
 
-def _listed(objects: dict[str, Any], folder: str) -> list[Stat]:
-    return [_stat(path) for path in sorted(objects) if path.rpartition("/")[0] == folder]
-
-
-def _walked(objects: dict[str, Any]) -> list[Stat]:
-    return [_stat(path) for path in sorted(objects) if not path.startswith((".hoodie", "!"))]
-
-
 def _words(step: object) -> str:
     if isinstance(step, Put) and step.path.startswith(VERSIONS):
         value = decoded(step.data)
         return f"put {value.version} {value.nonce} pending={[p.requested[-3:] for p in value.pending]}"
     return str(step)[:150]
-
-
-def land(objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
-    """The store after a put; None if the path is taken. The version after the tail is genuine, any other a ghost."""
-    if path in objects:
-        return None
-    after = {**objects, path: data}
-    if path.startswith(VERSIONS) and path == version_path(decoded(objects[LOG][-1]).version + 1):
-        after[LOG] = (*objects[LOG], data)
-        check_event(decoded(objects[LOG][-1]), decoded(data), objects)
-        check_open_plans(decoded(data), objects)
-    barrier = barrier_of(path)
-    if barrier is not None and barrier not in barriers_kept(decoded(objects[LOG][-1]), objects):
-        after[LATE] = tuple(sorted({*objects[LATE], path}))
-    return after
-
-
-def removed(objects: dict[str, Any], path: str) -> dict[str, Any]:
-    """The store after a deletion."""
-    after = {p: data for p, data in objects.items() if p != path}
-    return {**after, LATE: tuple(late for late in objects[LATE] if late != path)}
-
-
-def completions_of(value: Timeline, objects: dict[str, Any]) -> list[Completion]:
-    """All completions of a value, those of its segments included, in the order in which they were published."""
-    found = list(value.completions)
-    for segment in value.segments:
-        data = objects.get(segment_path(segment.name))
-        if data is None:
-            raise Violation(f"version {value.version} names a segment that is not there: {segment.name}")
-        sealed = sealed_in(data)
-        if (segment.first, segment.last, segment.count) != (sealed[0].completed, sealed[-1].completed, len(sealed)):
-            raise Violation(f"a version says of a segment what is not so: {segment}")
-        found += sealed
-    return sorted(found, key=lambda completion: completion.version)
-
-
-@cache
-def sealed_in(data: bytes) -> tuple[Completion, ...]:
-    """The completions of a segment."""
-    return decode_segment(data, "")
-
-
-def barriers_kept(value: Timeline, objects: dict[str, Any]) -> set[InstantTime]:
-    """The plans that are open or completed."""
-    return {p.barrier for p in value.plans} | {c.requested for c in completions_of(value, objects)}
-
-
-@cache
-def barrier_of(path: str) -> InstantTime | None:
-    """The barrier of the plan that a file is of, until it is completed: one in Hudi's timeline, or an output."""
-    data = data_file_name(path)
-    if data is not None:
-        return data.instant if isinstance(data, BaseFileName) else None
-    name = TimelineFileName.parse(path.rpartition("/")[2])
-    if name is None or name.state == "completed":
-        return None
-    return name.requested if isinstance(ACTIONS.get(name.action), PlannedAction) else None
-
-
-def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
-    """What a protocol that only looks ends in, where nobody else does anything meanwhile."""
-    reply: object = None
-    single = one_by_one(steps)
-    try:
-        while True:
-            match single.send(reply):
-                case Read(path):
-                    reply = objects.get(path)
-                case GetStat(path):
-                    reply = _stat(path) if path in objects else None
-                case List(folder):
-                    reply = _listed(objects, folder)
-                case step:
-                    raise Violation(f"not a look: {step}")
-    except StopIteration as end:
-        found: T = end.value
-        return found
-
-
-def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1) -> tuple[T, dict[str, Any]]:
-    """What a protocol ends in, and the store after it, where nobody else does anything meanwhile.
-
-    who: how its nonces start, which nobody else's do. store_now: what the store's clock says.
-    """
-    reply: object = None
-    nonces = 0
-    single = one_by_one(steps)
-    try:
-        while True:
-            step = single.send(reply)
-            reply = None
-            match step:
-                case Read(path):
-                    reply = objects.get(path)
-                case GetStat(path):
-                    reply = _stat(path) if path in objects else None
-                case List(folder):
-                    reply = _listed(objects, folder)
-                case Walk():
-                    reply = _walked(objects)
-                case Put(path, data):
-                    landed = land(objects, path, data)
-                    reply, objects = landed is not None, landed or objects
-                case Copy(source, target):
-                    landed = land(objects, target, objects[source]) if source in objects else None
-                    reply, objects = landed is not None, landed or objects
-                case Delete(path):
-                    reply, objects = True, removed(objects, path)
-                case Nonce():
-                    nonces += 1
-                    reply = f"{who}{nonces}"
-                case Now():
-                    reply = 0
-                case StoreNow():
-                    reply = store_now
-                case MakeDurable() | Pause() | Touch():
-                    pass
-                case _:
-                    raise TypeError(f"no such step: {step!r}")
-    except StopIteration as end:
-        found: T = end.value
-        return found, objects
-
-
-def stood(objects: dict[str, bytes]) -> dict[str, Any]:
-    """Objects with the search's own notes: a store as a world begins with it."""
-    versions = sorted(path for path in objects if path.startswith(VERSIONS))
-    return {**objects, LOG: tuple(objects[path] for path in versions), FAULTS: 0, FLYING: None, LATE: ()}
-
-
-def settled(objects: dict[str, Any]) -> dict[str, bytes]:
-    """A store without the notes, in which all versions but the newest are gone."""
-    versions = sorted(path for path in objects if path.startswith(VERSIONS))
-    return {path: data for path, data in objects.items() if path[0] != "!" and path not in versions[:-1]}
-
-
-# --- the promises -----------------------------------------------------------------------------------------------------
-
-
-def check_event(before: Timeline, after: Timeline, objects: dict[str, Any]) -> None:
-    """A genuine value keeps everything that was decided before it, and decides nothing twice.
-
-    Its completions are those of the value before it, in the same order, and then its own, wherever they are kept.
-    """
-    old, new = completions_of(before, objects), completions_of(after, objects)
-    if after.version != before.version + 1:
-        raise Violation(f"version {after.version} after {before.version}")
-    if new[: len(old)] != old:
-        raise Violation("a commit was lost from the timeline")
-    outcomes = [c.requested for c in new] + [r.requested for r in after.rolled_back]
-    going_on = {p.requested for p in after.pending} | {p.barrier for p in after.plans}
-    if len(outcomes) != len(set(outcomes)) or set(outcomes) & going_on:
-        raise Violation(f"an instant with two outcomes: {outcomes}")
-    for completion in new[len(old) :]:
-        ended = action_ending_as(completion.action)
-        planned = isinstance(ended, PlannedAction) and completion.overwriting is None
-        if planned and before.find_plan(completion.requested) is None:
-            raise Violation(f"a plan was completed that was not open: {completion.requested}")
-
-
-def check_open_plans(value: Timeline, objects: dict[str, Any]) -> None:
-    """A file group is in one open plan at most."""
-    groups = [group for plan in value.plans for group in frozen(plan.action, objects[plan.path]).file_groups]
-    if len(groups) != len(set(groups)):
-        raise Violation(f"two open plans of one file group: {value.plans}")
-
-
-@cache
-def frozen(action: str, data: bytes) -> FrozenPlan:
-    plan: FrozenPlan = planned_action(action).decode(data, "")
-    return plan
-
-
-def planned(data: bytes) -> CompactionPlan:
-    plan = frozen(COMPACT.name, data)
-    assert isinstance(plan, CompactionPlan)
-    return plan
-
-
-@cache
-def recorded(data: bytes) -> list[tuple[str, str | None]]:
-    """The file groups of a plan in Hudi's timeline."""
-    return [(group.partition_path or "", group.file_id) for group in decode_compaction_plan(data, "").operations]
-
-
-def check_store(objects: dict[str, Any]) -> None:
-    """Files of commits are there; Hudi's directory is a prefix, and all of what stands below the newest version."""
-    tail = decoded(objects[LOG][-1])
-    if objects.get(version_path(tail.version)) != objects[LOG][-1]:
-        raise Violation("the tail is gone")
-    completions = completions_of(tail, objects)
-    for completion in completions:
-        for file in completion.files:
-            staged = completion.version == tail.version and file.staged in objects
-            if file.path not in objects and not staged:
-                raise Violation(f"a file of a committed instant was removed: {file.path}")
-        action = action_ending_as(completion.action)
-        paths = PROJECTOR.pending_paths(completion.requested, action.name)
-        at_once = completion.overwriting is not None or isinstance(action, MomentaryAction)
-        told_late = at_once or (isinstance(action, PlannedAction) and not action.told_open)
-        begun = paths[: 0 if told_late else len(action.begun)]
-        for path in paths if completed_path(completion) in objects else begun:
-            if path not in objects:
-                raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
-        if completed_path(completion) not in objects and completion.version < tail.version:
-            raise Violation(f"a hole in Hudi's directory: {completed_path(completion)}")
-    mine = {completed_path(c) for c in completions}
-    for path in objects:
-        if path.startswith(HUDI) and "_" in path and path not in mine:
-            raise Violation(f"Hudi was told of a commit that never was: {path}")
-    # Of an overwrite that is the newest event Hudi may not know yet: nothing has completed behind it.
-    newest = {c.requested for c in completions if c.overwriting is not None and c.version == tail.version}
-    check_plans(objects, newest | {c.requested for c in completions if completed_path(c) in objects})
-
-
-def check_plans(objects: dict[str, Any], completed: set[InstantTime]) -> None:
-    """Hudi's readers can read the table, and miss nothing, whatever becomes of the plans.
-
-    An output or a record that a stalled process put after the plan was cancelled is not held against it here: it
-    removes that itself, or is dead, and then a sweep does.
-    """
-    pending: list[tuple[str, str | None]] = []
-    for path, data in objects.items():
-        barrier = barrier_of(path)
-        if barrier is None or barrier in completed:
-            continue
-        paths = {action.name: PROJECTOR.pending_paths(barrier, action.name) for action in planned_actions()}
-        records = {record: action for action, (record, *_) in paths.items()}
-        later = {file for _, *files in paths.values() for file in files}
-        if path in later and records.keys().isdisjoint(objects):
-            raise Violation(f"Hudi's readers look for the record of a plan, and there is none: {path}")
-        if path in objects[LATE]:
-            continue
-        if path in records:
-            pending += recorded(data) if records[path] == COMPACT.name else []
-        elif records.keys().isdisjoint(objects):
-            raise Violation(f"beside an output without a plan Hudi's readers miss later commits: {path}")
-    if len(pending) != len(set(pending)):
-        raise Violation(f"two pending compactions of one file group in Hudi's timeline: {pending}")
-
-
-def check_result(result: Any, objects: dict[str, Any]) -> None:
-    """What a writer told its caller is so."""
-    tail = decoded(objects[LOG][-1])
-    completions = completions_of(tail, objects)
-    match result:
-        case ("acknowledged", requested):
-            done = next((c for c in completions if c.requested == requested), None)
-            if done is None:
-                raise Violation(f"an acknowledged commit was lost: {requested}")
-            if completed_path(done) not in objects:
-                raise Violation(f"an acknowledged commit is not in Hudi's directory: {requested}")
-        case ("compacted", barrier):
-            done = next((c for c in completions if c.requested == barrier), None)
-            if done is None or completed_path(done) not in objects:
-                raise Violation(f"an acknowledged compaction was lost, or Hudi was not told of it: {barrier}")
-        case ("cancelled", barrier):
-            if any(c.requested == barrier for c in completions):
-                raise Violation(f"a plan was said to be cancelled, but it was completed: {barrier}")
-            if any(barrier_of(path) == barrier and path not in objects[LATE] for path in objects):
-                raise Violation(f"a plan was said to be cancelled, and is not gone: {barrier}")
-        case ("decided", moment, shown):
-            if moment > tail.clock:
-                raise Violation(f"a moment was said to be decided that the table's clock has not reached: {moment}")
-            if sorted(c.requested for c in completions if c.completed <= moment) != list(shown):
-                raise Violation(f"a commit came before a moment that was decided, or is gone: {moment} {shown}")
-        case ("expired", requested):
-            if any(c.requested == requested for c in completions):
-                raise Violation(f"a writer was told that its commit was rolled back, but it was not: {requested}")
-
-
-def check_saw(saw: Saw, objects: dict[str, Any]) -> None:
-    """An incremental read, by version, misses no commit and sees none that is not."""
-    truth = decoded(objects[LOG][-1])
-    since = saw.before.version if saw.before else -1
-    if saw.after.version < since:
-        raise Violation("a reader went back in time")
-    due = [c for c in completions_of(truth, objects) if since < c.version <= saw.after.version]
-    shown = saw.after.completions if saw.shown is None else saw.shown
-    got = [c for c in sorted(shown, key=lambda c: c.version) if c.version > since]
-    if due != got:
-        raise Violation(f"a reader missed a commit, or saw one that is not: {due} {got}")
-
-
-def check_end(objects: dict[str, Any]) -> None:
-    """Nobody has anything left to do, so nobody will remove what a given-up instant left in Hudi's directory."""
-    tail = decoded(objects[LOG][-1])
-    for path in objects:
-        if (barrier := barrier_of(path)) is not None and barrier not in barriers_kept(tail, objects):
-            raise Violation(f"a file of a cancelled plan stays: {path}")
-    for given_up in tail.rolled_back:
-        for path in begun_paths(given_up.requested):
-            if path in objects:
-                raise Violation(f"a file of a given-up instant stays in Hudi's directory: {path}")

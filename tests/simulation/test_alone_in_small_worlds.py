@@ -24,7 +24,8 @@ from crdt_mor.timeline.records import claim_record
 from crdt_mor.timeline.steps import Delete, Nonce, Put, Steps, Together
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, finish, writer
-from tests.simulation.small_world import LOG, Violation, World, completions_of, decoded, is_version
+from tests.simulation.small_store import LOG, Violation, completions_of, decoded, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import long, slow
 

@@ -32,8 +32,9 @@ from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, Run, all_given_up, complete
+from tests.simulation.landing import land, looked
 from tests.simulation.playing import archiver, logs_hudi_shows, named_in, swept
-from tests.simulation.small_world import (
+from tests.simulation.small_store import (
     LATE,
     LOG,
     PROJECTOR,
@@ -42,8 +43,6 @@ from tests.simulation.small_world import (
     completions_of,
     decoded,
     is_version,
-    land,
-    looked,
 )
 from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, small_numbers
 

@@ -35,15 +35,9 @@ from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import compactor
 from tests.simulation.playing import data_files_in
-from tests.simulation.small_world import (
-    LOG,
-    Violation,
-    World,
-    completions_of,
-    decoded,
-    frozen,
-    is_version,
-)
+from tests.simulation.promises import frozen
+from tests.simulation.small_store import LOG, Violation, completions_of, decoded, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, small_numbers
 
 LAST_COMMIT = RetentionPolicy(commits=1)

@@ -24,7 +24,9 @@ from crdt_mor.timeline.paths import intent_path, version_path
 from crdt_mor.timeline.publish import Shortcuts
 from crdt_mor.timeline.steps import Put, Steps, put_surely
 from tests.simulation.actors import PUBLISHER, complete, data_path, writer
-from tests.simulation.small_world import LOG, Actor, Violation, World, begun_paths, decoded, is_version
+from tests.simulation.local_states import Actor
+from tests.simulation.small_store import LOG, Violation, begun_paths, decoded, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import long, slow
 

@@ -33,20 +33,20 @@ from crdt_mor.timeline.paths import segment_path, version_path
 from crdt_mor.timeline.steps import Delete, Steps
 from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import completions_now
+from tests.simulation.landing import looked
 from tests.simulation.playing import data_files_in
-from tests.simulation.small_world import (
+from tests.simulation.small_store import (
     LATE,
     LOG,
     PROJECTOR,
     Violation,
-    World,
     barrier_of,
     barriers_kept,
     completed_path,
     completions_of,
     decoded,
-    looked,
 )
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, seals, small_numbers
 
 small_values = small_numbers(COMPLETIONS_MAX=1, SEGMENTS_MAX=3)

@@ -35,19 +35,19 @@ from crdt_mor.timeline.paths import PLANS, version_path
 from crdt_mor.timeline.projection import Projector, TablePublisher
 from crdt_mor.timeline.steps import Put, Read, Steps
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
-from tests.simulation.small_world import (
+from tests.simulation.landing import looked
+from tests.simulation.promises import planned
+from tests.simulation.small_store import (
     HUDI,
     LOG,
     PROJECTOR,
     Violation,
-    World,
     begun_paths,
     completed_path,
     completions_of,
     decoded,
-    looked,
-    planned,
 )
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, Role
 
 GENESIS = replace(Timeline.genesis("[]", "the-table"), clock=from_ms(100))

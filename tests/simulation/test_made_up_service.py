@@ -34,7 +34,8 @@ from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
 from tests.inside import session_of, tail_of
 from tests.simulation.actors import GROUP, planned_world, planner, worker
-from tests.simulation.small_world import Violation, World, is_version
+from tests.simulation.small_store import Violation, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Role
 from tests.tiers import slow
 

@@ -31,16 +31,9 @@ from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Read
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import GENESIS, PUBLISHER, Run, data_path, finish, plan_of, planner
-from tests.simulation.small_world import (
-    LOG,
-    Violation,
-    World,
-    check_store,
-    completed_path,
-    completions_of,
-    decoded,
-    is_version,
-)
+from tests.simulation.promises import check_store
+from tests.simulation.small_store import LOG, Violation, completed_path, completions_of, decoded, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Role, small_numbers
 from tests.tiers import slow
 

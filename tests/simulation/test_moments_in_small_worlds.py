@@ -19,7 +19,8 @@ from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.steps import Put, Steps, StoreNow
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import begun_world, complete, decider, finish, latecomer, writer
-from tests.simulation.small_world import LOG, Violation, World, decoded
+from tests.simulation.small_store import LOG, Violation, decoded
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import slow
 

@@ -41,19 +41,9 @@ from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Put, Read, Steps
 from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, Run, planner, worker
-from tests.simulation.small_world import (
-    HUDI,
-    LATE,
-    LOG,
-    Violation,
-    World,
-    check_store,
-    completed_path,
-    completions_of,
-    decoded,
-    is_version,
-    recorded,
-)
+from tests.simulation.promises import check_store, recorded
+from tests.simulation.small_store import HUDI, LATE, LOG, Violation, completed_path, completions_of, decoded, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, Role, WriteRole, nothing, small_numbers
 from tests.tiers import slow
 

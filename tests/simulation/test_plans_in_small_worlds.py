@@ -23,7 +23,8 @@ from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.publish import EventFile, Publisher
 from crdt_mor.timeline.steps import Delete, Put, Read, Steps
 from tests.simulation.actors import planned_world
-from tests.simulation.small_world import Violation, World, is_version
+from tests.simulation.small_store import Violation, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, nothing, small_numbers
 from tests.tiers import slow
 

@@ -40,22 +40,22 @@ from crdt_mor.timeline.session import Session, first_tail, put_first
 from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from crdt_mor.timeline.tail import _is_foreign, find_tail, is_kept
 from tests.driving import one_by_one
-from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
-from tests.simulation.small_world import (
+from tests.simulation.landing import looked
+from tests.simulation.local_states import Actor
+from tests.simulation.promises import check_event
+from tests.simulation.small_store import (
     FAULTS,
     HUDI,
     LOG,
-    Actor,
     Remove,
     Violation,
-    World,
     begun_paths,
-    check_event,
+    completed_path,
     decoded,
     is_version,
-    looked,
 )
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Plant
 from tests.tiers import long, slow
 
@@ -279,7 +279,7 @@ class Recreated(World):
                     raise Violation(f"an acknowledged commit was lost: {requested}")
                 if here != table_id and requested in done:
                     raise Violation(f"an acknowledged commit is in another table: {requested}")
-                if here == table_id and small_world.completed_path(done[requested]) not in objects:
+                if here == table_id and completed_path(done[requested]) not in objects:
                     raise Violation(f"an acknowledged commit is not in Hudi's directory: {requested}")
             case ("expired", _, table_id):
                 raise Violation(f"a write was given up by nobody: {table_id}")

@@ -35,19 +35,19 @@ from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.steps import Delete, Steps, Walk
 from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import compactor
+from tests.simulation.landing import looked
 from tests.simulation.playing import logs_hudi_shows, named_in
-from tests.simulation.small_world import (
+from tests.simulation.small_store import (
     LATE,
     LOG,
     PROJECTOR,
     Violation,
-    World,
     completed_path,
     completions_of,
     decoded,
     is_version,
-    looked,
 )
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Role, nothing
 from tests.tiers import long, slow
 

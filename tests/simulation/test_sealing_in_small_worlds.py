@@ -31,7 +31,8 @@ from tests.simulation.actors import (
     latecomer,
     writer,
 )
-from tests.simulation.small_world import Saw, Violation, World, decoded
+from tests.simulation.small_store import Saw, Violation, decoded
+from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, nothing, seals, small_numbers
 
 small_values = small_numbers(COMPLETIONS_MAX=1, SEGMENTS_MAX=2)

@@ -31,7 +31,8 @@ from tests.simulation.actors import (
     latecomer,
     writer,
 )
-from tests.simulation.small_world import Violation, World
+from tests.simulation.small_store import Violation
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, nothing, small_numbers
 from tests.tiers import long, slow
 

@@ -35,15 +35,7 @@ from tests.simulation.actors import (
     writer,
 )
 from tests.simulation.playing import swept
-from tests.simulation.small_world import (
-    HUDI,
-    LOG,
-    Violation,
-    barriers_kept,
-    begun_paths,
-    completions_of,
-    decoded,
-)
+from tests.simulation.small_store import HUDI, LOG, Violation, barriers_kept, begun_paths, completions_of, decoded
 from tests.simulation.worlds import Place, Plant, RecoveringWorld, small_numbers
 from tests.tiers import slow
 

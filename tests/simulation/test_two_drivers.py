@@ -27,9 +27,9 @@ from crdt_mor.timeline.paths import version_path
 from crdt_mor.timeline.projection import TablePublisher
 from crdt_mor.timeline.steps import Delete, GetStat, Put, Steps, Walk
 from crdt_mor.timeline.tail import find_tail
-from tests.simulation import small_world
 from tests.simulation.actors import PUBLISHER, Run
-from tests.simulation.small_world import LOG, Violation, World, decoded, is_version
+from tests.simulation.small_store import LOG, Violation, decoded, is_version
+from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, nothing
 
 
@@ -93,22 +93,16 @@ class Drivers(World):
                     raise Violation(f"a commit says of a file what is not true of it: {file.path}")
         return found
 
-
-def check_strays(objects: dict[str, Any]) -> None:
-    """All drivers have come to their end."""
-    tail = decoded(objects[LOG][-1])
-    named = {file.path for done in tail.completions for file in done.files}
-    ended: tuple[Completion | RolledBack, ...] = (*tail.completions, *tail.rolled_back)
-    over = {done.requested for done in ended}
-    for path in objects:
-        name = data_file_name(path)
-        if name is not None and name.instant in over and path not in named:
-            raise Violation(f"Hudi's readers would show a file of no commit: {path}")
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_world, "check_end", check_strays)
+    def check_end(self, objects: dict[str, Any]) -> None:
+        """No driver has left a file that no commit names."""
+        tail = decoded(objects[LOG][-1])
+        named = {file.path for done in tail.completions for file in done.files}
+        ended: tuple[Completion | RolledBack, ...] = (*tail.completions, *tail.rolled_back)
+        over = {done.requested for done in ended}
+        for path in objects:
+            name = data_file_name(path)
+            if name is not None and name.instant in over and path not in named:
+                raise Violation(f"Hudi's readers would show a file of no commit: {path}")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ from tests.simulation.actors import (
     finish,
     sweeper,
 )
-from tests.simulation.small_world import LOG, Saw, Violation, alone, decoded, settled, stood
+from tests.simulation.landing import alone
+from tests.simulation.small_store import LOG, Saw, Violation, decoded, settled, stood
 from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, seals, small_numbers
 from tests.tiers import slow
 

@@ -37,8 +37,11 @@ from tests.simulation.actors import (
     worker,
     writer,
 )
+from tests.simulation.landing import alone
+from tests.simulation.local_states import Actor
 from tests.simulation.playing import happened
-from tests.simulation.small_world import LOG, Actor, World, alone, decoded, settled, stood
+from tests.simulation.small_store import LOG, decoded, settled, stood
+from tests.simulation.small_world import World
 
 T = TypeVar("T")
 
