@@ -36,7 +36,7 @@ from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterE
 from crdt_mor.timeline import sweep
 from tests import servers, waiting
 from tests.crash.worker import Log, read_log
-from tests.inside import session_of
+from tests.inside import run_sweep, session_of
 from tests.proxy import Hurried, Proxy
 
 T = TypeVar("T")
@@ -199,7 +199,7 @@ def check_at_rest(table: Table, server: servers.Server) -> None:
         assert table.maintenance.compact()
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
-        session.run(sweep.sweep(session.publisher, session.tail()))
+        run_sweep(table)
     tail = session.tail()
     assert not [*tail.pending, *tail.plans, *tail.rolled_back]
     there = {stat.path for stat in session.store.walk("") if ".hoodie_partition_metadata" not in stat.path}

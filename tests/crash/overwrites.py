@@ -40,7 +40,7 @@ from crdt_mor.timeline import sweep
 from crdt_mor.timeline.tail import expire_versions
 from tests import waiting
 from tests.crash.services import check_orphans
-from tests.inside import session_of, store_of, tail_of
+from tests.inside import run_sweep, session_of, store_of, tail_of
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("n", pa.int64())])
 PARTITIONS = ["x", "y", "z"]
@@ -262,7 +262,7 @@ def at_rest(path: Path, table: Table) -> None:
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
         session.run(expire_versions(session.tail()))
-        session.run(sweep.sweep(session.publisher, session.tail()))
+        run_sweep(table)
     table.maintenance.archive()
     tail = session.tail()
     assert not [*tail.pending, *tail.plans, *tail.rolled_back, *tail.overwrites]

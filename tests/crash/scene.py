@@ -21,7 +21,7 @@ from crdt_mor.timeline import sweep
 from crdt_mor.timeline.paths import HEARTBEATS
 from tests import waiting
 from tests.crash.worker import BUCKETS, SCHEMA, read_log
-from tests.inside import completions_of, session_of, store_of, tail_of
+from tests.inside import completions_of, run_sweep, session_of, store_of, tail_of
 
 REPO = Path(__file__).parents[2]
 
@@ -132,7 +132,7 @@ class Scene:
         self.give_up_the_dead()
         self.table.upsert(pa.table({"key": ["last"], "batch": ["last"], "n": [0]}, schema=SCHEMA))
         for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
-            session.run(sweep.sweep(session.publisher, session.tail()))
+            run_sweep(self.table)
         value = session.tail()
         assert not value.pending
         assert not value.rolled_back

@@ -27,13 +27,12 @@ from crdt_mor import SnapshotExpiredError, Table
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX, LocalStore
-from crdt_mor.timeline import sweep
 from crdt_mor.timeline.tail import expire_versions
 from tests import waiting
 from tests.crash.account import REST, ROWS, Account, account
 from tests.crash.scene import Scene
 from tests.crash.upkeep_worker import require_slow
-from tests.inside import session_of
+from tests.inside import run_sweep, session_of
 
 PROCESSES = {
     "write": 4, "compact": 3, "relayout": 1, "read": 2, "follow": 2, "clean": 1, "archive": 1, "maintain": 1,
@@ -165,7 +164,7 @@ def at_rest(scene: Scene) -> None:
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     for _ in range(2):  # the first sweep deletes, the second sees that nothing is left
         session.run(expire_versions(session.tail()))
-        session.run(sweep.sweep(session.publisher, session.tail()))
+        run_sweep(table)
     table.maintenance.archive()
     value = session.tail()
     assert not value.pending

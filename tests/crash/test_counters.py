@@ -17,12 +17,12 @@ from crdt_mor import Commit, Table
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import stopping, sweep
+from crdt_mor.timeline import stopping
 from crdt_mor.timeline.session import Session
 from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import Scene
-from tests.inside import session_of, tail_of
+from tests.inside import run_sweep, session_of, tail_of
 from tests.interop.readers import hudi_rs, ours
 from tests.tiers import slow
 
@@ -125,7 +125,7 @@ class Counting(Scene):
         session = session_of(self.table)
         self.table.maintenance.compact()
         for _ in range(2):
-            session.run(sweep.sweep(session.publisher, session.tail()))
+            run_sweep(self.table)
         assert not session.tail().pending
         self.check_folders()
 

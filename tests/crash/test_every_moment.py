@@ -19,9 +19,9 @@ from crdt_mor import Commit, CommitUnknownError, StorageUnavailableError, Table,
 from crdt_mor.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import rollback, sweep
+from crdt_mor.timeline import rollback
 from crdt_mor.timeline.session import Session
-from tests.inside import completions_of, session_of, tail_of
+from tests.inside import completions_of, run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow
 
@@ -78,9 +78,8 @@ class World:
             value = session.run(rollback.give_up(session.publisher, value, pending.requested, None))
 
     def files(self) -> set[str]:
-        session = session_of(self.table)
         for _ in range(2):
-            session.run(sweep.sweep(session.publisher, session.tail()))
+            run_sweep(self.table)
         return {file.name for file in self.path.iterdir() if file.is_file()}
 
     def known_files(self) -> set[str]:

@@ -37,9 +37,8 @@ from crdt_mor.payloads import (
     PartialUpdate,
     Quantiles,
 )
-from crdt_mor.timeline import sweep
 from crdt_mor.transaction import Transaction
-from tests.inside import session_of
+from tests.inside import run_sweep, session_of
 from tests.model.types_page import SUPPORTED, arrow_type, limits
 
 Verdict = Literal["equal", "refused", "differs"]
@@ -116,7 +115,7 @@ def swept(table: Table) -> None:
     """The sweeps are over that it takes until what was given up is forgotten."""
     session = session_of(table)
     for _ in range(2):
-        session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+        session.remember(run_sweep(table))
 
 
 def rows(names: Iterable[int], n: int, v: str = "") -> pa.Table:

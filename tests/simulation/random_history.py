@@ -29,9 +29,8 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.testing.oracle import Contribution, Row, fold
-from crdt_mor.timeline import sweep
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import session_of
+from tests.inside import run_sweep
 from tests.simulation.followers import Follower, apply, same, shown
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
@@ -401,8 +400,7 @@ class History:
         self.note("cancel", plan.barrier)
 
     def sweep(self) -> None:
-        session = session_of(self.table)
-        session.run(sweep.sweep(session.publisher, session.tail()))
+        run_sweep(self.table)
         self.note("sweep")
 
     def finish(self) -> None:

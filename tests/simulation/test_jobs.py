@@ -23,9 +23,8 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import sweep
 from crdt_mor.timeline.session import Session
-from tests.inside import completions_of, session_of, tail_of
+from tests.inside import completions_of, run_sweep, tail_of
 from tests.tiers import seeds
 
 SCHEMA = pa.schema([("id", pa.string()), ("attempt", pa.string()), ("n", pa.int64())])
@@ -154,8 +153,7 @@ class Jobs:
 
     def sweep(self) -> None:
         self.note("sweep")
-        session = session_of(self.table)
-        session.run(sweep.sweep(session.publisher, session.tail()))
+        run_sweep(self.table)
 
     def check(self) -> None:
         """What the table shows is what one call of each job meant, or nothing."""

@@ -27,12 +27,12 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.services import service
 from crdt_mor.services.service import Service
-from crdt_mor.timeline import sweep, tail
+from crdt_mor.timeline import tail
 from crdt_mor.timeline.actions import ACTIONS, PlannedAction
 from crdt_mor.timeline.projection import Projector
 from crdt_mor.timeline.session import Session
 from crdt_mor.timeline.steps import Steps
-from tests.inside import session_of, tail_of
+from tests.inside import run_sweep, session_of, tail_of
 from tests.simulation.actors import GROUP, planned_world, planner, worker
 from tests.simulation.small_store import Violation, is_version
 from tests.simulation.small_world import World
@@ -250,11 +250,11 @@ def test_a_sweep_removes_what_a_stalled_helper_puts_after_it_was_forgotten(table
     assert plan is not None
     late = told(table)
     service.cancel(session, plan.barrier)
-    session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+    session.remember(run_sweep(table))
     assert shown(table) == [], "it is forgotten"
     for name, data in late.items():
         session.store.put(f"{session.publisher.projector.folder}/{name}", data)
-    session.run(sweep.sweep(session.publisher, session.tail()))
+    run_sweep(table)
     assert told(table) == {}
 
 

@@ -1,7 +1,7 @@
 """What a moment shows is decided for good, in every interleaving of readers that ask for it with writers and cleaners.
 
 A reader that has been told what a moment shows is told the same in every state that can follow: `check_result` of
-`small_world` compares the answer with all commits that are completed by the moment from then on.
+`promises` compares the answer with all commits that are completed by the moment from then on.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.timeline import archive as steps
 from crdt_mor.timeline import publish, sweep
 from crdt_mor.timeline.steps import Steps, run
-from tests.inside import session_of, tail_of
+from tests.inside import run_sweep, session_of, tail_of
 from tests.table.archived import SCHEMA, active, hudis, rows
 
 ARCHIVABLE = archiving.archivable
@@ -177,7 +177,7 @@ def test_the_sweep_removes_what_stands_below_the_watermark(table: mor.Table, fas
     late, data = first_and_archived(table, fast_path, "requested")
     late.write_bytes(data)
     session = session_of(table)
-    session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+    session.remember(run_sweep(table))
     assert not late.exists()
     assert hudis(fast_path) == rows(table)
 

@@ -15,10 +15,10 @@ from crdt_mor.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import publish, rollback, sweep
+from crdt_mor.timeline import publish, rollback
 from crdt_mor.timeline.session import Session
 from crdt_mor.write import distributed
-from tests.inside import completions_of, session_of, tail_of
+from tests.inside import completions_of, run_sweep, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows, sent
 from tests.table.staging import PARTS, TABLES, leftovers, staged
 from tests.tiers import slow
@@ -237,7 +237,7 @@ class World:
         assert ids(self.table) == means(shows)
         session = session_of(self.table)
         for _ in range(2):
-            session.run(sweep.sweep(session.publisher, session.tail()))
+            run_sweep(self.table)
         assert ids(self.table) == ids(Table.open(self.path)) == means(shows)
         assert data_files(self.path) == {f.path for c in session.views.completions(session.tail()) for f in c.files}
         assert leftovers(self.path) == []

@@ -30,11 +30,11 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import rollback, sweep
+from crdt_mor.timeline import rollback
 from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import session_of, tail_of
+from tests.inside import run_sweep, session_of, tail_of
 from tests.simulation.random_history import SkewedEnvironment
 from tests.table.helpers import data_files, files, rows
 from tests.tiers import long, slow
@@ -102,9 +102,8 @@ class World:
         assert not session.tail().rolled_back
 
     def sweep(self) -> None:
-        session = session_of(self.table)
         for _ in range(2):
-            session.run(sweep.sweep(session.publisher, session.tail()))
+            run_sweep(self.table)
 
     def shows(self, parts: Sequence[Rows]) -> None:
         assert rows(self.table, "id", "n") == total(parts)

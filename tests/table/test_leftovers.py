@@ -188,7 +188,7 @@ def test_a_partition_that_only_a_given_up_write_had_goes_with_its_folder(tmp_pat
     session.store.put(file, b"rows")
     session.store.put(f"day=tue/{PARTITION_METADATA}", metadata_put("day=tue", begun.requested).data)
     session.run(rollback.give_up(session.publisher, session.tail(), begun.requested, None))
-    session.run(sweep.sweep(session.publisher, session.tail()))
+    run_sweep(table)
     assert not (tmp_path / "t" / "day=tue").exists()
     assert (tmp_path / "t" / "day=mon" / PARTITION_METADATA).exists()
     table.upsert(pa.table({"k": ["b"], "day": ["tue"]}, schema))

@@ -34,8 +34,7 @@ from crdt_mor import (
 )
 from crdt_mor.model.config import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
-from crdt_mor.timeline import sweep
-from tests.inside import session_of
+from tests.inside import run_sweep
 from tests.table.helpers import Make, Place, Places, data_files
 
 REPO = Path(__file__).parents[2]
@@ -949,9 +948,8 @@ def test_a_plan_that_fails_in_its_file_groups_leaves_nothing(make: Make, place: 
     before = data_files(place)
     with pytest.raises(PayloadError):
         table.maintenance.compact()
-    session = session_of(table)
     for _ in range(2):
-        session.run(sweep.sweep(session.publisher, session.tail()))
+        run_sweep(table)
     assert data_files(place) == before
     table.delete(keys=["k0"])
     assert [row["c"] for row in everywhere(table)] == list(range(1, 8))

@@ -14,10 +14,10 @@ from crdt_mor import StorageUnavailableError, Table
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import publish, rollback, sweep
+from crdt_mor.timeline import publish, rollback
 from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import session_of, tail_of
+from tests.inside import run_sweep, session_of, tail_of
 from tests.table.helpers import Make, files, frame, rows
 
 NOBODY, ONE, TWO = 65534, 1001, 1002
@@ -225,7 +225,6 @@ def test_the_cancel_of_a_plan_whose_outputs_one_may_not_delete_stops_nobody(make
         other.upsert(frame(("b", "two", 1)))
     assert Path(path, output.path).exists()
     assert pending.exists(), "else Hudi's readers would leave out what is committed to this file group from now on"
-    session = session_of(table)
-    session.run(sweep.sweep(session.publisher, session.tail()))
+    run_sweep(table)
     assert not Path(path, output.path).exists()
     assert not pending.exists()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import crdt_mor as mor
-from crdt_mor.timeline import sweep
 from tests.inside import run_sweep, session_of
 from tests.table.helpers import SCHEMA, Sticky, frame
 
@@ -96,7 +95,7 @@ def test_what_was_given_up_before_is_said_to_be_also_once_it_is_forgotten(table:
     assert (again.kind, again.repeated) == ("write", True)
     session = session_of(table)
     for _ in range(2):
-        session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+        session.remember(run_sweep(table))
     assert session.tail().rolled_back == ()
     assert table.maintenance.roll_back(instant) == again
     assert str(again) == f"the write {instant} had been given up before"

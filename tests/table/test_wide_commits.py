@@ -23,7 +23,7 @@ from crdt_mor.timeline.segments import fresh_completions
 from crdt_mor.timeline.steps import Delete, Put, Steps, perform
 from crdt_mor.timeline.tickets import job_name
 from tests.driving import one_by_one
-from tests.inside import session_of
+from tests.inside import run_sweep, session_of
 from tests.model.scene import NEVER, PUBLISHER, Scene
 from tests.simulated import Simulated
 
@@ -237,7 +237,7 @@ def test_a_scan_that_was_held_says_where_it_stands_when_its_segment_is_long_gone
         table.maintenance.compact()
     session = session_of(table)
     for _ in range(2):
-        session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+        session.remember(run_sweep(table))
     assert segment.path not in {stat.path for stat in simulated.store.list(SEGMENTS)}
     assert scan.checkpoint == checkpoint
     assert scan.to_arrow().to_pylist() == [{"id": "a"}]
