@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benches.suite.worlds import World
-from crdt_mor.format.base import ROW_GROUP_ROWS, incompressible_columns, repeating_columns
+from crdt_mor.format.base_file import ROW_GROUP_ROWS, incompressible_columns, repeating_columns
 
 CODECS: Mapping[str, tuple[str, int | None]] = {
     "zstd, level 1": ("zstd", 1), "zstd, level 3": ("zstd", 3), "lz4": ("lz4", None), "snappy": ("snappy", None),

@@ -26,7 +26,7 @@ import polars as pl
 
 import crdt_mor as mor
 from benches.suite import timing
-from crdt_mor.format.base import CLUSTERED_ROW_GROUP_ROWS
+from crdt_mor.format.base_file import CLUSTERED_ROW_GROUP_ROWS
 from crdt_mor.write import base_files
 
 ROUNDS = 9

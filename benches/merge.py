@@ -23,7 +23,9 @@ import pyarrow as pa
 
 from benches.suite.timing import seconds
 from crdt_mor import Dot, Payload, payloads
-from crdt_mor.format.base import repeating_columns, write_parquet
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.format.base_file import repeating_columns, write_parquet
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging, lift, merging_of
 from crdt_mor.laws.resolve import reference
 from crdt_mor.merge.kernel import DataBlock, Slice, merge
@@ -31,8 +33,6 @@ from crdt_mor.merge.rule import Member, MergeRule
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
-from crdt_mor.model.schema import TableSchema
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.write.log_files import stored_table
 
 ROUNDS = 7

@@ -33,8 +33,8 @@ import pyarrow as pa
 import crdt_mor as mor
 from benches.suite import timing
 from crdt_mor.format.log import BlockKind, read_log
-from crdt_mor.merge import base, contributions
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge import base_rows, contributions
 from crdt_mor.store.local import LocalStore
 
 ROUNDS = 7
@@ -173,7 +173,7 @@ def counting(opened: list[int]) -> Iterator[None]:
         opened.extend(Path(source.address).stat().st_size for source in [source] if source.address is not None)
         return scan(source, columns)
 
-    with patch.object(LocalStore, "view", viewing), patch.object(base, "scan", scanning):
+    with patch.object(LocalStore, "view", viewing), patch.object(base_rows, "scan", scanning):
         yield
 
 

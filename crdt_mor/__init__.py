@@ -14,13 +14,23 @@ from os import path as _path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from crdt_mor.changes import Changes
-    from crdt_mor.checking import check_store
-    from crdt_mor.clock import Environment, Process
-    from crdt_mor.creation import Merge
-    from crdt_mor.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
-    from crdt_mor.distributed import WriteJob
-    from crdt_mor.erasure import Erased
+    from crdt_mor.api.changes import Changes
+    from crdt_mor.api.check_store import check_store
+    from crdt_mor.api.create import Merge
+    from crdt_mor.api.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
+    from crdt_mor.api.erasure import Erased
+    from crdt_mor.api.files import FileRows, read_files
+    from crdt_mor.api.inspect import Inspect
+    from crdt_mor.api.job import WriteJob
+    from crdt_mor.api.load import LoadProgress, OnProgress
+    from crdt_mor.api.load_sources import LoadSource
+    from crdt_mor.api.maintenance import Archived, Compacted, Maintenance
+    from crdt_mor.api.migration import Migrated
+    from crdt_mor.api.reading import AsOf, Consistency
+    from crdt_mor.api.scan import Scan
+    from crdt_mor.api.table import Table
+    from crdt_mor.api.transaction import Commit, Transaction
+    from crdt_mor.columns.schema import TableSchema
     from crdt_mor.errors import (
         CheckpointExpiredError,
         ClockError,
@@ -51,22 +61,8 @@ if _TYPE_CHECKING:
         UnsupportedVersionError,
         WriterExpiredError,
     )
-    from crdt_mor.files import FileRows, read_files
-    from crdt_mor.inspect import Inspect
-    from crdt_mor.laws.allowed import allow_payloads
-    from crdt_mor.laws.check import check_laws
-    from crdt_mor.loading import LoadProgress, OnProgress
-    from crdt_mor.maintenance import Archived, Compacted, Maintenance
-    from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
-    from crdt_mor.migration import Migrated
-    from crdt_mor.model.config import TableConfig, TableType
-    from crdt_mor.model.keys import KeySpec
-    from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
-    from crdt_mor.model.plans import CompactionPlan, GroupInput
-    from crdt_mor.model.points import Point, parse_point
-    from crdt_mor.model.schema import TableSchema
-    from crdt_mor.model.timeline_parts import DataFile, FileGroup
-    from crdt_mor.observing import (
+    from crdt_mor.ground.clock import Environment, Process
+    from crdt_mor.ground.observing import (
         AdoptionEvent,
         CommitEvent,
         Event,
@@ -80,37 +76,41 @@ if _TYPE_CHECKING:
         WaitEvent,
         observe,
     )
-    from crdt_mor.parquet import ParquetSource, RangeReader
+    from crdt_mor.ground.parquet import ParquetSource, RangeReader
+    from crdt_mor.laws.allowed import allow_payloads
+    from crdt_mor.laws.check import check_laws
+    from crdt_mor.merge.payload import Dot, Kind, Nulls, PartialUpdate, Payload, RecordPayload
+    from crdt_mor.model.config import TableConfig, TableType
+    from crdt_mor.model.keys import KeySpec
+    from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
+    from crdt_mor.model.points import Point, parse_point
+    from crdt_mor.model.timeline_parts import DataFile, FileGroup
+    from crdt_mor.planners.compaction import CompactionPlan, GroupInput
     from crdt_mor.read.explain import Explanation, Files
-    from crdt_mor.reading import AsOf, Consistency
-    from crdt_mor.scan import Scan
     from crdt_mor.services.clean import Cleaned
-    from crdt_mor.services.migrate import MigrationProgress
+    from crdt_mor.services.maintain_report import Maintained, Upkeep
+    from crdt_mor.services.migration import MigrationProgress
     from crdt_mor.services.restore import Restored, Savepoint
-    from crdt_mor.services.roll_back import GivenUp
-    from crdt_mor.services.upkeep import Maintained, Upkeep
-    from crdt_mor.sources import LoadSource
-    from crdt_mor.store.base import Chunks, Content, Durable, Stat, Store
+    from crdt_mor.services.rollback import GivenUp
     from crdt_mor.store.local import LocalStore
     from crdt_mor.store.memory import MemoryStore
     from crdt_mor.store.open import storage_options
+    from crdt_mor.store.protocol import Chunks, Content, Durable, Stat, Store
     from crdt_mor.store.racing import StoreCheck
-    from crdt_mor.table import Table
-    from crdt_mor.transaction import Commit, Transaction
-    from crdt_mor.write.jobs import Receipt
+    from crdt_mor.write.job_values import Receipt
     from crdt_mor.write.statements import SchemaMode
 
     __version__: str
     """The version of the installed package, which pyproject.toml says."""
 
 _NAMES = {
-    "changes": ("Changes",),
-    "checking": ("check_store",),
-    "clock": ("Environment", "Process"),
-    "creation": ("Merge",),
-    "data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
-    "distributed": ("WriteJob",),
-    "erasure": ("Erased",),
+    "api.changes": ("Changes",),
+    "api.check_store": ("check_store",),
+    "ground.clock": ("Environment", "Process"),
+    "api.create": ("Merge",),
+    "api.data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
+    "api.job": ("WriteJob",),
+    "api.erasure": ("Erased",),
     "errors": (
         "CheckpointExpiredError",
         "ClockError",
@@ -141,22 +141,22 @@ _NAMES = {
         "UnsupportedVersionError",
         "WriterExpiredError",
     ),
-    "files": ("FileRows", "read_files"),
-    "inspect": ("Inspect",),
+    "api.files": ("FileRows", "read_files"),
+    "api.inspect": ("Inspect",),
     "laws.allowed": ("allow_payloads",),
     "laws.check": ("check_laws",),
-    "loading": ("LoadProgress", "OnProgress"),
-    "maintenance": ("Archived", "Compacted", "Maintenance"),
+    "api.load": ("LoadProgress", "OnProgress"),
+    "api.maintenance": ("Archived", "Compacted", "Maintenance"),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
-    "migration": ("Migrated",),
+    "api.migration": ("Migrated",),
     "model.config": ("TableConfig", "TableType"),
     "model.keys": ("KeySpec",),
     "model.merge_spec": ("ColumnMerge", "MergeSpec", "PayloadRef"),
-    "model.plans": ("CompactionPlan", "GroupInput"),
+    "planners.compaction": ("CompactionPlan", "GroupInput"),
     "model.points": ("Point", "parse_point"),
-    "model.schema": ("TableSchema",),
+    "columns.schema": ("TableSchema",),
     "model.timeline_parts": ("DataFile", "FileGroup"),
-    "observing": (
+    "ground.observing": (
         "AdoptionEvent",
         "CommitEvent",
         "Event",
@@ -170,24 +170,24 @@ _NAMES = {
         "WaitEvent",
         "observe",
     ),
-    "parquet": ("ParquetSource", "RangeReader"),
+    "ground.parquet": ("ParquetSource", "RangeReader"),
     "read.explain": ("Explanation", "Files"),
-    "reading": ("AsOf", "Consistency"),
-    "scan": ("Scan",),
+    "api.reading": ("AsOf", "Consistency"),
+    "api.scan": ("Scan",),
     "services.clean": ("Cleaned",),
-    "services.migrate": ("MigrationProgress",),
+    "services.migration": ("MigrationProgress",),
     "services.restore": ("Restored", "Savepoint"),
-    "services.roll_back": ("GivenUp",),
-    "services.upkeep": ("Maintained", "Upkeep"),
-    "sources": ("LoadSource",),
-    "store.base": ("Chunks", "Content", "Durable", "Stat", "Store"),
+    "services.rollback": ("GivenUp",),
+    "services.maintain_report": ("Maintained", "Upkeep"),
+    "api.load_sources": ("LoadSource",),
+    "store.protocol": ("Chunks", "Content", "Durable", "Stat", "Store"),
     "store.local": ("LocalStore",),
     "store.memory": ("MemoryStore",),
     "store.open": ("storage_options",),
     "store.racing": ("StoreCheck",),
-    "table": ("Table",),
-    "transaction": ("Commit", "Transaction"),
-    "write.jobs": ("Receipt",),
+    "api.table": ("Table",),
+    "api.transaction": ("Commit", "Transaction"),
+    "write.job_values": ("Receipt",),
     "write.statements": ("SchemaMode",),
 }
 """What each module below crdt_mor gives to the front door."""

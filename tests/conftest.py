@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from crdt_mor.store.base import Store
+from crdt_mor.store.protocol import Store
 from tests import bytecode
 from tests.stores import SERVED, STORES
 

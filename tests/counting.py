@@ -21,7 +21,7 @@ from unittest.mock import patch
 import obstore
 from obstore.store import MemoryStore
 
-from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore
 from crdt_mor.store.ranges import AT_ONCE
@@ -31,8 +31,8 @@ PAGE: Final = 1000
 """How many objects one request of a listing gives."""
 
 POOLS: Final = (
-    "crdt_mor.threads.ThreadPoolExecutor",
-    "crdt_mor.merge.snapshot.ThreadPoolExecutor",
+    "crdt_mor.ground.threads.ThreadPoolExecutor",
+    "crdt_mor.merge.visible.ThreadPoolExecutor",
     "crdt_mor.store.at_once.ThreadPoolExecutor",
 )
 """Where the product makes pools of threads."""

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from crdt_mor.errors import StorageUnavailableError
-from crdt_mor.timeline.steps import Single, Steps, T, Together
+from crdt_mor.log.steps import Single, Steps, T, Together
 
 
 def one_by_one(steps: Steps[T]) -> Generator[Single, Any, T]:

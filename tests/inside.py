@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from crdt_mor.events import sweep
+from crdt_mor.events.session import Session
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
-from crdt_mor.store.base import Store
-from crdt_mor.timeline import sweep
-from crdt_mor.timeline.session import Session
+from crdt_mor.store.protocol import Store
 
 
 class Seated(Protocol):

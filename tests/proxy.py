@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 from tests.waiting import let_run
 
 FATES: Final = ("lost reply", "broken", "refused", "wrong answer", "cut off", "delayed")

@@ -30,7 +30,7 @@ from typing import Final
 
 import pytest
 
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore, open_at
 from tests.serving import AZURITE

@@ -13,60 +13,28 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-BELOW_READ = {"errors", "late", "memory", "forks", "clock", "deadlines", "observing", "threads", "parquet"}
-BELOW_READ |= {"model", "merge", "format", "store", "laws", "timeline"}
-ROOMS = BELOW_READ | {"read", "write", "services"}
-USERS_HOLD = {
-    "html", "rows", "data", "creation", "scan", "changes", "history", "inspect", "maintenance", "distributed",
-    "erasure", "migration", "transaction", "reading", "int96", "json_rows", "places", "files", "sources", "loading",
-    "checking", "table",
-}  # fmt: skip
-ENGINE = ROOMS | USERS_HOLD
+BELOW_EVENTS = {"errors", "ground", "store", "columns", "model", "planners", "format", "log"}
+BELOW_READ = BELOW_EVENTS | {"merge", "laws", "hudi", "events"}
+ENGINE = BELOW_READ | {"read", "write", "services", "api"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "late": set(),  # modules that are imported when they are used
-    "memory": set(),  # how much freed memory a process keeps
-    "forks": {"errors"},  # what a process that was forked must not do
-    "clock": {"errors", "forks"},
-    "deadlines": set(),  # how long an operation waits for a store
-    "threads": {"errors", "forks", "deadlines"},
-    "parquet": set(),  # where a Parquet file is, whatever the store
-    "observing": {"errors"},  # what happened, told to logging and callbacks
-    "model": {"errors", "late"},
-    "merge": {"errors", "parquet", "model"},  # columns and keys; neither paths nor the timeline
-    "format": {"errors", "late", "parquet", "model"},  # bytes and values; no paths
-    "store": {"errors", "forks", "clock", "deadlines", "observing", "parquet"},  # bytes and paths; nothing of Hudi
-    "laws": {"errors", "model", "merge"},  # which payloads there are, and what they are held to
-    "testing": {"errors", "clock", "parquet", "merge", "store", "laws"},  # for tests on top of us
-    "timeline": {  # no columns; threads: what a bucket is asked side by side
-        "errors", "forks", "clock", "observing", "threads", "parquet", "model", "format", "store", "laws",
-    },
+    "ground": {"errors"},  # the doors to the machine: time, threads, forks, what happened
+    "store": {"errors", "ground"},  # bytes and paths; nothing of Hudi
+    "columns": {"errors", "ground"},  # Arrow types, casts and schemas; no table
+    "model": {"errors", "ground", "columns"},  # values: what a table is and what its timeline says
+    "planners": {"errors", "model"},  # pure: from a value to what may go, fold, follow
+    "format": {"errors", "ground", "columns", "model"},  # Hudi's bytes and values; no paths
+    "merge": {"errors", "ground", "columns", "model"},  # columns and keys; neither paths nor the timeline
+    "laws": {"errors", "columns", "model", "merge"},  # which payloads there are, and what they are held to
+    "testing": {"errors", "ground", "merge", "store", "laws"},  # for tests on top of us
+    "log": {"errors", "ground", "model", "planners", "store"},  # the protocol; nothing of Hudi, no columns
+    "hudi": BELOW_EVENTS,  # what Hudi is told, and what Hudi wrote
+    "events": BELOW_EVENTS | {"hudi", "laws"},  # what may happen to a table
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
     "services": BELOW_READ | {"read", "write"},
-    "html": set(),
-    "rows": {"errors", "merge", "html"},
-    "data": {"errors", "model", "rows"},  # what users pass, as Arrow
-    "scan": BELOW_READ | {"read", "rows"},
-    "changes": BELOW_READ | {"read", "rows"},
-    "history": ROOMS,
-    "inspect": ROOMS | {"reading"},
-    "erasure": ROOMS | {"data", "scan", "transaction"},
-    "migration": ROOMS | {"creation"},
-    "maintenance": ROOMS | {"creation", "data", "erasure", "migration", "reading"},
-    "distributed": ROOMS | {"data", "transaction"},
-    "transaction": ROOMS | {"data", "scan"},
-    "creation": BELOW_READ,
-    "int96": set(),  # Parquet files of the user, with exact times
-    "json_rows": {"data"},  # JSON text of the user
-    "places": {"errors", "clock", "store"},  # where files of the user are
-    "files": {"errors", "rows", "data", "int96", "json_rows", "places"},  # of the user, not of a table
-    "sources": {"errors", "model", "rows", "data", "int96", "files", "places"},  # of a first load
-    "loading": ROOMS,
-    "reading": {"deadlines", "model", "html", "rows", "scan", "transaction"},
-    "checking": {"errors", "clock", "deadlines", "store"},  # a store, before there is a table
-    "table": ROOMS | USERS_HOLD - {"files", "table"},
+    "api": BELOW_READ | {"read", "write", "services"},  # what users hold
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},
     "__main__": {"cli"},  # python -m crdt_mor
@@ -77,46 +45,22 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 LIBRARIES: dict[str, set[str]] = {
     "errors": set(),
-    "late": set(),  # modules that are imported when they are used
-    "memory": {"numpy"},
-    "forks": set(),
-    "clock": set(),
-    "deadlines": set(),
-    "threads": set(),
-    "parquet": {"polars", "pyarrow"},
-    "observing": set(),
-    "model": {"numpy", "pyarrow"},
-    "merge": {"numpy", "polars", "pyarrow"},
-    "format": {"fastavro", "numpy", "polars", "pyarrow"},
+    "ground": {"numpy", "polars", "pyarrow"},
     "store": {"boto3", "obstore"},
+    "columns": {"numpy", "pyarrow"},
+    "model": {"numpy", "pyarrow"},
+    "planners": set(),
+    "format": {"fastavro", "numpy", "polars", "pyarrow"},
+    "merge": {"numpy", "polars", "pyarrow"},
     "laws": {"hypothesis", "polars", "pyarrow"},
     "testing": {"polars"},
-    "timeline": {"pyarrow"},
+    "log": set(),
+    "hudi": {"pyarrow"},
+    "events": {"pyarrow"},
     "read": {"numpy", "polars", "pyarrow"},
     "write": {"numpy", "polars", "pyarrow"},
     "services": {"polars", "pyarrow"},
-    "rows": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
-    "html": set(),
-    "data": {"pandas", "polars", "pyarrow"},  # pandas: to read the types of a frame of its own
-    "int96": {"pyarrow"},
-    "json_rows": {"pyarrow"},
-    "places": {"pyarrow"},
-    "files": {"pyarrow"},
-    "sources": {"polars", "pyarrow"},
-    "loading": {"pyarrow"},
-    "reading": {"pandas", "polars", "pyarrow"},  # pandas: only its name, for type checkers
-    "changes": {"pyarrow"},
-    "scan": {"polars", "pyarrow"},
-    "history": {"pyarrow"},
-    "inspect": {"pyarrow"},
-    "erasure": {"polars", "pyarrow"},
-    "migration": set(),
-    "maintenance": {"polars"},
-    "distributed": {"pyarrow"},
-    "transaction": {"polars", "pyarrow"},
-    "creation": set(),
-    "checking": set(),
-    "table": {"polars", "pyarrow"},
+    "api": {"deltalake", "pandas", "polars", "pyarrow", "pyiceberg"},  # pandas: types of a user's frame
     "crdt_mor": set(),
     "cli": {"click", "polars", "pyarrow", "rich", "typer"},
     "__main__": set(),
@@ -245,7 +189,7 @@ def test_libraries_stay_in_their_layer(file: Path) -> None:
 def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
     found = {module.split(".")[0] for module in modules_imported(file)} & CHANCE
     found |= set(clocks_of_their_own(parsed(file)))
-    assert name_of(file) == "crdt_mor.clock" or not found, f"take {found} from crdt_mor.clock.Environment"
+    assert name_of(file) == "crdt_mor.ground.clock" or not found, f"take {found} from crdt_mor.ground.clock.Environment"
 
 
 def clocks_of_their_own(tree: ast.AST) -> Iterator[str]:
@@ -334,18 +278,17 @@ def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     The command line, `read_files` and `create_from` open the files that their user names; `forks` asks for its own
     process's threads.
     """
-    if unit_of(name_of(file)) in {"store", "parquet", "cli", "int96", "places", "files", "sources", "forks"}:
+    if unit_of(name_of(file)) in {"store", "cli"} or name_of(file) in OPENS_WHAT_USERS_NAME:
         return
     opened = [f"line {line}: {what}" for line, what in files_opened(parsed(file))]
     assert not opened, f"{name_of(file)} opens files itself; take bytes or a ParquetSource of the store. {opened}"
 
 
-@pytest.mark.parametrize("name", ["publish", "tail", "segments", "history", "steps"])
-def test_what_publishes_the_timeline_knows_nothing_of_hudi(name: str) -> None:
-    """Whoever tells Hudi's readers is handed in as a projector."""
-    others = {module for module in modules_imported(ROOT / f"crdt_mor/timeline/{name}.py") if "crdt_mor" in module}
-    assert not {module for module in others if unit_of(module) in {"format", "laws"}}
-    assert not others & {"crdt_mor.model.names", "crdt_mor.model.config", "crdt_mor.timeline.projection"}
+@each([file for file in FILES if unit_of(name_of(file)) == "log"])
+def test_what_publishes_the_timeline_knows_nothing_of_hudi(file: Path) -> None:
+    """The publisher tells Hudi's readers through a projector that is handed in."""
+    known = set(modules_imported(file)) & {"crdt_mor.model.names", "crdt_mor.model.config"}
+    assert not known, f"{name_of(file)} imports {known}"
 
 
 def test_the_table_has_no_cycle() -> None:
@@ -361,6 +304,10 @@ def test_the_table_has_no_cycle() -> None:
 
 
 # --- who opens files --------------------------------------------------------------------------------------------------
+
+OPENS_WHAT_USERS_NAME = {"crdt_mor.ground.parquet", "crdt_mor.ground.forks", "crdt_mor.api.load_sources"}
+OPENS_WHAT_USERS_NAME |= {f"crdt_mor.api.files{kind}" for kind in ("", "_int96", "_places")}
+"""Modules below the command line that open the files which their user names, or ask for their own process's threads."""
 
 OPENS_FILES = {"fsspec", "glob", "mmap", "obstore", "pathlib", "pyarrow.dataset", "pyarrow.fs", "tempfile"}
 """Modules that are of no use but to find and open files."""
@@ -504,3 +451,38 @@ def test_every_room_is_in_the_table_of_rooms_and_in_the_picture() -> None:
     drawn = [(left, right) for left, ends in arrows for right in ends.split(" & ") if left in MAY_IMPORT]
     assert len(drawn) > 10
     assert not [(left, right) for left, right in drawn if right not in MAY_IMPORT[left]]
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading of ARCHITECTURE.md, its head first."""
+    section = (ROOT / "ARCHITECTURE.md").read_text().partition(f"### {heading}")[2].partition("\n#")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|") and not line.startswith("|---")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def files_in(room: str) -> list[str]:
+    found = (path for path in (ROOT / "crdt_mor" / room).iterdir() if path.name != "__init__.py")
+    return sorted(path.stem for path in found if path.suffix == ".py")
+
+
+def test_the_table_of_features_names_each_file_of_its_rooms_once() -> None:
+    head, *features = rows_of("Where a feature is")
+    for column, room in enumerate(head[1:], 1):
+        named = [name for row in features for name in row[column].split(", ") if name]
+        assert sorted(named) == files_in(room.strip("`/")), room
+
+
+def test_the_other_rooms_name_each_of_their_files_once() -> None:
+    _, *rooms = rows_of("The other rooms, in the order in which to read them")
+    for room, files in rooms:
+        groups = [group.partition(":")[0] for group in files.split("; ")]
+        assert sorted(name for group in groups for name in group.split(", ")) == files_in(room.strip("`/")), room
+
+
+def test_a_word_of_a_feature_is_in_no_name_of_another() -> None:
+    """A file whose name begins with the word of a feature stands in its row: `git ls-files '*word*'` finds all."""
+    _, *features = rows_of("Where a feature is")
+    words = {row[0].split(":")[0].split(",")[0].strip(): row for row in features}
+    for word, row in words.items():
+        named = {name for other in features if other is not row for cell in other[1:] for name in cell.split(", ")}
+        assert not [name for name in named if re.match(rf"{word}(_|$)", name)], word

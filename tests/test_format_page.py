@@ -14,21 +14,20 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.format import properties
-from crdt_mor.format.base import LATEST_REQUESTED, ORDER
+from crdt_mor.format.base_file import LATEST_REQUESTED, ORDER
 from crdt_mor.laws.merging import HIDDEN
-from crdt_mor.model import plans
+from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
-from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
-from crdt_mor.model.moving import Moving, Origin, Step
+from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
-from crdt_mor.model.restores import Restore
-from crdt_mor.model.restoring import Dropped, RestorePlan
-from crdt_mor.model.retention import CleanPlan
-from crdt_mor.model.savepoints import Savepoint
-from crdt_mor.model.scopes import Overwrite, Scope
+from crdt_mor.model.overwrite import Overwrite, Scope
+from crdt_mor.model.restore import Restore
+from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
 from crdt_mor.model.timeline_parts import (
@@ -43,9 +42,10 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
-from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, Intent, encode_intent
-from crdt_mor.timeline.paths import PROPERTIES
-from crdt_mor.timeline.tail import KEPT_VERSIONS
+from crdt_mor.planners import compaction
+from crdt_mor.planners.clean import CleanPlan
+from crdt_mor.planners.erasure import Erasure
+from crdt_mor.planners.restore import Dropped, RestorePlan
 
 REPO = Path(__file__).parents[1]
 PAGE = (REPO / "docs" / "format.md").read_text()
@@ -218,8 +218,8 @@ def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_name
 
 def test_the_page_has_the_numbers_and_names_of_the_code() -> None:
     versions = re.findall(r"^\| .*? \| (\d+) \| ([\d, ]+) \|", PAGE.partition("## Times")[0], re.MULTILINE)
-    assert [now for now, _ in versions] == [ENGINE_VERSION, str(FORMAT), str(plans.FORMAT)]
-    assert [read for _, read in versions[1:]] == [", ".join(map(str, f)) for f in (FORMATS_READ, plans.FORMATS_READ)]
+    assert [now for now, _ in versions] == [ENGINE_VERSION, str(FORMAT), str(compaction.FORMAT)]
+    assert [read for _, read in versions[1:]] == [", ".join(map(str, f)) for f in (FORMATS_READ, compaction.FORMATS_READ)]
     assert f"the newest {KEPT_VERSIONS} stay" in PAGE
     names = (MERGE_STRATEGY_ID, LATEST_REQUESTED, EPOCH, WRITE_TOKEN, f"`{OWN_KEY}`", f"`{HIDDEN}<")
     assert not [name for name in names if name not in PAGE]

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys
-from crdt_mor.memory import keep_freed_memory
+from crdt_mor.ground.memory import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 

@@ -30,7 +30,7 @@ from benches.suite.conftest import Scale
 from benches.suite.rounds import SLOW, Bar, Peer, measure, write_down
 from benches.suite.sources import Sources
 from benches.suite.worlds import World, create
-from crdt_mor.format.base import repeating_columns, write_parquet
+from crdt_mor.format.base_file import repeating_columns, write_parquet
 from crdt_mor.merge.kernel import to_arrow
 
 

@@ -30,7 +30,7 @@ from crdt_mor.cli.options import (
 )
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
 from crdt_mor.model.policies import words_of_bytes
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def compact(
 
 def _columns(schema: Path | None, like: str | None) -> pa.Schema:
     """The columns of a new table, from exactly one of two options."""
-    from crdt_mor.files import is_address
+    from crdt_mor.api.files import is_address
 
     if bool(schema) == bool(like):
         raise typer.BadParameter("say where the columns come from in one way: --schema FILE or --like FILE")
@@ -326,7 +326,7 @@ def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
     if isinstance(point, int):
         return pl.col("version") > point
     from crdt_mor.model.points import check_point
-    from crdt_mor.model.savepoints import is_savepoint_name
+    from crdt_mor.model.savepoint import is_savepoint_name
 
     moment = table.scan(as_of=point).as_of if is_savepoint_name(point) else check_point(point, "--since")
     return pl.col("completed_at") > pl.lit(str(moment))

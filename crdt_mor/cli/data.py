@@ -21,19 +21,21 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs
 from crdt_mor.cli.views import without_views
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    from crdt_mor import files, int96, json_rows
+    from crdt_mor.api import files
+    from crdt_mor.api import files_int96 as int96
+    from crdt_mor.api import files_json as json_rows
 else:
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
-    files = Late("crdt_mor.files")
-    int96 = Late("crdt_mor.int96")
-    json_rows = Late("crdt_mor.json_rows")
+    files = Late("crdt_mor.api.files")
+    int96 = Late("crdt_mor.api.files_int96")
+    json_rows = Late("crdt_mor.api.files_json")
 
 STDIN: Final = Path("-")
 
@@ -99,8 +101,8 @@ def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
 def rows_of(file: str, schema: pa.Schema, format: InputFormat | None = None) -> pa.Table:
     """The rows of a file on this machine, as `read_data` has them; or, by an address, of files, of a folder of Parquet
     or of a table of Delta Lake or Iceberg in an object store."""
-    from crdt_mor.places import Places
-    from crdt_mor.sources import open_source
+    from crdt_mor.api.files_places import Places
+    from crdt_mor.api.load_sources import open_source
 
     if not files.is_address(file):
         return read_data(Path(file), schema, format)

@@ -15,7 +15,7 @@ from rich.console import Console
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.render import Output
-from crdt_mor.clock import Environment, SystemEnvironment
+from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.model.policies import words_of_bytes
 
 Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables, one after another.", show_default=False)]

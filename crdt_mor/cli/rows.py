@@ -14,7 +14,7 @@ import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.views import without_views
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.types as pt
 
-    from crdt_mor.model import types
+    from crdt_mor.columns import types
 else:
     pa = Late("pyarrow")
     pt = Late("pyarrow.types")
-    types = Late("crdt_mor.model.types")
+    types = Late("crdt_mor.columns.types")
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:

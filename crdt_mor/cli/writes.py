@@ -19,7 +19,7 @@ from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.views import without_views
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

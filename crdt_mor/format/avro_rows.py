@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.avro import parse_record
 from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
-from crdt_mor.late import Late
-from crdt_mor.model.avro import parse_record
+from crdt_mor.ground.late import Late
 
 if TYPE_CHECKING:
     import fastavro

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format.row_groups import Struct, decode_front
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource
 
 FALSE_POSITIVES: Final = 0.01
 """Share of the keys that a row group lacks for which its filter says that it may have them; two bytes a row."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format import records
-from crdt_mor.format.records import Datum
+from crdt_mor.format import avro_record
+from crdt_mor.format.avro_record import Datum
 from crdt_mor.model.names import join_path
 
 KEEP_BY_TIME: Final = "KEEP_LATEST_BY_HOURS"
@@ -92,15 +92,15 @@ class CleanMetadata:
         return sum(len(partition.removed) for partition in self.partitions.values())
 
 
-_PLAN: Final = records.Kind("cleaner_plan")
-_METADATA: Final = records.Kind("clean_metadata")
+_PLAN: Final = avro_record.Kind("cleaner_plan")
+_METADATA: Final = avro_record.Kind("clean_metadata")
 _SAVEPOINT_RECORD: Final = "HoodieSavepointMetadata"
 
 
 def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
     """The bytes of a `.clean.requested` file. Equal plans, equal bytes."""
     earliest = plan.earliest_to_retain
-    return records.encode(
+    return avro_record.encode(
         _PLAN,
         {
             "earliestInstantToRetain": earliest
@@ -121,7 +121,7 @@ def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
 
 def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
     """The plan in a `.clean.requested` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
-    datum = records.decode(data, path, _PLAN.name)
+    datum = avro_record.decode(data, path, _PLAN.name)
     try:
         listed = cast("Mapping[str, list[Datum]]", datum.get("filePathsToBeDeletedPerPartition") or {})
         files = {partition: [str(item["filePath"]) for item in items] for partition, items in listed.items()}
@@ -142,7 +142,7 @@ def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
 
 def encode_clean(metadata: CleanMetadata) -> bytes:
     """The bytes of a completed `.clean` file. Equal metadata, equal bytes."""
-    return records.encode(
+    return avro_record.encode(
         _METADATA,
         {
             "startCleanTime": metadata.started,
@@ -170,7 +170,7 @@ def encode_clean(metadata: CleanMetadata) -> bytes:
 
 def decode_clean(data: bytes, path: str) -> CleanMetadata:
     """The metadata in a completed `.clean` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
-    datum = records.decode(data, path, _METADATA.name)
+    datum = avro_record.decode(data, path, _METADATA.name)
     try:
         partitions = cast("Mapping[str, Datum]", datum["partitionMetadata"])
         policies = [cast("str", item["policy"]) for item in partitions.values()]
@@ -189,7 +189,7 @@ def decode_clean(data: bytes, path: str) -> CleanMetadata:
 
 def decode_savepoint(data: bytes, path: str) -> list[str]:
     """The files that a savepoint keeps, as paths inside the table; `FormatError` if it is empty or damaged."""
-    datum = records.decode(data, path, _SAVEPOINT_RECORD)
+    datum = avro_record.decode(data, path, _SAVEPOINT_RECORD)
     try:
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
         return sorted(

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, fields
 from typing import Final, cast
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format import records
-from crdt_mor.format.records import Datum
+from crdt_mor.format import avro_record
+from crdt_mor.format.avro_record import Datum
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class CompactionPlanRecord:
     missing_partitions: Sequence[str] | None = None
 
 
-_COMMIT: Final = records.Kind("commit_metadata")
-_COMPACTION_PLAN: Final = records.Kind("compaction_plan")
+_COMMIT: Final = avro_record.Kind("commit_metadata")
+_COMPACTION_PLAN: Final = avro_record.Kind("compaction_plan")
 _REPLACE_COMMIT_RECORD: Final = "HoodieReplaceCommitMetadata"
 
 
@@ -122,12 +122,12 @@ _RUNTIME_NAMES: Final = tuple((item.name, _camel(item.name)) for item in fields(
 def encode_commit(metadata: CommitMetadata) -> bytes:
     """The bytes of a `.deltacommit`, `.commit` or `.deltacommit.inflight` file. Equal metadata, equal bytes."""
     assert not metadata.replaced, "replaced file groups belong in a replacecommit, which nothing here writes"
-    return records.encode(_COMMIT, _commit_datum(metadata))
+    return avro_record.encode(_COMMIT, _commit_datum(metadata))
 
 
 def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
     """The bytes of a `.compaction.requested` file."""
-    return records.encode(
+    return avro_record.encode(
         _COMPACTION_PLAN,
         {
             "operations": [_operation_datum(operation) for operation in plan.operations],
@@ -182,7 +182,7 @@ def _operation_datum(operation: CompactionOperation) -> Datum:
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
     """The metadata in a commit file (`replace`: a replacecommit file); `FormatError` if it is empty or damaged."""
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
-    datum = _decode_json(data, path, record) if data[:1] == b"{" else records.decode(data, path, record)
+    datum = _decode_json(data, path, record) if data[:1] == b"{" else avro_record.decode(data, path, record)
     try:
         return CommitMetadata(
             stats=_stats(datum.get("partitionToWriteStats")),
@@ -201,7 +201,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
     """The plan in a `.compaction.requested` file; `FormatError` if it is empty or damaged."""
-    datum = records.decode(data, path, _COMPACTION_PLAN.name)
+    datum = avro_record.decode(data, path, _COMPACTION_PLAN.name)
     try:
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))
         return CompactionPlanRecord(

@@ -30,10 +30,10 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from crdt_mor.columns.decimals import near_scale
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
-from crdt_mor.late import Late
-from crdt_mor.model.decimals import near_scale
+from crdt_mor.ground.late import Late
 
 if TYPE_CHECKING:
     import fastavro

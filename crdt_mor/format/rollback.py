@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from crdt_mor.format import records
-from crdt_mor.format.records import Datum
+from crdt_mor.format import avro_record
+from crdt_mor.format.avro_record import Datum
 from crdt_mor.model.names import OWN_KEY
 
 _NOTES: Final = MappingProxyType({OWN_KEY: "1"})
-_PLAN: Final = records.Kind("rollback_plan", _NOTES)
-_METADATA: Final = records.Kind("rollback_metadata", _NOTES)
+_PLAN: Final = avro_record.Kind("rollback_plan", _NOTES)
+_METADATA: Final = avro_record.Kind("rollback_metadata", _NOTES)
 _VERSION: Final = 1
 
 
@@ -39,12 +39,12 @@ class Rollback:
 
 def encode_rollback_plan(rollback: Rollback) -> bytes:
     """The bytes of a `.rollback.requested` file."""
-    return records.encode(_PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION})
+    return avro_record.encode(_PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION})
 
 
 def encode_rollback(rollback: Rollback) -> bytes:
     """The bytes of a completed `.rollback` file."""
-    return records.encode(
+    return avro_record.encode(
         _METADATA,
         {
             "startRollbackTime": rollback.started,
@@ -64,4 +64,4 @@ def _instant(rollback: Rollback) -> Datum:
 
 def rollback_notes(data: bytes, path: str) -> Mapping[str, str]:
     """What the header of either file says, our key among it where we wrote it; `FormatError` if it is damaged."""
-    return records.notes_of(data, path)
+    return avro_record.notes_of(data, path)

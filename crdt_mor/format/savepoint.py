@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import Final
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format import records
-from crdt_mor.format.records import Datum
+from crdt_mor.format import avro_record
+from crdt_mor.format.avro_record import Datum
 from crdt_mor.model.names import OWN_KEY
 
 _NOTES: Final = MappingProxyType({OWN_KEY: "1"})
-_SAVEPOINT: Final = records.Kind("savepoint_metadata", _NOTES)
-_PLAN: Final = records.Kind("restore_plan", _NOTES)
-_METADATA: Final = records.Kind("restore_metadata", _NOTES)
+_SAVEPOINT: Final = avro_record.Kind("savepoint_metadata", _NOTES)
+_PLAN: Final = avro_record.Kind("restore_plan", _NOTES)
+_METADATA: Final = avro_record.Kind("restore_metadata", _NOTES)
 _PLAN_VERSION: Final = 2
 _VERSION: Final = 1
 
@@ -47,7 +47,7 @@ class SavepointRecord:
 
 def encode_savepoint(savepoint: SavepointRecord) -> bytes:
     """The bytes of a `.savepoint` file."""
-    return records.encode(
+    return avro_record.encode(
         _SAVEPOINT,
         {
             "savepointedBy": savepoint.by,
@@ -64,7 +64,7 @@ def encode_savepoint(savepoint: SavepointRecord) -> bytes:
 
 def decode_saved_ms(data: bytes, path: str) -> int:
     """When a savepoint was made, as its file says, in ms since 1970; `FormatError` if that is damaged."""
-    saved = records.decode(data, path, _SAVEPOINT.name)["savepointedAt"]
+    saved = avro_record.decode(data, path, _SAVEPOINT.name)["savepointedAt"]
     if not isinstance(saved, int):
         raise FormatError(f"a savepoint of a shape that Hudi does not write. path={path}")
     return saved
@@ -72,7 +72,7 @@ def decode_saved_ms(data: bytes, path: str) -> int:
 
 def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:
     """The bytes of a `.restore.requested` file. restored_to: the newest instant that stays; "" for none."""
-    return records.encode(
+    return avro_record.encode(
         _PLAN,
         {
             "instantsToRollback": list(map(_instant, instants)),
@@ -87,7 +87,7 @@ def encode_restore(started: str, milliseconds: int, dropped: Mapping[Instant, Ma
 
     dropped: by instant, the newest first, the names of the files that went with it, by partition.
     """
-    return records.encode(
+    return avro_record.encode(
         _METADATA,
         {
             "startRestoreTime": started,
@@ -123,4 +123,4 @@ def _instant(instant: Instant) -> Datum:
 
 def notes(data: bytes, path: str) -> Mapping[str, str]:
     """What the header of any of these files says, our key among it where we wrote it; `FormatError` if damaged."""
-    return records.notes_of(data, path)
+    return avro_record.notes_of(data, path)

@@ -16,13 +16,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 
+from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.laws.claims import settles
 from crdt_mor.laws.describe import AUTHOR_ERRORS, described, error_line
 from crdt_mor.laws.histories import History, Update
 from crdt_mor.laws.trial import NO_STATE, Run, Trial
 from crdt_mor.merge.kernel import polars_type
-from crdt_mor.model.types import stored_type
 
 _GIVEN_MIN: Final = 3
 """How many different states joins must give, so that one which changes none of them says something."""

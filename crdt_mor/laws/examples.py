@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.describe import AUTHOR_ERRORS
 from crdt_mor.merge.payload import Payload, RecordPayload
-from crdt_mor.model.types import stored_type
 
 
 def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:

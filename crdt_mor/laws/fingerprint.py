@@ -12,11 +12,11 @@ from datetime import date, datetime
 from itertools import product
 from typing import Any
 
+from crdt_mor.columns.types import stored_type, type_to_json
 from crdt_mor.laws.describe import described
 from crdt_mor.laws.histories import Update
 from crdt_mor.laws.trial import NO_STATE, Trial
 from crdt_mor.merge.payload import Payload
-from crdt_mor.model.types import stored_type, type_to_json
 
 
 def fingerprint(payload: Payload) -> str:

@@ -11,17 +11,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.casts import aligned_type, meets
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.types import is_list
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.resolve import resolve
 from crdt_mor.merge.blocks import Columns
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
 from crdt_mor.merge.rule import Member, MergeRule, naming_payload
-from crdt_mor.model.casts import aligned_type, meets
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.model.types import is_list
 
 _PLACE, _WRITTEN = "_crdt_place", "_crdt_written"
 

@@ -16,6 +16,7 @@ from typing import Any, Final, get_args
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.describe import AUTHOR_ERRORS, FIRST_TIME, abbreviated, described, error_line, error_of
 from crdt_mor.laws.examples import examples_of, payload_name, same_value
@@ -23,7 +24,6 @@ from crdt_mor.laws.histories import Update
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Kind, Nulls, NullsInside, Payload
 from crdt_mor.merge.states import vectorised
-from crdt_mor.model.types import stored_type
 
 EXAMPLES_MAX: Final = 12
 

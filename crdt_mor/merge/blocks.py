@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource
 
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.merge.base import Decoded, Scanned
+from crdt_mor.merge.base_rows import Decoded, Scanned
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -56,7 +56,7 @@ from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.order import Keys, text_order
 from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.snapshot import latest_in, merge, promote, resolve
+from crdt_mor.merge.visible import latest_in, merge, promote, resolve
 
 PART_BASE_ROWS_MIN: Final = 98_304
 """The least number of base rows in a part. No row group that a compaction writes has fewer rows (they have from 3/4 to

@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -28,7 +29,6 @@ from crdt_mor.merge.blocks import (
     distinct,
 )
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.parquet import ParquetSource
 
 LINE_KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
 PLAIN, TOMBSTONE, ROW = 0, 1, 2

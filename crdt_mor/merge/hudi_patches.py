@@ -18,10 +18,10 @@ from typing import Any
 import polars as pl
 
 from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice, is_partial
 from crdt_mor.merge.contributions import ORDER, conform, raw, scan, scan_contents
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.parquet import ParquetSource
 
 Row = Mapping[str, Any]
 

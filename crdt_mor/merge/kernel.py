@@ -20,7 +20,7 @@ from crdt_mor.merge.fold import Collapsed, GivenRows
 from crdt_mor.merge.order import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
-from crdt_mor.merge.snapshot import (
+from crdt_mor.merge.visible import (
     AtOnce,
     can_be_at_once,
     is_late,

@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, have_own_times, height, needed, row_groups
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.snapshot import is_late
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.merge.visible import is_late
 
 SCAN_PART_ROWS_MIN: Final = 4 * 131_072
 """The least number of base rows in a part of a scan. If logs touch a tenth of them, the hash tables of the touched keys

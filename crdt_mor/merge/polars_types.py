@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.model.casts import to_declared
-from crdt_mor.model.decimals import near_scale
+from crdt_mor.columns.casts import to_declared
+from crdt_mor.columns.decimals import near_scale
 
 
 def polars_frame(data: pa.Table) -> pl.DataFrame:

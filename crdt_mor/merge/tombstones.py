@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from crdt_mor.merge.base import Scanned
+from crdt_mor.merge.base_rows import Scanned
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, DeleteBlock, Slice
 from crdt_mor.merge.contributions import KIND, LINE_KEY, ORDER, TOMBSTONE
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.snapshot import resolve
+from crdt_mor.merge.visible import resolve
 
 
 def tombstones(files: Slice, rule: MergeRule, columns: Columns) -> pl.DataFrame:

@@ -22,11 +22,11 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
+from crdt_mor.columns.schema import IS_DELETED, META_COLUMNS, TableSchema
+from crdt_mor.columns.types import TIMESTAMP
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.schema import IS_DELETED, META_COLUMNS, TableSchema
-from crdt_mor.model.types import TIMESTAMP
 
 SUPPORTED_VERSIONS: Final = (8, 9)
 WRITTEN_VERSION: Final = 9

@@ -6,7 +6,7 @@ even number of milliseconds. The last two bits of the milliseconds of a requeste
 no two of these ever meet at one time:
 
     0 of 4        a write that begins, and every other event of its own that Hudi is told of
-    2 of 4        a commit that is alone, which chooses its time before anybody knows of it (`timeline.alone`)
+    2 of 4        a commit that is alone, which chooses its time before anybody knows of it (`events.one_event`)
     odd           the barrier of a plan
 """
 

@@ -5,8 +5,8 @@ mistake in a transition stops the process that makes it, and never becomes the h
 predicate says what breaking it would do.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
-groups, and `timeline.plans.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
-`timeline.publish`).
+groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
+`log.publish`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
-from crdt_mor.model.scopes import still_noted, void_files
+from crdt_mor.model.overwrite import still_noted, void_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 

@@ -22,11 +22,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import empty_texts, text_scalar
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
 from crdt_mor.model import java_hash
-from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.texts import empty_texts, text_scalar
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

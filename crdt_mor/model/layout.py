@@ -18,8 +18,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.model.schema import TableSchema
 
 CLUSTER_BY: Final = "crdt_mor.cluster_by"
 CLUSTER_ORDER: Final = "crdt_mor.cluster_order"

@@ -16,7 +16,7 @@ A moment is known to the millisecond; what is finer is cut off. Text comes from 
 which know nothing but text: `parse_point` makes of it what Python programs pass. There, digits are a version unless
 there are 17 of them; in Python a version is an int. An ordinal, by which `Table.history` counts commits, is no point.
 `check_point` is for what Python programs pass. Checkpoints are the text of a `Cut`; only the ends of a window of
-changes may be checkpoints. read/cuts.py makes of a point a cut of a certain table.
+changes may be checkpoints. read/cut.py makes of a point a cut of a certain table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final, Literal, TypeGuard, get_args
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.cut import By
 from crdt_mor.model.instant import DIGITS, InstantTime, from_datetime, parse
-from crdt_mor.model.savepoints import is_savepoint_name
+from crdt_mor.model.savepoint import is_savepoint_name
 
 Point = int | str | datetime | date
 """A version; a moment, as a datetime or a date (in UTC where no zone is named), ISO text of either, or 17 digits of UTC

@@ -5,7 +5,7 @@
     …                                           ┘
 
 A policy that is misspelt, or has a value that it cannot have, is refused when it is set: nobody would follow it. What
-is due by them, `model.due` says.
+is due by them, `planners.compaction_due` says.
 """
 
 from __future__ import annotations

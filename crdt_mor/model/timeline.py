@@ -5,24 +5,24 @@
                  └──────► roll_back ─► rolled back ─► sweep       a value in which the instant is pending
     commit ─────────────────────────────► completion          of a write that is alone: it never was pending
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
-    overwrite             a pending write replaces the rows of a scope, see `model.overwrites`
+    overwrite             a pending write replaces the rows of a scope, see `planners.overwrite`
     decide                nothing but the clock                      for readers that ask what a moment showed
     set_properties        what users have noted of the table
     retain                only which history is kept; a clean that removes files says it with its plan
     archive_until         instants leave Hudi's active timeline for its history
     forget_tokens         applications that have not written for long are forgotten
     save, unsave          what the table shows now gets a name, or loses it      } in
-    restored              what was committed after a moment is dropped          } `model.restoring`
-    move, arrive, open    a migration to another table, or from one, see `model.moving`
+    restored              what was committed after a moment is dropped          } `planners.restore`
+    move, arrive, open    a migration to another table, or from one, see `model.migration`
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
-event that made it. Nothing here does I/O or asks for the time; `timeline.publish` publishes one value after another by
+event that made it. Nothing here does I/O or asks for the time; `log.publish` publishes one value after another by
 put-if-absent, which puts all events of a table in one total order. So requested and completion times are unique and
 strictly increasing in that order, whatever the wall clocks of the writers say.
 
 The value stays small. Completions older than the last few are moved to *segments*, immutable objects that the value
 only names; a commit of many files is in one at once. Segments are rolled up sixteen to one, and a clean drops those
-that no view needs any more (`model.packing`).
+that no view needs any more (`planners.packing`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
 from crdt_mor.model.layout import with_layout
-from crdt_mor.model.moving import Moving, Origin
+from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
-from crdt_mor.model.restores import Restore
-from crdt_mor.model.savepoints import Savepoint
-from crdt_mor.model.scopes import Overwrite, still_noted
+from crdt_mor.model.overwrite import Overwrite, still_noted
+from crdt_mor.model.restore import Restore
+from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
-from crdt_mor.model.moving import Moving, Origin, moving_json, moving_of, origin_json, origin_of
-from crdt_mor.model.restores import restore_json, restore_of
-from crdt_mor.model.savepoints import savepoint_json, savepoint_of
-from crdt_mor.model.scopes import overwrite_json, overwrite_of
+from crdt_mor.model.migration import Moving, Origin, moving_json, moving_of, origin_json, origin_of
+from crdt_mor.model.overwrite import overwrite_json, overwrite_of
+from crdt_mor.model.restore import restore_json, restore_of
+from crdt_mor.model.savepoint import savepoint_json, savepoint_of
 from crdt_mor.model.table_properties import decoded
 from crdt_mor.model.timeline_json import (
     archive_json,

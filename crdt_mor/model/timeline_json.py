@@ -13,7 +13,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
-from crdt_mor.model.scopes import overwriting_json, overwriting_of
+from crdt_mor.model.overwrite import overwriting_json, overwriting_of
 from crdt_mor.model.timeline_parts import (
     Archive,
     Completion,

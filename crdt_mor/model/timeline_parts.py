@@ -10,7 +10,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
-from crdt_mor.model.scopes import Overwriting
+from crdt_mor.model.overwrite import Overwriting
 
 FileGroup = tuple[str, str]
 """A file group: (partition path, file id)."""
@@ -83,7 +83,7 @@ class Pending:
 class OpenPlan:
     """A plan of a service that is open. The frozen plan itself, its file groups with it, is the object at `path`.
 
-    `action`: which service it is of, in the words of `timeline.actions`.
+    `action`: which service it is of, in the words of `hudi.actions`.
     """
 
     barrier: InstantTime

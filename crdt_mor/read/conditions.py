@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.read.expressions import bounds, comparison, literal, operands
 from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
 from crdt_mor.read.sql import Condition

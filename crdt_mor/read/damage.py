@@ -12,14 +12,14 @@ from contextlib import contextmanager
 import polars as pl
 
 from crdt_mor.errors import FormatError, SnapshotExpiredError, UnsupportedFeatureError
-from crdt_mor.format.base import refuse_encrypted
+from crdt_mor.format.base_file import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Store
+from crdt_mor.store.protocol import Store
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises of bytes that it cannot read."""

@@ -12,10 +12,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import distinct
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.lookup import ranges_of
 from crdt_mor.read.prune import Pruning
 from crdt_mor.read.row_groups import not_ruled_out, within

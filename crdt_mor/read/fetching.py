@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format.row_groups import TAIL_BYTES, Chosen, choose
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Slice, distinct, is_partial
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.row_groups import not_ruled_out, within
 
 

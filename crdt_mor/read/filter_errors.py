@@ -12,8 +12,8 @@ from typing import Final
 
 import polars as pl
 
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
 
 _EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
 

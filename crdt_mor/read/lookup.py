@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from crdt_mor.format.bloom import may_have
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import RECORD_KEY, Columns
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.expressions import conjunction, conjuncts
 
 

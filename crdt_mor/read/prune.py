@@ -22,13 +22,13 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
-from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.expressions import Comparison, comparison, conjuncts, operands
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.merge.polars_types import polars_schema
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
 from crdt_mor.read.expressions import Comparison, bounds, comparison, flat
 
 _NESTED_MAX = 50

@@ -2,8 +2,8 @@
 
     value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames
 
-Files are opened in read/blocks.py, rows are merged by `merge`; neither of the two knows the other. Each slice is merged
-alone, or some of them together (read/together.py).
+Files are opened in read/open_slice.py, rows are merged by `merge`; neither of the two knows the other. Each slice is
+merged alone, or some of them together (read/together.py).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from itertools import chain
 
 import polars as pl
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Slice
 from crdt_mor.merge.polars_types import selected
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.blocks import base_source, fetch_end, open_slice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.lookup import asked_keys, ranges_of
+from crdt_mor.read.open_slice import base_source, fetch_end, open_slice
 from crdt_mor.read.together import Item, Merge, Merges
-from crdt_mor.store.base import is_bucket
-from crdt_mor.threads import REQUESTS, in_threads
-from crdt_mor.timeline.session import Session
+from crdt_mor.store.protocol import is_bucket
 
 
 @dataclass(frozen=True)

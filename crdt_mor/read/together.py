@@ -33,7 +33,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.damage import POLARS_ERRORS, is_ours, naming_damage
-from crdt_mor.store.base import Store
+from crdt_mor.store.protocol import Store
 
 BYTES_MAX: Final = 1 << 20
 """The most bytes of files that are merged together. Of larger slices each base is worth a merge of its own."""

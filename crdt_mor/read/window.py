@@ -18,18 +18,18 @@ from typing import Literal
 import polars as pl
 
 from crdt_mor.errors import CheckpointExpiredError, UnsupportedFeatureError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.retention import is_commit
 from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
+from crdt_mor.planners.clean import is_commit
 from crdt_mor.read.images import DELETE, UPSERT, images_of, with_change, with_commit
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.read.states import Scope, States, TouchedGroups, expired_start
-from crdt_mor.threads import in_threads
-from crdt_mor.timeline.session import Session
+from crdt_mor.read.window_states import Scope, States, TouchedGroups, expired_start
 
 Mode = Literal["merged", "difference", "images", "raw"]
 """The ways to see a window; see the methods of `Window` of these names."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.events import sweep
+from crdt_mor.events.archive import archive_once, prefix_of
+from crdt_mor.events.session import Session
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.hudi.restore import named_in
+from crdt_mor.log.lookup import newer_value
+from crdt_mor.log.segments import SegmentGoneError
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import sweep
-from crdt_mor.timeline.archive import archive_once, prefix_of
-from crdt_mor.timeline.cutting import named_in
-from crdt_mor.timeline.history import newer_value
-from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.segments import SegmentGoneError
-from crdt_mor.timeline.session import Session
-from crdt_mor.timeline.steps import Steps
 from crdt_mor.write.refusals import require_no_archive
 
 

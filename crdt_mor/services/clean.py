@@ -1,6 +1,6 @@
 """Cleaning, as a service: the marks of the history that is kept move, and then the files go that no kept view needs.
 
-`model.retention` says which marks follow from a policy, and which files may go by them. The event that schedules the
+`planners.clean` says which marks follow from a policy, and which files may go by them. The event that schedules the
 plan moves the marks. From then on nobody makes a view of what lies before them, so that the files may be deleted by any
 number of processes, at any time. A file that the store does not delete stops nobody: the plan is completed without it,
 and a later clean finds it again, as it plans from a listing.
@@ -12,25 +12,25 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.events import write
+from crdt_mor.events.session import Session
 from crdt_mor.format.clean import decode_savepoint
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.hudi.actions import CLEAN
+from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName
-from crdt_mor.model.retention import (
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.planners.clean import (
     Cleaning,
     CleanPlan,
     RetentionPolicy,
     plan_clean,
     plan_cleaning,
 )
-from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.services import service
 from crdt_mor.services.service import Planner
-from crdt_mor.threads import in_threads
-from crdt_mor.timeline import events
-from crdt_mor.timeline.actions import CLEAN
-from crdt_mor.timeline.cut_records import own_savepoint_time
-from crdt_mor.timeline.session import Session
 from crdt_mor.write.refusals import require_no_archive, require_written_format
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
@@ -106,7 +106,7 @@ class Cleaner:
             executed.append(plan)
             gone += finish(session, plan)
         else:
-            moved = events.retain(session.publisher, session.known(), lambda tail: self._cleaning(tail).retention)
+            moved = write.retain(session.publisher, session.known(), lambda tail: self._cleaning(tail).retention)
             session.remember(session.run(moved))
         size = sum(file.size for file in gone)
         failed = sum(len(one.files) for one in executed) - len(gone)

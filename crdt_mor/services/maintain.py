@@ -28,27 +28,30 @@ from crdt_mor.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
-from crdt_mor.model.archiving import KEPT_COMMITS
-from crdt_mor.model.due import DueGroup, due_compactions, due_log_compactions, plural
+from crdt_mor.events import load, sweep
+from crdt_mor.events import plan as plans
+from crdt_mor.events import write as events
+from crdt_mor.events.session import Session
+from crdt_mor.ground.observing import UpkeepEvent
+from crdt_mor.hudi.actions import CLEAN, COMPACT
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
-from crdt_mor.model.moving import require_not_moved
-from crdt_mor.model.plans import CompactionPlan
+from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
-from crdt_mor.model.retention import RetentionPolicy, is_commit
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
-from crdt_mor.observing import UpkeepEvent
-from crdt_mor.services import erase, service
+from crdt_mor.planners.archive import KEPT_COMMITS
+from crdt_mor.planners.clean import RetentionPolicy, is_commit
+from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions, plural
+from crdt_mor.services import erasure as erase
+from crdt_mor.services import service
 from crdt_mor.services.archive import archivable_now, archive
 from crdt_mor.services.clean import Cleaner
-from crdt_mor.services.compact import compaction
-from crdt_mor.services.failures import noted
-from crdt_mor.services.finishing import Finished, finish, said_of
-from crdt_mor.services.upkeep import DETAILS_SHOWN, Maintained, State, Upkeep
-from crdt_mor.timeline import events, loads, plans, sweep
-from crdt_mor.timeline.actions import CLEAN, COMPACT
-from crdt_mor.timeline.session import Session
+from crdt_mor.services.compaction import compaction
+from crdt_mor.services.compaction_failures import noted
+from crdt_mor.services.compaction_finish import Finished, finish, said_of
+from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, State, Upkeep
 from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
@@ -391,5 +394,5 @@ def _sweep(run: _Run) -> Iterator[Upkeep]:
     if tail.rolled_back and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
     if tail.table_id is not None:  # its first load may have died when all of it was in its place
-        loads.remove(session.store, tail.table_id, base_files=False)
+        load.remove(session.store, tail.table_id, base_files=False)
     yield Upkeep("sweep", "done", why)

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crdt_mor.errors import InvalidInputError, RestoreUnfinishedError
+from crdt_mor.events import restore as restoring
+from crdt_mor.events import rollback, sweep
+from crdt_mor.events.migration import require_restorable
+from crdt_mor.events.session import Session
+from crdt_mor.log.lookup import find_completion
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.points import Point
-from crdt_mor.model.restoring import RestorePlan, plan_restore
-from crdt_mor.model.savepoints import Savepoint as Saved
-from crdt_mor.model.savepoints import checked_comment, checked_name, is_savepoint_name
+from crdt_mor.model.savepoint import Savepoint as Saved
+from crdt_mor.model.savepoint import checked_comment, checked_name, is_savepoint_name
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.cuts import cut_at, saved_under, sealed_at
+from crdt_mor.planners.restore import RestorePlan, plan_restore
+from crdt_mor.read.cut import cut_at, saved_under, sealed_at
 from crdt_mor.services.clean import saved_files
-from crdt_mor.services.erase import open_erasures
-from crdt_mor.timeline import restoring, rollback, sweep
-from crdt_mor.timeline.history import find_completion
-from crdt_mor.timeline.moving import require_restorable
-from crdt_mor.timeline.session import Session
+from crdt_mor.services.erasure import open_erasures
 from crdt_mor.write.refusals import require_writable
 
 

@@ -8,7 +8,7 @@
 
 So no process waits for another one, and a process that dies at any of these steps leaves a plan that any other
 finishes. A service adds a pure planner and an executor of one part, and its row in the table of actions
-(`timeline.actions`).
+(`hudi.actions`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from crdt_mor.errors import (
     UnsupportedFeatureError,
     UnsupportedVersionError,
 )
+from crdt_mor.events import plan as plans
+from crdt_mor.events import sweep
+from crdt_mor.events.session import Session
+from crdt_mor.ground.observing import PartEvent, PlanEvent
+from crdt_mor.ground.threads import THREADS, in_threads
+from crdt_mor.hudi import adoption
+from crdt_mor.hudi.actions import P, PlannedAction
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.retention import needless_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
-from crdt_mor.observing import PartEvent, PlanEvent
-from crdt_mor.threads import THREADS, in_threads
-from crdt_mor.timeline import adoption, plans, sweep
-from crdt_mor.timeline.actions import P, PlannedAction
-from crdt_mor.timeline.session import Session
+from crdt_mor.planners.clean import needless_files
 from crdt_mor.write.log_files import staging
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from crdt_mor.deadlines import current_operation
+from crdt_mor.ground.deadlines import current_operation
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.clock import Environment
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.credentials import PROFILE, options_beside, vending_of
 from crdt_mor.store.options import (

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError, StorageRefusedError
+from crdt_mor.ground.clock import Environment
 from crdt_mor.store.addresses import Provider
 from crdt_mor.store.options import known_names
 from crdt_mor.store.secrets import Secrets, has_default_profile, hidden

@@ -13,11 +13,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from crdt_mor.clock import Environment
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.clock import Environment
 from crdt_mor.store.addresses import Place, Provider, place_of
-from crdt_mor.store.base import Store
 from crdt_mor.store.options import CREDENTIAL_PROVIDER
+from crdt_mor.store.protocol import Store
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from crdt_mor.store.base import Store
+from crdt_mor.store.protocol import Store
 
 
 @dataclass(frozen=True, slots=True)

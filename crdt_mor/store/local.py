@@ -33,11 +33,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Chunks, Content, Durable, Stat
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path, stays_empty
+from crdt_mor.store.protocol import Chunks, Content, Durable, Stat
 
 R = TypeVar("R")
 

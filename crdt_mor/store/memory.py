@@ -10,11 +10,11 @@ import builtins  # inside the class, `list` is the store's
 import threading
 from collections.abc import Callable
 
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Content, Durable, Stat
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+from crdt_mor.store.protocol import Content, Durable, Stat
 
 
 class MemoryStore:

@@ -26,17 +26,17 @@ from typing import Any, Final
 
 import obstore
 
-from crdt_mor.clock import Environment, SystemEnvironment
 from crdt_mor.errors import CommitUnknownError, FormatError, InvalidInputError, StorageUnavailableError
-from crdt_mor.parquet import ParquetSource, RangeReader
+from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.ground.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
 from crdt_mor.store.at_once import AtOnce, T
-from crdt_mor.store.base import Content, Durable, Stat
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind, refused, unavailable
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+from crdt_mor.store.protocol import Content, Durable, Stat
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
 from crdt_mor.store.secrets import Secrets

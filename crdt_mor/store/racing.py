@@ -20,7 +20,7 @@ from typing import Final
 
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE, AtOnce, T
-from crdt_mor.store.base import Store
+from crdt_mor.store.protocol import Store
 
 PUTS: Final = REQUESTS_AT_ONCE
 """How many threads put one name at once."""

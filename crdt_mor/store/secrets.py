@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import StorageRefusedError
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.addresses import Provider
 
 _HIDDEN: Final = "***"

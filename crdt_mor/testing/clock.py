@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from crdt_mor.clock import Process
+from crdt_mor.ground.clock import Process
 
 
 @dataclass

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
-from crdt_mor.parquet import ParquetSource
-from crdt_mor.store.base import Content, Durable, Stat, Store
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.store.protocol import Content, Durable, Stat, Store
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 import polars as pl
 
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError
-from crdt_mor.store.base import Stat, Store
+from crdt_mor.store.protocol import Stat, Store
 
 __all__ = ["StoreSuite"]
 

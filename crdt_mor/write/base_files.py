@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from crdt_mor.format.base import (
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.format.base_file import (
     CLUSTERED_ROW_GROUP_ROWS,
     ROW_GROUP_ROWS,
     base_metadata,
@@ -16,14 +17,13 @@ from crdt_mor.format.base import (
     write_parquet,
 )
 from crdt_mor.format.row_groups import join_row_groups
+from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY
 from crdt_mor.merge.clustering import PLACE, clustered_places
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.layout import Layout
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.store.base import Chunks
-from crdt_mor.threads import in_threads
+from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.log_files import avro_with_meta, stored_table, with_constants
 
 

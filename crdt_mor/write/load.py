@@ -5,7 +5,7 @@
 Base files serve readers best: nothing is merged, and row groups say which keys they have. Only the first write of a
 table may put them under its own time. A base file begins a file slice, and what others had written or folded there
 before would be hidden by it; that is why the table is not there for others until the load is complete
-(`timeline/loads.py`).
+(`events/load.py`).
 
 A key that stands twice is found where the sorted rows come together, so it is named without all keys in memory.
 """
@@ -22,22 +22,22 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.format.base import ROW_GROUP_ROWS
+from crdt_mor.events import rollback
+from crdt_mor.events.write import WriteOutcome
+from crdt_mor.format.base_file import ROW_GROUP_ROWS
+from crdt_mor.ground.threads import THREADS
 from crdt_mor.laws.merging import Merging
+from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.names import BaseFileName, bucket_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.threads import THREADS
-from crdt_mor.timeline import rollback
-from crdt_mor.timeline.events import WriteOutcome
-from crdt_mor.timeline.paths import STAGED
 from crdt_mor.write.base_files import base_file
+from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.sizes import bytes_of
-from crdt_mor.write.sorting import ORDER, RUN_ROWS, Run, Sorting
 from crdt_mor.write.statements import Statements
 
 _SEQUENCE = "_hoodie_commit_seqno"

@@ -17,21 +17,21 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.texts import integers, repeated, text_scalar
 from crdt_mor.errors import CommitUnknownError, SnapshotExpiredError, StorageUnavailableError
-from crdt_mor.format.base import VIEWS, repeating_columns, write_parquet
+from crdt_mor.format.base_file import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
-from crdt_mor.late import Late
+from crdt_mor.ground.late import Late
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
-from crdt_mor.model.texts import integers, repeated, text_scalar
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.store.base import Chunks, Durable, Store
-from crdt_mor.threads import in_threads
-from crdt_mor.timeline.partitions import metadata_put
+from crdt_mor.store.protocol import Chunks, Durable, Store
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -256,7 +256,7 @@ def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
 def ensure_partition(store: Store, partition: str, instant: InstantTime) -> None:
     """Put the file by which Hudi finds a partition, unless there is one: the first writer's stays.
 
-    It is put after a first data file, and before the write completes: `timeline.partitions` says why.
+    It is put after a first data file, and before the write completes: `hudi.partitions` says why.
     """
     put = metadata_put(partition, instant)
     if store.stat(put.path) is None:

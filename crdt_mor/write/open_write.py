@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     CommitUnknownError,
     InvalidInputError,
@@ -24,22 +25,23 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from crdt_mor.events import job as jobs
+from crdt_mor.events import rollback
+from crdt_mor.events import write as events
+from crdt_mor.events.heartbeat import beating
+from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.hudi.partitions import metadata_put
+from crdt_mor.log.lookup import find_completion, find_overwrite, may_be_dropped
+from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.authors import Author, Info, application_of
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
-from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
-from crdt_mor.store.base import Chunks, side_by_side
-from crdt_mor.threads import in_threads
-from crdt_mor.timeline import events, jobs, rollback
-from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.history import find_completion, find_overwrite, may_be_dropped
-from crdt_mor.timeline.partitions import metadata_put
-from crdt_mor.timeline.publish import Shortcuts
-from crdt_mor.timeline.session import Session
-from crdt_mor.timeline.steps import Steps
+from crdt_mor.store.protocol import Chunks, side_by_side
 from crdt_mor.write.log_files import ensure_partition, put_chunks
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging

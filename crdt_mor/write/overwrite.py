@@ -16,20 +16,21 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.events import overwrite
+from crdt_mor.events import write as events
+from crdt_mor.ground.threads import THREADS, in_threads
 from crdt_mor.laws.merging import Merging
+from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUENCE
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.names import bucket_file_id
-from crdt_mor.model.overwrites import StagedBase, StagedOverwrite
-from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.scopes import EVERYTHING, Scope
+from crdt_mor.model.overwrite import EVERYTHING, Scope
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.threads import THREADS, in_threads
-from crdt_mor.timeline import events, overwriting
-from crdt_mor.timeline.paths import STAGED
+from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
 from crdt_mor.write.open_write import OpenWrite
@@ -87,7 +88,7 @@ def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.
 
     return write.end(
         stage,
-        lambda staged: overwriting.overwrite(write.session.publisher, write.value, write.begun, staged, write.token),
+        lambda staged: overwrite.overwrite(write.session.publisher, write.value, write.begun, staged, write.token),
     )
 
 

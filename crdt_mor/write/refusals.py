@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.hudi.adoption import require_own_history
 from crdt_mor.laws.merging import require_payloads
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline.adoption import require_own_history
-from crdt_mor.timeline.session import Session
 
 
 def require_writable(session: Session) -> None:

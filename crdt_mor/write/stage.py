@@ -21,7 +21,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.format.base import Judgements
+from crdt_mor.columns.texts import integers
+from crdt_mor.format.base_file import Judgements
+from crdt_mor.ground.threads import in_threads
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import text_order
@@ -30,10 +32,8 @@ from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
-from crdt_mor.model.texts import integers
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.store.base import Chunks
-from crdt_mor.threads import in_threads
+from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.log_files import (
     BLOCK_ROWS_MAX,
     BUCKET,

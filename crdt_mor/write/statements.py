@@ -12,8 +12,10 @@ from typing import Final, Literal
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.texts import integers
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from crdt_mor.format.base import REPEATS_MIN
+from crdt_mor.format.base_file import REPEATS_MIN
 from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
@@ -21,8 +23,6 @@ from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
-from crdt_mor.model.schema import TableSchema
-from crdt_mor.model.texts import integers
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.log_files import BUCKET
 

@@ -80,7 +80,7 @@ def test_a_migration_is_given_up(table: Path, new: Path, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("crdt_mor.services.migrate.Migration._close", killed)
+        patch.setattr("crdt_mor.services.migration.Migration._close", killed)
         run("migrate", table, new, code=130)
     assert "another buckets" in said(run("migrate", table, new, "--buckets", 9, code=1))
     assert json.loads(run("cancel-migration", table, "--output", "json").stdout) == {"cancelled": True}

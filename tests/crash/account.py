@@ -14,16 +14,16 @@ from pathlib import Path
 
 from crdt_mor import Table
 from crdt_mor.format.archive import decode_manifest, manifest_number
-from crdt_mor.model.archiving import KEPT_COMMITS
+from crdt_mor.hudi.archive import MANIFESTS_KEPT
+from crdt_mor.log.paths import PLANS, SEGMENTS, VERSIONS, segment_path
+from crdt_mor.log.publish import EXPIRE_EVERY
+from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.instant import LAST
 from crdt_mor.model.names import COMMIT, DELTA_COMMIT, TimelineFileName
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
-from crdt_mor.timeline.hudi_history import MANIFESTS_KEPT
-from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, segment_path
-from crdt_mor.timeline.publish import EXPIRE_EVERY
-from crdt_mor.timeline.tail import KEPT_VERSIONS
+from crdt_mor.planners.archive import KEPT_COMMITS
 from tests.inside import hudi_folder_of, session_of
 
 ROWS, REST = "rows", "the rest"

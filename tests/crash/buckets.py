@@ -33,7 +33,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError, payloads
-from crdt_mor.timeline import sweep
+from crdt_mor.events import sweep
 from tests import servers, waiting
 from tests.crash.worker import Log, read_log
 from tests.inside import run_sweep, session_of

@@ -34,10 +34,10 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, SnapshotExpiredError, Table, TokenOrderError, WriterExpiredError
-from crdt_mor.model.restores import Restore
-from crdt_mor.model.restoring import RestorePlan
-from crdt_mor.timeline import sweep
-from crdt_mor.timeline.tail import expire_versions
+from crdt_mor.events import sweep
+from crdt_mor.log.tail import expire_versions
+from crdt_mor.model.restore import Restore
+from crdt_mor.planners.restore import RestorePlan
 from tests import waiting
 from tests.crash.services import check_orphans
 from tests.inside import run_sweep, session_of, store_of, tail_of

@@ -16,9 +16,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from crdt_mor import Scan, Table
+from crdt_mor.events import sweep
+from crdt_mor.log.paths import HEARTBEATS
 from crdt_mor.model.names import TimelineFileName
-from crdt_mor.timeline import sweep
-from crdt_mor.timeline.paths import HEARTBEATS
 from tests import waiting
 from tests.crash.worker import BUCKETS, SCHEMA, read_log
 from tests.inside import completions_of, run_sweep, session_of, store_of, tail_of

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, Table
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.log import stopping
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import stopping
-from crdt_mor.timeline.session import Session
 from tests import waiting
 from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import Scene

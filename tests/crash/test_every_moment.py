@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events import rollback
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import rollback
-from crdt_mor.timeline.session import Session
 from tests.inside import completions_of, run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format.base import (
+from crdt_mor.format.base_file import (
     ROW_GROUP_ROWS,
     Judgements,
     base_metadata,
@@ -23,8 +23,8 @@ from crdt_mor.format.base import (
     write_parquet,
 )
 from crdt_mor.format.row_groups import join_row_groups
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.parquet import ParquetSource
 from tests.format.helpers import ROWS, STORED
 from tests.format.hudi_files import hudi_files, needs_hudi_files
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.format import bloom
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format.base_file import write_parquet
 from crdt_mor.format.bloom import may_have, xxh64
 from crdt_mor.format.row_groups import join_row_groups
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource
 
 written = pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format.base_file import write_parquet
 from crdt_mor.format.row_groups import TAIL_BYTES, choose, join_row_groups
 from tests.format.helpers import ROWS, STORED
 

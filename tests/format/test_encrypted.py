@@ -12,9 +12,9 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.format.base import read_footer
+from crdt_mor.format.base_file import read_footer
 from crdt_mor.format.log import BlockKind, read_log
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource
 from tests.format.helpers import T1, raw_block
 
 

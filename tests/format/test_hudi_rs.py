@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from crdt_mor.format.base import base_metadata, write_parquet
+from crdt_mor.format.base_file import base_metadata, write_parquet
 from crdt_mor.format.commit import (
     CommitMetadata,
     CompactionOperation,

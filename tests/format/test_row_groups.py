@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError
-from crdt_mor.format import base
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format import base_file
+from crdt_mor.format.base_file import write_parquet
 from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.format.row_groups.thrift import (
     BINARY,
@@ -47,7 +47,7 @@ def one_writer(
 ) -> bytes:
     """A file whose metadata pyarrow encodes as well."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **base._options(rows.schema, repeating, repeating[:1], codec)) as writer:
+    with pq.ParquetWriter(sink, rows.schema, **base_file._options(rows.schema, repeating, repeating[:1], codec)) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
         if metadata:
             writer.add_key_value_metadata(metadata)

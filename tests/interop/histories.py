@@ -13,7 +13,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from crdt_mor import Table
-from crdt_mor.transaction import Transaction
+from crdt_mor.api.transaction import Transaction
 from tests.interop.shapes import SCHEMA, Maker, keys, swept
 
 KEYS = 6

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crdt_mor import Table
-from crdt_mor.model.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from tests.interop.hudi_spark_server import ANSWER, plain
 
 HUDI_VERSION = "1.2.0"

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Payload, Table
+from crdt_mor.api.transaction import Transaction
 from crdt_mor.payloads import (
     All,
     Any,
@@ -37,7 +38,6 @@ from crdt_mor.payloads import (
     PartialUpdate,
     Quantiles,
 )
-from crdt_mor.transaction import Transaction
 from tests.inside import run_sweep, session_of
 from tests.model.types_page import SUPPORTED, arrow_type, limits
 
@@ -178,8 +178,8 @@ def staged_by_tasks(make: Maker) -> Table:
         job = table.plan_write("upsert", SCHEMA)
         receipts = [job.stage(rows(part, 10 * n + task), task=task) for task, part in enumerate(parts)]
         with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-            patch.setattr("crdt_mor.timeline.events.complete", Mock(side_effect=KeyboardInterrupt))
-            patch.setattr("crdt_mor.timeline.rollback.give_up", Mock(side_effect=KeyboardInterrupt))
+            patch.setattr("crdt_mor.events.write.complete", Mock(side_effect=KeyboardInterrupt))
+            patch.setattr("crdt_mor.events.rollback.give_up", Mock(side_effect=KeyboardInterrupt))
             table.complete_write(job, receipts)
         again = [job.stage(rows(part, 10 * n + task + 5), task=task) for task, part in enumerate(parts[:1])]
         table.complete_write(job, [*again, *receipts[1:]])
@@ -193,7 +193,7 @@ def joined_blocks_of_tasks(make: Maker) -> Table:
     table.append(rows(range(12), 1))
     table.maintenance.compact()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crdt_mor.write.placing.JOINED_ROWS_MIN", 0)
+        patch.setattr("crdt_mor.write.job_files.JOINED_ROWS_MIN", 0)
         job = table.plan_write("upsert", SCHEMA)
         parts = (range(0, 30, 3), range(1, 30, 3), range(2, 30, 3))
         table.complete_write(job, [job.stage(rows(part, 2), task=task) for task, part in enumerate(parts)])

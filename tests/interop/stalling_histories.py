@@ -24,10 +24,10 @@ from crdt_mor import (
     Table,
     UnsupportedFeatureError,
 )
+from crdt_mor.events.restore import left_of_dropped
+from crdt_mor.events.session import Session
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import DelegatingStore, ProcessDied
-from crdt_mor.timeline.restoring import left_of_dropped
-from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import session_of
 from tests.interop.readers import Rows, hudi_rs, ours

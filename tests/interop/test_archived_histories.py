@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.timeline import publish
+from crdt_mor.log import publish
 from tests.interop.histories import write_history
 from tests.interop.readers import HudiSpark, Rows, hudi_rs, ours
 from tests.interop.shapes import Maker
@@ -18,9 +18,9 @@ from tests.tiers import seeds
 @pytest.fixture(autouse=True)
 def everything_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version goes as soon as there is a newer one, and completions move to segments one by one."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 1)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
 
 
 class Archiver:

@@ -13,16 +13,16 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.format.base import write_parquet
+from crdt_mor.format.base_file import write_parquet
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.schema import META_COLUMNS
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.read.hudi_rows import with_key
 from tests.interop.hudi_archive import completed, make_hudis
 from tests.interop.readers import ours

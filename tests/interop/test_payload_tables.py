@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from hudi import HudiReadOptions, HudiTableBuilder
 
+from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.format.commit import decode_commit
 from crdt_mor.format.log import BlockKind, read_log
-from crdt_mor.model.schema import META_COLUMNS
 from tests.interop.hudi_spark_server import plain
 from tests.interop.readers import HudiSpark, Refused, Rows, by_key, hudi_rs, ours
 from tests.interop.shapes import COUNTED, Maker, counted, payloads_compacted, payloads_compacted_and_written

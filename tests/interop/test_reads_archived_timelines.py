@@ -18,17 +18,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import FormatError, SnapshotExpiredError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.hudi.adoption import Foreign, foreign_completions
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log.steps import perform
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.open import open_store
-from crdt_mor.timeline.adoption import Foreign, foreign_completions
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import perform
 from tests.counting import Bucket
 from tests.driving import one_by_one
 from tests.interop.hudi_archive import archive, completed, edit, listed, make_hudis, roll_up, write_manifest

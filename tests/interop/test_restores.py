@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pytest
 
 from crdt_mor import Commit, InvalidInputError, Table, UnsupportedFeatureError
-from crdt_mor.timeline import cutting
-from crdt_mor.timeline.steps import Delete, Steps
+from crdt_mor.hudi import restore
+from crdt_mor.log.steps import Delete, Steps
 from tests.interop.readers import HudiSpark, Rows, hudi_rs, ours
 from tests.interop.shapes import NO_TIME, Maker, rows
 from tests.interop.upkeep_histories import soon_over
@@ -89,7 +89,7 @@ def test_hudi_rs_shows_an_empty_table_that_was_restored_to_before_its_first_comm
 
 def on_the_way(monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> None:
     """Have `look` called before each file is deleted that a restore drops."""
-    drop = cutting.drop
+    drop = restore.drop
 
     def looked(*args: object) -> Steps[bool]:
         steps = drop(*args)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def on_the_way(monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> Non
                 look()
             reply = yield step
 
-    monkeypatch.setattr(cutting, "drop", looked)
+    monkeypatch.setattr(restore, "drop", looked)
 
 
 @pytest.mark.parametrize("made", [partial(history, buckets=1), overwritten], ids=["plain", "overwrites"])

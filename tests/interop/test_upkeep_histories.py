@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events import sweep
+from crdt_mor.hudi import actions
+from crdt_mor.hudi import restore as cutting
+from crdt_mor.hudi.actions import ACTIONS, bears_our_key
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.steps import Read, Steps
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.services import restore
-from crdt_mor.timeline import actions, cutting, sweep
-from crdt_mor.timeline.actions import ACTIONS, bears_our_key
-from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.steps import Read, Steps
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import Maker
 from tests.interop.stalling_histories import StallingHistory

@@ -29,9 +29,9 @@ from crdt_mor import (
     UnsupportedFeatureError,
     WriterExpiredError,
 )
+from crdt_mor.api.transaction import Transaction
+from crdt_mor.log.paths import ERASURES
 from crdt_mor.payloads import Counter, PartialUpdate
-from crdt_mor.timeline.paths import ERASURES
-from crdt_mor.transaction import Transaction
 from tests.inside import store_of, tail_of
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import NO_TIME, SCHEMA, Maker, keys, swept
@@ -67,11 +67,11 @@ POLICIES = {
 
 def soon_over(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Versions go as soon as there are newer ones, completions are sealed one by one, every other history is wide."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     if seed % 2:
-        monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
+        monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_BYTES_MAX", 1)
         monkeypatch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
 
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.clustering import clustered_places
 from crdt_mor.merge.contributions import RowGroup, row_groups
@@ -33,7 +34,6 @@ from crdt_mor.merge.kernel import (
 )
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.testing.oracle import Contribution, fold
 from tests.tiers import long, slow
 
@@ -246,12 +246,12 @@ def check_history(
     """A random history is read again and again, and compared with the fold of its commits."""
     with pytest.MonkeyPatch.context() as patch:
         if by_hash:
-            patch.setattr("crdt_mor.merge.base.IN_SCAN_KEYS_MAX", 0)
+            patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_KEYS_MAX", 0)
         if by_words:
-            patch.setattr("crdt_mor.merge.base.IN_SCAN_WORDS_MAX", 0)
+            patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_WORDS_MAX", 0)
             patch.setattr("crdt_mor.merge.order._MANY", 0)
         if promote:
-            patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
+            patch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
         if in_parts:
             patch.setattr("crdt_mor.merge.parts.SCAN_CUT_ROWS_MIN", 1)
             patch.setattr("crdt_mor.merge.parts.SCAN_PART_ROWS_MIN", 1)
@@ -284,7 +284,7 @@ def test_rows_are_found_missing_where_a_clustered_base_is_cut_as_if_it_were_in_t
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of a few rows plays the base, and each of its row groups is a part of its own."""
-    monkeypatch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
+    monkeypatch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
     monkeypatch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 1)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from crdt_mor.merge.kernel import (
     Columns,
@@ -25,7 +26,6 @@ from crdt_mor.merge.kernel import (
     to_arrow,
 )
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.testing.oracle import Contribution, fold
 from tests.tiers import slow
 

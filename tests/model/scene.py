@@ -9,23 +9,24 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor.clock import Process
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.events import plan as plans
+from crdt_mor.events import write
+from crdt_mor.ground.clock import Process
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.hudi.projection import Projector, TablePublisher
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.segments import read_segment
+from crdt_mor.log.steps import Nonce, Put, Steps, perform, run
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
-from crdt_mor.model.plans import CompactionPlan, GroupInput
-from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending
+from crdt_mor.planners.compaction import CompactionPlan, GroupInput
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import events, plans
-from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.segments import read_segment
-from crdt_mor.timeline.steps import Nonce, Put, Steps, perform, run
-from crdt_mor.timeline.tail import find_tail
 from tests.driving import one_by_one
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
@@ -74,7 +75,7 @@ class Scene:
         return Timeline.decode(data, "")
 
     def begin(self, expiry_ms: int = NEVER) -> tuple[Timeline, Pending]:
-        return self.run(events.begin(PUBLISHER, self.tail(), expiry_ms))
+        return self.run(write.begin(PUBLISHER, self.tail(), expiry_ms))
 
     def stage(self, begun: Pending, bucket: int = 0) -> DataFile:
         file = log(begun.requested, bucket)
@@ -83,10 +84,10 @@ class Scene:
 
     def complete(
         self, value: Timeline, begun: Pending, files: list[DataFile], token: tuple[str, int] | None = None
-    ) -> events.WriteOutcome:
-        return self.run(events.complete(PUBLISHER, value, begun, "UPSERT", files, token))
+    ) -> write.WriteOutcome:
+        return self.run(write.complete(PUBLISHER, value, begun, "UPSERT", files, token))
 
-    def commit(self, bucket: int = 0, token: tuple[str, int] | None = None) -> events.WriteOutcome:
+    def commit(self, bucket: int = 0, token: tuple[str, int] | None = None) -> write.WriteOutcome:
         value, begun = self.begin()
         return self.complete(value, begun, [self.stage(begun, bucket)], token)
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from crdt_mor.model.decimals import near_scale
-from crdt_mor.model.schema import TableSchema
+from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns.schema import TableSchema
 
 REFUSED_BY_ARROW = [2**64 - 1, 2**64 - 2**30, -(2**64 - 1)]
 """Numbers that Arrow's own cast does not take with 14, 15, 17 or 18 digits less."""

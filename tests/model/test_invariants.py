@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from crdt_mor.log import publish
+from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model import invariants
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
@@ -19,11 +21,11 @@ from crdt_mor.model.invariants import (
     require_invariants,
     require_sealed,
 )
-from crdt_mor.model.moving import Moving, Origin, Step
+from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
-from crdt_mor.model.restores import Restore
-from crdt_mor.model.savepoints import Savepoint
-from crdt_mor.model.scopes import EVERYTHING, Overwrite, Scope
+from crdt_mor.model.overwrite import EVERYTHING, Overwrite, Scope
+from crdt_mor.model.restore import Restore
+from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import (
     Archive,
@@ -36,8 +38,6 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
-from crdt_mor.timeline import publish
-from crdt_mor.timeline.paths import VERSIONS
 from tests.model.scene import PUBLISHER, Scene
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.model import java_hash
 from crdt_mor.model.keys import DEFAULT_PARTITION, KeySpec, buckets
-from crdt_mor.model.schema import TableSchema
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 PLAIN = st.text("abcé\U0001f600xyz0123-", max_size=8)

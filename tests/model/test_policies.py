@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.model.due import due_compactions, due_log_compactions
 from crdt_mor.model.instant import barrier_after, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName
@@ -25,6 +24,7 @@ from crdt_mor.model.policies import (
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.planners.compaction_due import due_compactions, due_log_compactions
 
 NOW = 1_700_000_000_000
 GROUP = "00000000-0000-0000-0000-000000000000-0"

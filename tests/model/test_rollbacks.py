@@ -9,13 +9,14 @@ import fastavro
 import pytest
 
 from crdt_mor.errors import WriterExpiredError
+from crdt_mor.events import plan as plans
+from crdt_mor.events import rollback, sweep
+from crdt_mor.hudi.adoption import foreign_completions
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.steps import Put, perform
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.names import OWN_KEY
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import plans, rollback, sweep
-from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.steps import Put, perform
 from tests.driving import one_by_one
 from tests.model.scene import PUBLISHER, Scene
 
@@ -132,7 +133,7 @@ def test_a_sweep_whose_put_landed_unanswered_tells_once() -> None:
 
 
 def test_a_rollback_of_ours_is_never_adopted_also_once_it_is_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     for _ in range(3):
         give_up(scene)

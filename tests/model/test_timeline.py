@@ -25,17 +25,26 @@ from crdt_mor.errors import (
     UnsupportedVersionError,
     WriterExpiredError,
 )
+from crdt_mor.events import plan as plans
+from crdt_mor.events import rollback, sweep
+from crdt_mor.events import write as events
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.hudi import adoption
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.hudi.adoption import foreign_completions
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.publish import EventFile, Publisher
+from crdt_mor.log.segments import read_segment
+from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
-from crdt_mor.model.overwrites import StagedOverwrite, overwritten
-from crdt_mor.model.plans import CompactionPlan, GroupInput
-from crdt_mor.model.restores import Restore
-from crdt_mor.model.restoring import RestorePlan, restored, save, unsave
-from crdt_mor.model.savepoints import Savepoint
-from crdt_mor.model.scopes import Scope
+from crdt_mor.model.overwrite import Scope
+from crdt_mor.model.restore import Restore
+from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, decode_segment, encode_segment
 from crdt_mor.model.timeline_parts import (
@@ -52,15 +61,9 @@ from crdt_mor.model.timeline_parts import (
     bytes_of,
     superseded_at,
 )
-from crdt_mor.timeline import adoption, events, plans, rollback, sweep
-from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.history import find_completion
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import EventFile, Publisher
-from crdt_mor.timeline.segments import read_segment
-from crdt_mor.timeline.steps import Put, Steps
+from crdt_mor.planners.compaction import CompactionPlan, GroupInput
+from crdt_mor.planners.overwrite import StagedOverwrite, overwritten
+from crdt_mor.planners.restore import RestorePlan, restored, save, unsave
 from tests.model.scene import NEVER, PUBLISHER, SCHEMA, Scene, T, log
 from tests.tiers import seeds
 
@@ -453,8 +456,8 @@ def test_two_that_race_to_give_a_table_its_id_hold_that_of_the_winner() -> None:
 def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 2)
     scene, chance = Scene(), random.Random(seed)
     done: list[Completion] = []
     begun: list[tuple[Timeline, Pending]] = []
@@ -487,7 +490,7 @@ def wide(number: int, groups: int = 800) -> list[DataFile]:
 
 
 def test_a_wide_commit_rides_in_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 3)
+    monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 3)
     scene = Scene()
     done: list[Completion] = []
     for number in range(13):
@@ -684,7 +687,7 @@ def test_a_single_file_of_hudis_is_never_swept(name: str) -> None:
 @pytest.mark.parametrize("sealed", [False, True])
 def test_nothing_of_a_commit_a_pending_write_or_hudi_is_swept(sealed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if sealed:
-        monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+        monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     for bucket in range(3):
         scene.commit(bucket)
@@ -830,7 +833,7 @@ def test_what_hudi_wrote_is_adopted_once_and_the_clock_moves_past_it() -> None:
 
 
 def test_our_own_files_pending_ones_and_given_up_ones_are_never_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
     scene = Scene()
     values = [scene.commit().value for _ in range(5)]
     put_hudi(scene, from_ms(scene.ms + 9_001), completed=False)
@@ -846,7 +849,7 @@ def test_our_own_files_pending_ones_and_given_up_ones_are_never_adopted(monkeypa
 
 
 def test_adopted_instants_in_segments_are_not_adopted_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     put_hudi(scene, from_ms(scene.ms - 5_000), completed=True)
     value = scene.run(adoption.adopt(PUBLISHER, scene.tail()))

@@ -13,18 +13,20 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.errors import ClockError, StorageUnavailableError
+from crdt_mor.events import rollback, sweep
+from crdt_mor.events import write as events
+from crdt_mor.events.heartbeat import beating
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.log import publish
+from crdt_mor.log.paths import HEARTBEATS, heartbeat_path, ticket_path, version_path
+from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
+from crdt_mor.log.steps import Steps, perform, run
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.timeline import events, publish, rollback, sweep
-from crdt_mor.timeline.heartbeat import beating
-from crdt_mor.timeline.paths import HEARTBEATS, heartbeat_path, ticket_path, version_path
-from crdt_mor.timeline.publish import CLOCK_AHEAD_MAX_MS
-from crdt_mor.timeline.steps import Steps, perform, run
 from tests.driving import one_by_one
 from tests.model.scene import PUBLISHER, SCHEMA, Scene
 
@@ -198,7 +200,7 @@ def test_a_clock_that_is_wrong_but_behind_the_tables_moves_nothing(scene: Upkeep
 def test_a_live_writer_whose_begin_has_left_the_kept_versions_and_whose_clock_is_behind_stays(
     scene: Upkeep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 4)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 4)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 4)
     scene.ahead_ms = -EXPIRY_MS - 60_000
     _, alive = scene.begin(EXPIRY_MS)

@@ -12,8 +12,8 @@ import pyarrow.types as pt
 import pytest
 
 from crdt_mor import PartialUpdate, SchemaMismatchError, Table
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError
-from crdt_mor.model.schema import TableSchema
 
 S, INT64 = pa.string(), pa.int64()
 IN_STRUCT = pa.struct([("m", pa.map_(S, pa.int8()))])

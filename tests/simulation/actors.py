@@ -6,17 +6,18 @@ from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
+from crdt_mor.events import decide, rollback, sweep, write
+from crdt_mor.events import plan as plans
+from crdt_mor.hudi.actions import COMPACT, PlannedAction
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.paths import PLANS, version_path
+from crdt_mor.log.steps import Put
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
-from crdt_mor.model.plans import CompactionPlan, FrozenPlan, GroupInput
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
-from crdt_mor.timeline import events, moments, plans, rollback, sweep
-from crdt_mor.timeline.actions import COMPACT, PlannedAction
-from crdt_mor.timeline.paths import PLANS, version_path
-from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.steps import Put
-from crdt_mor.timeline.tail import find_tail
+from crdt_mor.planners.compaction import CompactionPlan, FrozenPlan, GroupInput
 from tests.simulation.landing import alone
 from tests.simulation.small_store import LOG, PROJECTOR, Pick, Saw, begun_paths, decoded, stood
 
@@ -33,7 +34,7 @@ def data_path(requested: InstantTime) -> str:
 def writer() -> Run:
     """One commit of one file."""
     try:
-        value, begun = yield from events.begin(PUBLISHER, GENESIS, 1 << 60)
+        value, begun = yield from write.begin(PUBLISHER, GENESIS, 1 << 60)
     except WriterExpiredError:
         return ("expired", None)
     return (yield from finish(value, begun))
@@ -56,7 +57,7 @@ def complete(value: Timeline, begun: Pending) -> Run:
     """A write that has staged its file."""
     file = DataFile(data_path(begun.requested), 1, 1)
     try:
-        yield from events.complete(PUBLISHER, value, begun, "UPSERT", [file], None)
+        yield from write.complete(PUBLISHER, value, begun, "UPSERT", [file], None)
     except WriterExpiredError:
         return ("expired", begun.requested)
     return ("acknowledged", begun.requested)
@@ -95,7 +96,7 @@ def _poll(known: Timeline | None) -> Run:
 
 def decider(known: Timeline, moment: InstantTime) -> Run:
     """Asks what the table showed at a moment, which is decided then."""
-    value = yield from moments.decide(PUBLISHER, known, moment)
+    value = yield from decide.decide(PUBLISHER, known, moment)
     if value.clock < moment:
         return ("future", moment)
     return ("decided", moment, tuple(sorted(c.requested for c in value.completions if c.completed <= moment)))

@@ -17,7 +17,16 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from crdt_mor.clock import Process
+from crdt_mor.events import one_event
+from crdt_mor.events import write as events
+from crdt_mor.events.one_event import Expected, LoneWrite, Turns
+from crdt_mor.ground.clock import Process
+from crdt_mor.hudi.projection import Projector, TablePublisher
+from crdt_mor.log import giving_way
+from crdt_mor.log.combining import Crowd, look_for_others
+from crdt_mor.log.paths import PROPERTIES, version_path
+from crdt_mor.log.publish import Projected, Shortcuts
+from crdt_mor.log.steps import MakeDurable, Nonce, Now, Pause, Put, Steps, StoreNow, Together, perform
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, claim_after, from_ms
 from crdt_mor.model.keys import KeySpec
@@ -26,13 +35,6 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import alone, events, giving_way
-from crdt_mor.timeline.alone import Expected, LoneWrite, Turns
-from crdt_mor.timeline.combining import Crowd, look_for_others
-from crdt_mor.timeline.paths import PROPERTIES, version_path
-from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.publish import Projected, Shortcuts
-from crdt_mor.timeline.steps import MakeDurable, Nonce, Now, Pause, Put, Steps, StoreNow, Together, perform
 
 Run = Generator[Any, Any, Any]
 
@@ -165,8 +167,8 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) ->
             requested = claim_after(known.clock, sim.now_ms())
             file = log_of(owner, requested)
             write = LoneWrite(requested, "UPSERT", ((file, ROW),))
-            outcome = yield from alone.commit(PUBLISHER, known, write, Expected(PROPERTIES, stat), shortcuts)
-            committed = isinstance(outcome, alone.LoneCommit)
+            outcome = yield from one_event.commit(PUBLISHER, known, write, Expected(PROPERTIES, stat), shortcuts)
+            committed = isinstance(outcome, one_event.LoneCommit)
             turns.note(committed=committed)
             if outcome is not None:
                 known = outcome if isinstance(outcome, Timeline) else outcome.value

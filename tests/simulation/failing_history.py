@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from crdt_mor import CompactionPlan, DataFile, Maintained, PayloadError
-from crdt_mor.model.plans import GroupInput
+from crdt_mor.events.session import Session
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import FileGroup
-from crdt_mor.services import compact
+from crdt_mor.planners.compaction import GroupInput
+from crdt_mor.services import compaction
 from crdt_mor.services.maintain import LEFT_OUT, latest_slices
-from crdt_mor.timeline.session import Session
 from tests.inside import session_of
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 
@@ -80,7 +80,7 @@ class FailingHistory(UpkeepHistory):
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 
-    def compact(self, plan: CompactionPlan) -> None:
+    def compaction(self, plan: CompactionPlan) -> None:
         if not any(map(self.fails, plan.groups)):
             super().compact(plan)
             return
@@ -157,7 +157,7 @@ class FailingHistory(UpkeepHistory):
 
 def run_failing(seed: int, rule: str, path: Path, steps: int) -> FailingHistory:
     """A history with plans that fail, from its seed."""
-    folded = compact._compacted
+    folded = compaction._compacted
     made: list[FailingHistory] = []
 
     class Watched(FailingHistory):
@@ -172,7 +172,7 @@ def run_failing(seed: int, rule: str, path: Path, steps: int) -> FailingHistory:
         return folded(session, plan, threads)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compact, "_compacted", failing)
+        patch.setattr(compaction, "_compacted", failing)
         history = run_upkeep(seed, rule, path, steps, Watched)
     assert isinstance(history, FailingHistory)
     return history

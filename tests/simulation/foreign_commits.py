@@ -19,13 +19,13 @@ from typing import TypeVar
 import pyarrow as pa
 
 from crdt_mor import FutureSnapshotError, SnapshotExpiredError, Table, UnsupportedFeatureError
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import join_path
-from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
-from crdt_mor.store.base import Chunks
+from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.log_files import put_log
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import session_of

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from crdt_mor.events import plan as plans
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.log.segments import read_segment
+from crdt_mor.log.steps import Put, Read, Steps
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
-from crdt_mor.timeline import plans
-from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.segments import read_segment
-from crdt_mor.timeline.steps import Put, Read, Steps
+from crdt_mor.planners.compaction import CompactionPlan, plan_compaction
 from tests.simulation.actors import PUBLISHER, Run, output_path
 
 MERGE = MergeSpec.parse("latest")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from crdt_mor.timeline.paths import VERSIONS, version_path
-from crdt_mor.timeline.steps import (
+from crdt_mor.log.paths import VERSIONS, version_path
+from crdt_mor.log.steps import (
     Copy,
     Delete,
     GetStat,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from typing import Any
 
-from crdt_mor.timeline.actions import Action
-from crdt_mor.timeline.combining import Crowd, Posting
-from crdt_mor.timeline.publish import EventFile, Shortcuts
+from crdt_mor.hudi.actions import Action
+from crdt_mor.log.combining import Crowd, Posting
+from crdt_mor.log.publish import EventFile, Shortcuts
 from tests.simulation.small_store import FakeProjector
 
 _INTERNED: dict[Hashable, int] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from crdt_mor import InvalidInputError, MigrationProgress, TableMovedError
-from crdt_mor.store.base import Store
+from crdt_mor.store.protocol import Store
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import History, Open
 

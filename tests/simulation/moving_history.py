@@ -28,11 +28,11 @@ from crdt_mor import (
     TableMovedError,
     TableReplacedError,
 )
+from crdt_mor.log.paths import ERASURES
 from crdt_mor.payloads import PartialUpdate
-from crdt_mor.store.base import Store
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Store
 from crdt_mor.testing.oracle import Contribution, Row
-from crdt_mor.timeline.paths import ERASURES
 from tests.inside import completions_of, tail_of
 from tests.simulated import Simulated
 from tests.simulation.followers import Follower
@@ -253,7 +253,7 @@ def run_moving(seed: int, rule: str, path: Path, steps: int) -> MovingHistory:
     """A history from its seed, as `run_upkeep`."""
     with pytest.MonkeyPatch.context() as patch:
         if seed % 2:  # a few files a commit
-            patch.setattr("crdt_mor.services.migrate.BATCH_BYTES", 1 << 20)
+            patch.setattr("crdt_mor.services.migration.BATCH_BYTES", 1 << 20)
         history = run_upkeep(seed, rule, path, steps, MovingHistory)
     assert isinstance(history, MovingHistory)
     return history

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from crdt_mor.events import archive
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import LAST
 from crdt_mor.model.names import LogFileName, TimelineFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile
-from crdt_mor.timeline import archive
-from crdt_mor.timeline.steps import Steps
 from tests.simulation.actors import PUBLISHER, Run, complete, data_path, sweeper, writer
 from tests.simulation.holding_bases import compactor, logs_shown
 from tests.simulation.landing import alone

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 from crdt_mor.format.commit import decode_compaction_plan
+from crdt_mor.hudi.actions import COMPACT, MomentaryAction, PlannedAction, action_ending_as, planned_action
+from crdt_mor.log.paths import version_path
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.plans import CompactionPlan, FrozenPlan
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline.actions import COMPACT, MomentaryAction, PlannedAction, action_ending_as, planned_action
-from crdt_mor.timeline.paths import version_path
+from crdt_mor.planners.compaction import CompactionPlan, FrozenPlan
 from tests.simulation.small_store import (
     HUDI,
     LATE,

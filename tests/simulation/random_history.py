@@ -23,11 +23,11 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, Payload, Scan, Table, Transaction
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import PartialUpdate
+from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep
@@ -516,7 +516,7 @@ def run(seed: int, rule: str, path: Path, steps: int, kind: type[History] | None
             patch.setattr("crdt_mor.merge.compaction.PART_BASE_ROWS_MIN", 2)
         if seed % 3 == 0:  # a log of a few rows has several blocks, which play the base together while there is none
             patch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
-            patch.setattr("crdt_mor.merge.snapshot.PLAYS_BASE_BYTES_MIN", 1)
+            patch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
         for _ in range(steps):
             history.step()
         history.finish()

@@ -35,9 +35,9 @@ from crdt_mor import (
     Transaction,
     WriteJob,
 )
+from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline.paths import VERSIONS
 from tests.inside import session_of
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])

@@ -32,8 +32,8 @@ from crdt_mor import (
     TokenOrderError,
     UnsupportedFeatureError,
 )
+from crdt_mor.log.paths import ERASURES
 from crdt_mor.model.instant import EPOCH
-from crdt_mor.timeline.paths import ERASURES
 from tests.inside import tail_of
 from tests.simulation.followers import Follower
 from tests.simulation.random_history import Done, Open, show

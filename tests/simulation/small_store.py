@@ -8,6 +8,10 @@ from functools import cache
 from typing import Any
 
 from crdt_mor.format.commit import CommitMetadata, encode_commit
+from crdt_mor.hudi.actions import ACTIONS, PlannedAction
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log.paths import VERSIONS, segment_path
+from crdt_mor.log.steps import Put
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import KeySpec
@@ -15,11 +19,7 @@ from crdt_mor.model.names import OWN_KEY, BaseFileName, TimelineFileName, data_f
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_segment
 from crdt_mor.model.timeline_parts import Completion, completed_name
-from crdt_mor.store.base import Stat
-from crdt_mor.timeline.actions import ACTIONS, PlannedAction
-from crdt_mor.timeline.paths import VERSIONS, segment_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Put
+from crdt_mor.store.protocol import Stat
 
 Objects = tuple[tuple[str, Hashable], ...]
 """A store as a value: (path, content), sorted. Paths that begin with `!` are the search's own notes."""

@@ -36,8 +36,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
-from crdt_mor.timeline.paths import VERSIONS
-from crdt_mor.timeline.steps import (
+from crdt_mor.log.paths import VERSIONS
+from crdt_mor.log.steps import (
     Copy,
     Delete,
     GetStat,

@@ -20,17 +20,20 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events import archive, sweep
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, encode_instants, manifest_number
-from crdt_mor.model import archiving
+from crdt_mor.hudi import adoption
+from crdt_mor.hudi import archive as hudi_history
+from crdt_mor.hudi.archive import HudiHistory
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log import publish
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.steps import Delete, Steps
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import LAST, InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
-from crdt_mor.timeline import adoption, archive, hudi_history, publish, sweep
-from crdt_mor.timeline.hudi_history import HudiHistory
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Delete, Steps
-from crdt_mor.timeline.tail import find_tail
+from crdt_mor.planners import archive as archiving
 from tests.simulation.actors import PUBLISHER, Run, all_given_up, complete
 from tests.simulation.landing import land, looked
 from tests.simulation.playing import archiver, logs_hudi_shows, named_in, swept

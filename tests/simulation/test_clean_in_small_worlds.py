@@ -1,7 +1,7 @@
 """A clean keeps its promises in every interleaving: marks move, files go, beside who writes, reads and compacts.
 
 The table has one file group, with a base file that a compaction has superseded and the logs around it. A base file here
-says what it holds, so that in every store one sees what a view shows. The planner is the real one (`model.retention`),
+says what it holds, so that in every store one sees what a view shows. The planner is the real one (`planners.clean`),
 and so is the protocol. In each store that can be reached, so wherever anybody dies, the promises are:
 
     - every file is there that a view needs which the marks allow, by the rule of `fold_slices`; or a write that is
@@ -19,19 +19,20 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.model import retention
+from crdt_mor.events import plan as plans
+from crdt_mor.hudi.actions import CLEAN, COMPACT
+from crdt_mor.log import publish
+from crdt_mor.log.paths import plan_path
+from crdt_mor.log.steps import Delete, Put, Read, Steps, Walk, put_surely
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.retention import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, Completion, FileGroup, Retention
-from crdt_mor.store.base import Stat
-from crdt_mor.timeline import plans, publish
-from crdt_mor.timeline.actions import CLEAN, COMPACT
-from crdt_mor.timeline.paths import plan_path
-from crdt_mor.timeline.steps import Delete, Put, Read, Steps, Walk, put_surely
-from crdt_mor.timeline.tail import find_tail
+from crdt_mor.planners import clean as retention
+from crdt_mor.planners.clean import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
+from crdt_mor.store.protocol import Stat
 from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import compactor
 from tests.simulation.playing import data_files_in
@@ -200,7 +201,7 @@ def a_pending_write_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_earlier_view_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.model.retention._earlier_views", lambda value: [])
+    patch.setattr("crdt_mor.planners.clean._earlier_views", lambda value: [])
 
 
 def the_newest_base_file_counts_whenever_it_came(patch: pytest.MonkeyPatch) -> None:

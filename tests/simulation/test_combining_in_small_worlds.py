@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import WriterExpiredError
+from crdt_mor.events import sweep, write
+from crdt_mor.log.combining import Crowd, Posting
+from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
+from crdt_mor.log.paths import intent_path, version_path
+from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.steps import Put, Steps, put_surely
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
-from crdt_mor.store.base import Stat
-from crdt_mor.timeline import events, sweep
-from crdt_mor.timeline.combining import Crowd, Posting
-from crdt_mor.timeline.intents import BeginIntent, CompleteIntent, Intent, encode_intent
-from crdt_mor.timeline.paths import intent_path, version_path
-from crdt_mor.timeline.publish import Shortcuts
-from crdt_mor.timeline.steps import Put, Steps, put_surely
+from crdt_mor.store.protocol import Stat
 from tests.simulation.actors import PUBLISHER, complete, data_path, writer
 from tests.simulation.local_states import Actor
 from tests.simulation.small_store import LOG, Violation, begun_paths, decoded, is_version
@@ -43,7 +43,7 @@ def crowded() -> Shortcuts:
 def poster(value: Timeline, *, ends_posted: bool = True) -> Run:
     """One commit of one file, whose begin is posted, and its end, if it is not alone by then."""
     try:
-        value, begun = yield from events.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
+        value, begun = yield from write.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
     except WriterExpiredError:
         return ("expired", None)
     yield from put_surely(Put(data_path(begun.requested), b"rows"))
@@ -53,14 +53,14 @@ def poster(value: Timeline, *, ends_posted: bool = True) -> Run:
 def beginner(value: Timeline) -> Run:
     """A write that begins, posted, and then stands still."""
     with suppress(WriterExpiredError):
-        yield from events.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
+        yield from write.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
 
 
 def end(value: Timeline, begun: Pending) -> Run:
     """A write that has staged its file, and posts its end."""
     file = DataFile(data_path(begun.requested), 1, 1)
     try:
-        yield from events.complete(
+        yield from write.complete(
             PUBLISHER, value, begun, "UPSERT", [file], None, shortcuts=crowded()
         )
     except WriterExpiredError:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events.one_event import LOOK_EVERY
+from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.paths import INTENTS
+from crdt_mor.log.steps import run
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline.alone import LOOK_EVERY
-from crdt_mor.timeline.history import all_completions
-from crdt_mor.timeline.paths import INTENTS
-from crdt_mor.timeline.steps import run
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.crowd import PUBLISHER, Simulation, crowd_of
 from tests.tiers import seeds
 

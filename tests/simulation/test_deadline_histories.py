@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError
+from crdt_mor.events import one_event
+from crdt_mor.log import publish
 from crdt_mor.store import objects
 from crdt_mor.store.asking import Tries
 from crdt_mor.store.failures import Failure, unavailable
-from crdt_mor.timeline import alone, publish
 from tests.simulation.deadline_history import run_deadlines
 from tests.tiers import seeds
 
@@ -37,7 +38,7 @@ def a_look_that_fails_has_found_nothing(patch: pytest.MonkeyPatch) -> None:
         return StorageUnavailableError(f"the store failed; nothing was published. Try again. cause={cause}")
 
     patch.setattr(publish, "unknown_outcome", careless)
-    patch.setattr(alone, "unknown_outcome", careless)
+    patch.setattr(one_event, "unknown_outcome", careless)
 
 
 @pytest.mark.parametrize(

@@ -19,18 +19,19 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.model import packing
+from crdt_mor.events import plan as plans
+from crdt_mor.hudi.actions import CLEAN
+from crdt_mor.log import publish, segments
+from crdt_mor.log.paths import segment_path, version_path
+from crdt_mor.log.steps import Delete, Steps
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import LAST, InstantTime
-from crdt_mor.model.packing import droppable_until
-from crdt_mor.model.retention import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup
-from crdt_mor.timeline import plans, publish, segments
-from crdt_mor.timeline.actions import CLEAN
-from crdt_mor.timeline.paths import segment_path, version_path
-from crdt_mor.timeline.steps import Delete, Steps
+from crdt_mor.planners import packing
+from crdt_mor.planners.clean import CleanPlan, RetentionPolicy, plan_clean, plan_cleaning
+from crdt_mor.planners.packing import droppable_until
 from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import completions_now
 from tests.simulation.landing import looked

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.services import failures, finishing
-from crdt_mor.services import service as services
-from crdt_mor.services.compact import compaction
+from crdt_mor.services import compaction_failures, compaction_finish, service
+from crdt_mor.services.compaction import compaction
 from tests.simulation.failing_history import run_failing
 from tests.simulation.random_history import RULES
 from tests.tiers import seeds, slow
@@ -44,9 +43,9 @@ def by_its_name_alone(group: Any) -> list[str | None]:
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [
-        (services, "cancel", leaves_it_open),
-        slow(finishing, "compaction_again", lambda _: compaction(choose=lambda *_: ())),
-        slow(failures, "_paths", by_its_name_alone),
+        (service, "cancel", leaves_it_open),
+        slow(compaction_finish, "compaction_again", lambda _: compaction(choose=lambda *_: ())),
+        slow(compaction_failures, "_paths", by_its_name_alone),
     ],
     ids=["the plan stays open", "the others are forgotten", "a note outlives what is written"],
 )

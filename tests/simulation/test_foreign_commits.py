@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from crdt_mor.events.views import Views
+from crdt_mor.hudi import adoption
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, OpenPlan
-from crdt_mor.timeline import adoption
-from crdt_mor.timeline.steps import Steps
-from crdt_mor.timeline.views import Views
 from tests.simulation.foreign_commits import run
 from tests.tiers import seeds
 
@@ -46,7 +46,7 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr("crdt_mor.timeline.adoption.plans_missing", careless)
+    patch.setattr("crdt_mor.hudi.adoption.plans_missing", careless)
 
 
 def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:

@@ -20,20 +20,23 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.events import plan as plans
+from crdt_mor.events import sweep, write
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.hudi import adoption
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.hudi.adoption import Foreign
+from crdt_mor.hudi.projection import Projector, TablePublisher
+from crdt_mor.log import publish
+from crdt_mor.log.paths import PLANS, version_path
+from crdt_mor.log.steps import Put, Read, Steps
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import COMPACTION, LogFileName, TimelineFileName, bucket_file_id
-from crdt_mor.model.plans import CompactionPlan, plan_compaction
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
-from crdt_mor.timeline import adoption, events, plans, publish, sweep
-from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.adoption import Foreign
-from crdt_mor.timeline.paths import PLANS, version_path
-from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.steps import Put, Read, Steps
+from crdt_mor.planners.compaction import CompactionPlan, plan_compaction
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
 from tests.simulation.landing import looked
 from tests.simulation.promises import planned
@@ -84,7 +87,7 @@ def hudi(requested: InstantTime, completed: InstantTime) -> Run:
 
 def writer(value: Timeline) -> Run:
     """One commit of ours."""
-    after, begun = yield from events.begin(PUBLISHER, value, 1 << 60)
+    after, begun = yield from write.begin(PUBLISHER, value, 1 << 60)
     return (yield from finish(after, begun))
 
 
@@ -98,12 +101,12 @@ def looker(value: Timeline) -> Run:
 
 
 def compactor(value: Timeline) -> Run:
-    """Plans, executes and completes a compaction, as `services.compact` does."""
+    """Plans, executes and completes a compaction, as `services.compaction` does."""
     return (yield from _unless_refused(_compact, value))
 
 
 def worker(value: Timeline) -> Run:
-    """Executes and completes the oldest open plan, as `services.compact` does."""
+    """Executes and completes the oldest open plan, as `services.compaction` does."""
     return (yield from _unless_refused(_work, value))
 
 
@@ -254,8 +257,8 @@ def test_each_commit_is_shown_or_refused_by_name(who: Sequence[str], options: di
 @pytest.mark.parametrize("who", [["hudi", "looker", "looker"], ["hudi", "looker", "sweeper"]], ids="-".join)
 def test_each_commit_is_shown_where_each_event_seals(who: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What was adopted is looked for in segments, too, before it is taken for new."""
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 2)
     assert Shared(who, "ahead").search() > 20
 
 
@@ -288,7 +291,7 @@ def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
         return []
         yield
 
-    patch.setattr("crdt_mor.timeline.adoption.plans_missing", careless)
+    patch.setattr("crdt_mor.hudi.adoption.plans_missing", careless)
 
 
 def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> None:
@@ -299,7 +302,7 @@ def a_commit_is_judged_by_when_it_was_looked_for(patch: pytest.MonkeyPatch) -> N
         kept = [plan for plan in tail.plans if plan.version < tail.version]
         return (yield from burying(replace(tail, plans=tuple(kept)), found))
 
-    patch.setattr("crdt_mor.timeline.adoption.plans_missing", stale)
+    patch.setattr("crdt_mor.hudi.adoption.plans_missing", stale)
 
 
 def a_commit_that_was_adopted_is_adopted_again(patch: pytest.MonkeyPatch) -> None:

@@ -10,22 +10,23 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.events import sweep
+from crdt_mor.hudi.projection import Projector, TablePublisher
+from crdt_mor.log import giving_way
+from crdt_mor.log.combining import ABANDONED_MS, Crowd, look_for_others
+from crdt_mor.log.giving_way import FRESH_MS, LOST_MAX, TURN
+from crdt_mor.log.intents import BeginIntent, encode_intent
+from crdt_mor.log.paths import intent_path, version_path
+from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.steps import Put, Steps, Touch, run
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import from_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.store.base import Stat
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Stat
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.timeline import giving_way, sweep
-from crdt_mor.timeline.combining import ABANDONED_MS, Crowd, look_for_others
-from crdt_mor.timeline.giving_way import FRESH_MS, LOST_MAX, TURN
-from crdt_mor.timeline.intents import BeginIntent, encode_intent
-from crdt_mor.timeline.paths import intent_path, version_path
-from crdt_mor.timeline.projection import Projector, TablePublisher
-from crdt_mor.timeline.publish import Shortcuts
-from crdt_mor.timeline.steps import Put, Steps, Touch, run
 from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
 from tests.tiers import seeds

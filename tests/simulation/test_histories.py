@@ -14,27 +14,27 @@ import polars as pl
 import pytest
 
 from crdt_mor import SnapshotExpiredError
+from crdt_mor.events import restore as events
+from crdt_mor.events.session import Session
 from crdt_mor.format import bloom
 from crdt_mor.merge import compaction
-from crdt_mor.model import restoring, retention
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.invariants import BrokenInvariantError
-from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Token
-from crdt_mor.read import cuts, snapshot
+from crdt_mor.planners import clean, restore
+from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.read import cut, snapshot
 from crdt_mor.read.window import Mode, Window
-from crdt_mor.services import compact
-from crdt_mor.timeline import restoring as events
-from crdt_mor.timeline.session import Session
+from crdt_mor.services import compaction as compact
 from tests.inside import tail_of
 from tests.simulation.random_history import RULES, run
 from tests.simulation.restoring_history import run_restoring
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 from tests.tiers import seeds, slow
 
-EARLIER_VIEWS = retention._earlier_views
+EARLIER_VIEWS = clean._earlier_views
 
 
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 6)))
@@ -109,7 +109,7 @@ def keeps_tokens(value: Timeline, *_: object) -> Iterable[Token]:
 
 
 def keeps_plans(value: Timeline, *arguments: Any) -> Timeline:
-    return replace(restoring.restored(value, *arguments), plans=value.plans)
+    return replace(restore.restored(value, *arguments), plans=value.plans)
 
 
 def forgets_savepoints(value: Timeline) -> list[Cut]:
@@ -130,11 +130,11 @@ def run_some(path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "name", "planted", "bug"),
     [
-        (restoring, "_tokens", keeps_tokens, AssertionError),
+        (restore, "_tokens", keeps_tokens, AssertionError),
         (events, "restored", keeps_plans, BrokenInvariantError),
-        (retention, "_earlier_views", forgets_savepoints, SnapshotExpiredError),
-        (cuts, "restore_hiding", hides_nothing, pytest.fail.Exception),
-        (cuts, "refuse_cut_off", hides_nothing, pytest.fail.Exception),
+        (clean, "_earlier_views", forgets_savepoints, SnapshotExpiredError),
+        (cut, "restore_hiding", hides_nothing, pytest.fail.Exception),
+        (cut, "refuse_cut_off", hides_nothing, pytest.fail.Exception),
     ],
     ids=["tokens stay", "plans stay", "a clean forgets savepoints", "checkpoints go on", "cut moments are answered"],
 )

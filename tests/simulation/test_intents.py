@@ -11,17 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TableMovedError
-from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import from_ms
-from crdt_mor.model.moving import Moving
-from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import FORMAT
-from crdt_mor.model.timeline_parts import DataFile, Pending
-from crdt_mor.store.memory import MemoryStore
-from crdt_mor.testing import SimulatedEnvironment
-from crdt_mor.timeline import events, sweep
-from crdt_mor.timeline.combining import ABANDONED_MS, Crowd, Posting
-from crdt_mor.timeline.intents import (
+from crdt_mor.events import sweep, write
+from crdt_mor.log.combining import ABANDONED_MS, Crowd, Posting
+from crdt_mor.log.intents import (
     BYTES_MAX,
     BeginIntent,
     CompleteIntent,
@@ -30,10 +22,18 @@ from crdt_mor.timeline.intents import (
     decode_intent,
     encode_intent,
 )
-from crdt_mor.timeline.paths import INTENTS, intent_path, version_path
-from crdt_mor.timeline.publish import Shortcuts
-from crdt_mor.timeline.steps import Put, Steps, run
-from crdt_mor.timeline.tail import find_tail
+from crdt_mor.log.paths import INTENTS, intent_path, version_path
+from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.steps import Put, Steps, run
+from crdt_mor.log.tail import find_tail
+from crdt_mor.model.authors import Author
+from crdt_mor.model.instant import from_ms
+from crdt_mor.model.migration import Moving
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT
+from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.testing import SimulatedEnvironment
 from tests.simulation.actors import PUBLISHER
 
 TABLE = "the-table"
@@ -147,7 +147,7 @@ def test_an_event_that_others_have_published_counts_and_its_intent_goes() -> Non
             store.put(version_path(2), combine(FIRST, 0, [intent])[0].encode())
 
     in_crowd = Shortcuts(crowd=crowded())
-    begun = driven(events.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=in_crowd), store, environment, help_with)
+    begun = driven(write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=in_crowd), store, environment, help_with)
     value, pending = begun
     assert value.version == pending.version == 2
     assert not store.list(INTENTS)
@@ -156,10 +156,10 @@ def test_an_event_that_others_have_published_counts_and_its_intent_goes() -> Non
 
 def test_the_end_of_a_very_wide_commit_is_not_posted() -> None:
     store, environment = scene()
-    value, pending = run(events.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
+    value, pending = run(write.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
     wide = [DataFile(f"p{i}/{'x' * 40}", 1, 1) for i in range(BYTES_MAX // 40)]
     posted: list[str] = []
-    steps = events.complete(PUBLISHER, value, pending, "UPSERT", wide, None, shortcuts=Shortcuts(crowd=crowded()))
+    steps = write.complete(PUBLISHER, value, pending, "UPSERT", wide, None, shortcuts=Shortcuts(crowd=crowded()))
     driven(steps, store, environment, lambda step: posted.append(getattr(step, "path", "")))
     assert not any(path.startswith(INTENTS) for path in posted)
 
@@ -175,12 +175,12 @@ def test_who_cannot_remove_the_intent_of_a_begin_does_not_go_on() -> None:
 
     store.delete = delete  # type: ignore[method-assign]
     with pytest.raises(CommitUnknownError, match="does not remove the intent"):
-        run(events.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment)
+        run(write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment)
 
 
 def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() -> None:
     store, environment = scene()
-    value, pending = run(events.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
+    value, pending = run(write.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
 
     def jump(step: Any) -> None:
         """Another process wins the race, and then this machine's clock is a day ahead."""
@@ -189,7 +189,7 @@ def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() ->
             ahead = environment.now_ms() + 86_400_000
             environment.now_ms = lambda: ahead  # type: ignore[method-assign]
 
-    steps = events.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
+    steps = write.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
     with pytest.raises(CommitUnknownError, match="another process may have published it"):
         driven(steps, store, environment, jump)
     assert not store.list(INTENTS)
@@ -197,13 +197,13 @@ def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() ->
 
 def test_a_store_that_fails_once_the_end_is_posted_leaves_the_outcome_open() -> None:
     store, environment = scene()
-    value, pending = run(events.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
+    value, pending = run(write.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
 
     def fail(step: Any) -> None:
         if isinstance(step, Put) and step.path == version_path(3):
             raise StorageUnavailableError("not now")
 
-    steps = events.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
+    steps = write.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
     with pytest.raises(CommitUnknownError):
         driven(steps, store, environment, fail)
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, CommitUnknownError, CrdtMorError, Receipt, Table, WriteJob, WriterExpiredError
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline.session import Session
 from tests.inside import completions_of, run_sweep, tail_of
 from tests.tiers import seeds
 
@@ -233,7 +233,7 @@ def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:
         return None
         yield
 
-    patch.setattr("crdt_mor.timeline.jobs.find_completion_by_nonce", forgetful)
+    patch.setattr("crdt_mor.events.job.find_completion_by_nonce", forgetful)
 
 
 @pytest.mark.parametrize("plant", [all_drivers_give_a_file_the_same_name, a_job_may_begin_again])

@@ -19,6 +19,11 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedVersionError
+from crdt_mor.events.session import Session
+from crdt_mor.hudi.actions import ACTIONS, PlannedAction
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log import tail
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import OWN_KEY
 from crdt_mor.model.slices import fold_slices
@@ -27,11 +32,6 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.services import service
 from crdt_mor.services.service import Service
-from crdt_mor.timeline import tail
-from crdt_mor.timeline.actions import ACTIONS, PlannedAction
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.session import Session
-from crdt_mor.timeline.steps import Steps
 from tests.inside import run_sweep, session_of, tail_of
 from tests.simulation.actors import GROUP, planned_world, planner, worker
 from tests.simulation.small_store import Violation, is_version

@@ -13,7 +13,7 @@ from tests.tiers import seeds, slow
 
 def moved(seed: int, rule: str, path: Path, patch: pytest.MonkeyPatch, steps: int = 30) -> None:
     if seed % 2:  # a few files a commit
-        patch.setattr("crdt_mor.services.migrate.BATCH_BYTES", 1 << 20)
+        patch.setattr("crdt_mor.services.migration.BATCH_BYTES", 1 << 20)
     run(seed, rule, path / "t", steps=steps, kind=MigratedHistory)
 
 

@@ -21,15 +21,17 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import InvalidInputError, TableArrivingError, TableMovedError, TokenOrderError, WriterExpiredError
+from crdt_mor.events import migration as moving
+from crdt_mor.events import plan, rollback, write
+from crdt_mor.log import publish
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.steps import Put, Read
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.moving import Moving, Origin, Step
+from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Pending
-from crdt_mor.timeline import events, moving, plans, publish, rollback
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.steps import Put, Read
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import GENESIS, PUBLISHER, Run, data_path, finish, plan_of, planner
 from tests.simulation.promises import check_store
 from tests.simulation.small_store import LOG, Violation, completed_path, completions_of, decoded, is_version
@@ -56,7 +58,7 @@ def commits(value: Timeline, objects: dict[str, Any]) -> list[str]:
 def writer(value: Timeline) -> Run:
     """One commit, to a table that may be closed by now."""
     try:
-        after, begun = yield from events.begin(PUBLISHER, value, 1 << 60)
+        after, begun = yield from write.begin(PUBLISHER, value, 1 << 60)
         return (yield from finish(after, begun))
     except TableMovedError:
         return ("moved",)
@@ -77,7 +79,7 @@ def refused_planner(value: Timeline) -> Run:
 
 
 def migration(value: Timeline, wait: bool, settle: bool = True, look: bool = True) -> Run:
-    """As `services.migrate`: close, wait for what is pending or roll it back, then take the last window, and open.
+    """As `services.migration`: close, wait for what is pending or roll it back, then take the last window, and open.
 
     look: whether it reopens the source where it finds, once it has announced it or later, that it was given up there.
     """
@@ -105,7 +107,7 @@ def migration(value: Timeline, wait: bool, settle: bool = True, look: bool = Tru
 
 
 def cancel(value: Timeline) -> Run:
-    """As `services.migrate.cancel`: the table there is given up first."""
+    """As `services.migration.cancel`: the table there is given up first."""
     tail = yield from find_tail(value)
     if tail.moving is None:
         return None
@@ -219,11 +221,11 @@ def copier(value: Timeline) -> Run:
         tail = yield from find_tail(value)
         assert tail.origin is not None
         if tail.find_token(ORIGIN.application) is None:
-            after, begun = yield from events.begin(PUBLISHER, tail, 1 << 60, MIGRATION)
+            after, begun = yield from write.begin(PUBLISHER, tail, 1 << 60, MIGRATION)
             yield Put(data_path(begun.requested), b"rows")
             file = DataFile(data_path(begun.requested), 1, 1)
             token = (ORIGIN.application, 1)
-            yield from events.complete(PUBLISHER, after, begun, "UPSERT", [file], token)
+            yield from write.complete(PUBLISHER, after, begun, "UPSERT", [file], token)
             tail = yield from find_tail(after)
         opened = yield from moving.open_target(PUBLISHER, tail, CLOSED)
     except (TableArrivingError, TokenOrderError, WriterExpiredError):
@@ -242,7 +244,7 @@ def giver_up(value: Timeline) -> Run:
 
 def user(value: Timeline) -> Run:
     try:
-        after, begun = yield from events.begin(PUBLISHER, value, 1 << 60, Author("app", "host", 2))
+        after, begun = yield from write.begin(PUBLISHER, value, 1 << 60, Author("app", "host", 2))
         return (yield from finish(after, begun))
     except TableArrivingError:
         return ("arriving",)
@@ -311,12 +313,12 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def begin_does_not_ask(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.intents.require_open", lambda tail, author: None)
+    patch.setattr("crdt_mor.log.intents.require_open", lambda tail, author: None)
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
 
 
 def plans_do_not_ask(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plans, "require_not_moved", lambda moving: None)
+    patch.setattr(plan, "require_not_moved", lambda moving: None)
 
 
 def a_given_up_table_is_opened(patch: pytest.MonkeyPatch) -> None:

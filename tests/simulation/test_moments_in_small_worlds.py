@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events import decide
+from crdt_mor.log import publish
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.steps import Put, Steps, StoreNow
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import moments, publish
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.steps import Put, Steps, StoreNow
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import begun_world, complete, decider, finish, latecomer, writer
 from tests.simulation.small_store import LOG, Violation, decoded
 from tests.simulation.small_world import World
@@ -120,7 +121,7 @@ def a_moment_is_decided_in_memory(patch: pytest.MonkeyPatch) -> None:
         yield StoreNow()
         return tail.decide("r", to_ms(moment))
 
-    patch.setattr("crdt_mor.timeline.moments.decide", careless)
+    patch.setattr("crdt_mor.events.decide.decide", careless)
 
 
 def a_moment_is_decided_before_it_has_come(patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,7 @@ def a_moment_is_decided_before_it_has_come(patch: pytest.MonkeyPatch) -> None:
         yield StoreNow()
         return True
 
-    patch.setattr(moments, "_is_past", careless)
+    patch.setattr(decide, "_is_past", careless)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,19 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterExpiredError
+from crdt_mor.events import job as jobs
+from crdt_mor.events import overwrite as overwriting
+from crdt_mor.events import plan as plans
+from crdt_mor.events import rollback, sweep
+from crdt_mor.events import write as events
+from crdt_mor.hudi.overwrite import place
+from crdt_mor.hudi.plan import read_plan
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log import intents, publish
+from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.paths import STAGED
+from crdt_mor.log.steps import Put, Read, Steps
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.names import (
     WRITE_TOKEN,
@@ -26,20 +39,12 @@ from crdt_mor.model.names import (
     data_file_name,
     join_path,
 )
-from crdt_mor.model.overwrites import OVERWRITE, StagedBase, StagedOverwrite, overwritten, overwritten_at
-from crdt_mor.model.plans import CompactionPlan, GroupInput
-from crdt_mor.model.scopes import Scope
+from crdt_mor.model.overwrite import Scope
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.timeline import events, intents, jobs, overwriting, plans, publish, rollback, sweep
-from crdt_mor.timeline.base_names import place
-from crdt_mor.timeline.frozen_plans import read_plan
-from crdt_mor.timeline.history import find_completion
-from crdt_mor.timeline.paths import STAGED
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Put, Read, Steps
-from crdt_mor.timeline.tail import find_tail
+from crdt_mor.planners.compaction import CompactionPlan, GroupInput
+from crdt_mor.planners.overwrite import OVERWRITE, StagedBase, StagedOverwrite, overwritten, overwritten_at
 from tests.simulation.actors import PUBLISHER, Run, planner, worker
 from tests.simulation.promises import check_store, recorded
 from tests.simulation.small_store import HUDI, LATE, LOG, Violation, completed_path, completions_of, decoded, is_version

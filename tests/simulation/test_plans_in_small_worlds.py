@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events import plan as plans
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log import publish
+from crdt_mor.log.paths import PLANS, version_path
+from crdt_mor.log.publish import EventFile, Publisher
+from crdt_mor.log.steps import Delete, Put, Read, Steps
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, OpenPlan
-from crdt_mor.timeline import plans, publish
-from crdt_mor.timeline.paths import PLANS, version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.publish import EventFile, Publisher
-from crdt_mor.timeline.steps import Delete, Put, Read, Steps
+from crdt_mor.planners.compaction import CompactionPlan
 from tests.simulation.actors import planned_world
 from tests.simulation.small_store import Violation, is_version
 from tests.simulation.small_world import World

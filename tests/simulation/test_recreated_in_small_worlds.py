@@ -21,24 +21,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, TableNotFoundError, TableReplacedError
+from crdt_mor.events import plan, rollback, session, sweep
+from crdt_mor.events import write as events
+from crdt_mor.events.session import Session, first_tail, put_first
 from crdt_mor.format.properties import decode_table, encode_table
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.log.paths import PLANS, PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.publish import Publisher
+from crdt_mor.log.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
+from crdt_mor.log.tail import _is_foreign, find_tail, is_kept
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.names import TimelineFileName, data_file_name
-from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import events, plans, rollback, session, sweep
-from crdt_mor.timeline.actions import COMPACT
-from crdt_mor.timeline.paths import PLANS, PROPERTIES, VERSIONS, version_path
-from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.session import Session, first_tail, put_first
-from crdt_mor.timeline.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
-from crdt_mor.timeline.tail import _is_foreign, find_tail, is_kept
 from tests.driving import one_by_one
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, plan_of
 from tests.simulation.landing import looked
@@ -154,7 +155,7 @@ def planner(name: str, known: Timeline) -> Run:
 
 
 def _plan(known: Timeline) -> Run:
-    yield from plans.schedule(PUBLISHER, known, COMPACT, lambda tail, taken: None if taken else plan_of(tail))
+    yield from plan.schedule(PUBLISHER, known, COMPACT, lambda tail, taken: None if taken else plan_of(tail))
     return ("planned", None)
 
 
@@ -344,8 +345,8 @@ def test_everything(who: list[str], options: dict[str, Any]) -> None:
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.tail._is_foreign", lambda found, known: False)
-    patch.setattr("crdt_mor.timeline.tail.is_kept", lambda known, tail: False)
+    patch.setattr("crdt_mor.log.tail._is_foreign", lambda found, known: False)
+    patch.setattr("crdt_mor.log.tail.is_kept", lambda known, tail: False)
     patch.setattr(f"{__name__}.require_own", lambda table_id, value: None)
 
 
@@ -369,7 +370,7 @@ def what_a_refused_event_is_for_stays(patch: pytest.MonkeyPatch) -> None:
         return
         yield
 
-    patch.setattr(plans, "delete_if_table_is_gone", careless)
+    patch.setattr(plan, "delete_if_table_is_gone", careless)
 
 
 def who_is_refused_deletes_though_the_table_is_there(patch: pytest.MonkeyPatch) -> None:
@@ -391,7 +392,7 @@ def a_table_that_is_there_is_taken_for_gone(patch: pytest.MonkeyPatch) -> None:
         return _is_foreign(found, known) or is_kept(known, found)
         yield
 
-    patch.setattr("crdt_mor.timeline.tail._is_elsewhere", hasty)
+    patch.setattr("crdt_mor.log.tail._is_elsewhere", hasty)
 
 
 def all_first_versions_have_one_nonce(patch: pytest.MonkeyPatch) -> None:

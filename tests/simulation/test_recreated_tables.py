@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import CrdtMorError
+from crdt_mor.events import session
+from crdt_mor.events.session import Session
+from crdt_mor.log.publish import Publisher
+from crdt_mor.log.steps import Steps
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.timeline import session
-from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.session import Session
-from crdt_mor.timeline.steps import Steps
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.recreated_tables import run
 from tests.tiers import seeds, slow
 
@@ -43,8 +43,8 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.tail._is_foreign", lambda found, known: False)
-    patch.setattr("crdt_mor.timeline.tail.is_kept", lambda known, tail: False)
+    patch.setattr("crdt_mor.log.tail._is_foreign", lambda found, known: False)
+    patch.setattr("crdt_mor.log.tail.is_kept", lambda known, tail: False)
     patch.setattr(session, "_require_same", lambda opened, found: None)
 
 

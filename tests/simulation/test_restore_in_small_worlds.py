@@ -20,19 +20,22 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import SnapshotExpiredError, TableReplacedError
-from crdt_mor.model import invariants, restoring
+from crdt_mor.events import restore as events
+from crdt_mor.hudi import adoption
+from crdt_mor.hudi import restore as cutting
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log import tail
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.steps import Delete, Steps, Walk
+from crdt_mor.model import invariants
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
-from crdt_mor.model.restores import Restore
-from crdt_mor.model.restoring import plan_restore
+from crdt_mor.model.restore import Restore
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
-from crdt_mor.store.base import Stat
-from crdt_mor.timeline import adoption, cutting, tail
-from crdt_mor.timeline import restoring as events
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Delete, Steps, Walk
+from crdt_mor.planners import restore as restoring
+from crdt_mor.planners.restore import plan_restore
+from crdt_mor.store.protocol import Stat
 from tests.simulation.actors import PUBLISHER, Run, complete
 from tests.simulation.holding_bases import compactor
 from tests.simulation.landing import looked

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.log import lookup, publish, segments
+from crdt_mor.log.paths import segment_path
+from crdt_mor.log.publish import Publisher
+from crdt_mor.log.segments import read_segment
+from crdt_mor.log.steps import Delete, Put, Steps
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
-from crdt_mor.timeline import history, publish, segments
-from crdt_mor.timeline.paths import segment_path
-from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.segments import read_segment
-from crdt_mor.timeline.steps import Delete, Put, Steps
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import (
     Run,
     complete,
@@ -46,7 +46,7 @@ def reader(known: Timeline | None) -> Run:
 
 def _poll(known: Timeline | None) -> Run:
     tail = yield from find_tail(known)
-    shown = yield from history.all_completions(tail)
+    shown = yield from lookup.all_completions(tail)
     yield Saw(known, tail, tuple(shown))
     return tail
 
@@ -150,7 +150,7 @@ def a_reader_takes_the_segments_of_another_value(patch: pytest.MonkeyPatch) -> N
             found += yield from read_segment(segment)
         return found
 
-    patch.setattr(history, "all_completions", careless)
+    patch.setattr(lookup, "all_completions", careless)
 
 
 def a_writer_looks_for_its_commit_in_the_value_alone(patch: pytest.MonkeyPatch) -> None:
@@ -158,9 +158,9 @@ def a_writer_looks_for_its_commit_in_the_value_alone(patch: pytest.MonkeyPatch) 
         return tail.find_completion(requested)
         yield
 
-    patch.setattr(history, "find_completion", careless)
-    patch.setattr("crdt_mor.timeline.events.find_completion", careless)
-    patch.setattr("crdt_mor.timeline.rollback.find_completion", careless)
+    patch.setattr(lookup, "find_completion", careless)
+    patch.setattr("crdt_mor.events.write.find_completion", careless)
+    patch.setattr("crdt_mor.events.rollback.find_completion", careless)
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.log import publish
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.publish import Publisher
+from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, Together
+from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.invariants import BrokenInvariantError, require_invariants
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.store.base import Stat
-from crdt_mor.timeline import publish
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.publish import Publisher
-from crdt_mor.timeline.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, Together
-from crdt_mor.timeline.tail import expire_versions
+from crdt_mor.store.protocol import Stat
 from tests.driving import one_by_one
 from tests.simulation.actors import (
     GENESIS,
@@ -231,13 +231,13 @@ def the_start_of_a_climb_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
         data = yield Read(version_path(low))
         return Timeline.decode(data, "") if data is not None else None
 
-    patch.setattr("crdt_mor.timeline.tail._gallop", careless)
+    patch.setattr("crdt_mor.log.tail._gallop", careless)
 
 
 def what_a_listing_showed_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1 << 40)
-    patch.setattr("crdt_mor.timeline.tail._is_behind_a_gap", lambda tail, listed: False)
-    patch.setattr("crdt_mor.timeline.tail.is_kept", lambda known, tail: False)  # it counts on the true number
+    patch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 1 << 40)
+    patch.setattr("crdt_mor.log.tail._is_behind_a_gap", lambda tail, listed: False)
+    patch.setattr("crdt_mor.log.tail.is_kept", lambda known, tail: False)  # it counts on the true number
 
 
 def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.MonkeyPatch) -> None:

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events import rollback, sweep
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.steps import Delete, Put, Steps
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.timeline import rollback, sweep
-from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.steps import Delete, Put, Steps
 from tests.simulation.actors import (
     PUBLISHER,
     Run,

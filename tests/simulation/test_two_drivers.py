@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
+from crdt_mor.events import job, rollback, write
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.steps import Delete, GetStat, Put, Steps, Walk
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name, driver_of_token, driver_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, RolledBack
-from crdt_mor.timeline import events, jobs, rollback
-from crdt_mor.timeline.history import find_completion
-from crdt_mor.timeline.paths import version_path
-from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.steps import Delete, GetStat, Put, Steps, Walk
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import PUBLISHER, Run
 from tests.simulation.small_store import LOG, Violation, decoded, is_version
 from tests.simulation.small_world import World
@@ -42,19 +42,19 @@ def driver(value: Timeline, begun: Pending, name: str, rows: int) -> Run:
     requested, placed = begun.requested, list[str]()
     mine = replace(begun, driver=name)
     try:
-        mine = yield from jobs.take_over(PUBLISHER, value, mine)
+        mine = yield from job.take_over(PUBLISHER, value, mine)
         tail = yield from find_tail(value)
         pending = tail.find_pending(requested)
         if pending is None:
-            raise (yield from events.ended_error(requested, tail))
+            raise (yield from write.ended_error(requested, tail))
         if pending.driver != name:
-            raise events.taken_over_error(requested)
+            raise write.taken_over_error(requested)
         path = data_path(requested, mine.drivers)
         placed.append(path)
         yield Put(path, b"x" * rows)
         if mine.drivers > 1:
-            yield from jobs.remove_files_of_earlier_drivers(requested, mine.drivers)
-        done = yield from events.complete(PUBLISHER, value, mine, "UPSERT", [DataFile(path, rows, rows)], None)
+            yield from job.remove_files_of_earlier_drivers(requested, mine.drivers)
+        done = yield from write.complete(PUBLISHER, value, mine, "UPSERT", [DataFile(path, rows, rows)], None)
     except WriterExpiredError:
         tail = yield from rollback.give_up(PUBLISHER, value, requested, placed, name)
         found = yield from find_completion(requested, tail)
@@ -130,16 +130,16 @@ def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_driver_that_was_overtaken_may_complete(patch: pytest.MonkeyPatch) -> None:
-    complete = events.complete
+    complete = write.complete
 
     def careless(
         publisher: TablePublisher, known: Timeline, begun: Pending, *rest: Any
-    ) -> Steps[events.WriteOutcome]:
+    ) -> Steps[write.WriteOutcome]:
         tail = yield from find_tail(known)
         now = tail.find_pending(begun.requested)
         return (yield from complete(publisher, known, now or begun, *rest))
 
-    patch.setattr(events, "complete", careless)
+    patch.setattr(write, "complete", careless)
 
 
 def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> None:
@@ -149,16 +149,16 @@ def a_driver_clears_away_all_files_but_its_own(patch: pytest.MonkeyPatch) -> Non
             if name is not None and driver_of_token(name.token) != drivers:
                 yield Delete(file.path)
 
-    patch.setattr("crdt_mor.timeline.jobs.remove_files_of_earlier_drivers", careless)
+    patch.setattr("crdt_mor.events.job.remove_files_of_earlier_drivers", careless)
 
 
 def what_earlier_drivers_placed_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("crdt_mor.timeline.jobs.remove_files_of_earlier_drivers", lambda requested, drivers: nothing())
+    patch.setattr("crdt_mor.events.job.remove_files_of_earlier_drivers", lambda requested, drivers: nothing())
 
 
 def nobody_removes_what_a_driver_placed(patch: pytest.MonkeyPatch) -> None:
-    for module in ("events", "rollback", "steps", "sweep"):
-        name = f"crdt_mor.timeline.{module}.Delete"
+    for module in ("events.write", "events.rollback", "log.steps", "events.sweep"):
+        name = f"crdt_mor.{module}.Delete"
         patch.setattr(name, lambda path: GetStat(path) if data_file_name(path) else Delete(path))
 
 

@@ -18,13 +18,15 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.events import leftovers
+from crdt_mor.hudi import projection
+from crdt_mor.log import lookup, publish, segments
+from crdt_mor.log.paths import SEGMENTS, segment_path, version_path
+from crdt_mor.log.steps import Delete, Put, Read, Steps
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.timeline import history, leftovers, projection, publish, segments
-from crdt_mor.timeline.paths import SEGMENTS, segment_path, version_path
-from crdt_mor.timeline.steps import Delete, Put, Read, Steps
-from crdt_mor.timeline.tail import find_tail
 from tests.simulation.actors import (
     PUBLISHER,
     Run,
@@ -55,7 +57,7 @@ def latecomer(value: Timeline, begun: Pending) -> Run:
 def reader(known: Timeline) -> Run:
     """Goes from one value to another, once, and reads every segment that the other names."""
     tail = yield from find_tail(known)
-    yield Saw(known, tail, tuple((yield from history.all_completions(tail))))
+    yield Saw(known, tail, tuple((yield from lookup.all_completions(tail))))
 
 
 def decider(value: Timeline) -> Run:
@@ -221,7 +223,7 @@ def nobody_sweeps_segments(patch: pytest.MonkeyPatch) -> None:
         return
         yield
 
-    patch.setattr("crdt_mor.timeline.sweep.sweep_leftovers", careless)
+    patch.setattr("crdt_mor.events.sweep.sweep_leftovers", careless)
 
 
 def the_segment_of_a_version_that_won_is_discarded(patch: pytest.MonkeyPatch) -> None:

@@ -41,13 +41,13 @@ from crdt_mor import (
     Table,
     WriterExpiredError,
 )
-from crdt_mor.clock import Process
+from crdt_mor.ground.clock import Process
+from crdt_mor.log.paths import ERASURES
 from crdt_mor.merge.precombine import DeleteWrite
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline_parts import Completion, Retention
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.oracle import Contribution, Row
-from crdt_mor.timeline.paths import ERASURES
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import tail_of
 from tests.simulated import Simulated
@@ -411,12 +411,12 @@ def run_upkeep(
 ) -> UpkeepHistory:
     """A history with services from its seed; in it everything is soon over, and in every other one commits are wide."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 2)
-        patch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
-        patch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
-        patch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+        patch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 2)
+        patch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 1)
+        patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
+        patch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 2)
         if seed % 2:
-            patch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
+            patch.setattr("crdt_mor.log.segments.COMPLETIONS_BYTES_MAX", 1)
         history = run(seed, rule, path, steps, kind or UpkeepHistory)
     assert isinstance(history, UpkeepHistory)
     return history

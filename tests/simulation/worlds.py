@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from crdt_mor.log import segments, tail
+from crdt_mor.log.paths import SEGMENTS, VERSIONS, version_path
+from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.timeline import segments, tail
-from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, version_path
-from crdt_mor.timeline.steps import Put, Steps
 from tests.simulation.actors import (
     GENESIS,
     Run,

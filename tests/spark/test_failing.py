@@ -16,11 +16,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from crdt_mor import Table
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline.session import Session
 from tests import waiting
 from tests.spark.counting import counters, ones, total
 from tests.spark.sessions import fixture

@@ -145,7 +145,7 @@ def test_every_event_counts_once_whenever_the_driver_is_killed(
     pipeline.check()
 
     # What the dead have left nobody sees. It goes when it expires, and readers see no difference.
-    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", 0)
+    monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", 0)
     for name in ("events", "totals"):
         upkeep = Table.open(pipeline.table(name), writer_expiry=timedelta(0)).maintenance
         assert upkeep.plan_compaction(log_files_min=1_000) is None  # gives the expired writes up, and plans nothing

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
-from crdt_mor.store.base import Store
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Store
 from crdt_mor.testing.faults import DelegatingStore, FaultyStore, InterruptedStore, ProcessDied
 from crdt_mor.testing.store_suite import StoreSuite
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.api.files import is_address
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from crdt_mor.files import is_address
-from crdt_mor.store.base import is_bucket
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.open import open_store
+from crdt_mor.store.protocol import is_bucket
 from crdt_mor.testing.faults import DelegatingStore
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 RACER = """
 import json, sys
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import open_at
 uri, name, options = sys.argv[1], sys.argv[2], json.load(sys.stdin)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, LocalStore, MemoryStore, StorageUnavailableError, Table, check_store
 from crdt_mor.cli.main import app
-from crdt_mor.store.base import Content, Durable
+from crdt_mor.store.protocol import Content, Durable
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, PUTS
 from crdt_mor.testing.faults import DelegatingStore
 from tests import servers

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
+from crdt_mor.api.files_places import Places, iceberg_properties, providers_of
 from crdt_mor.cli.main import app
-from crdt_mor.places import Places, iceberg_properties, providers_of
 from crdt_mor.store.options import shared
 from tests import servers
 from tests.store import vending

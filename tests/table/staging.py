@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from crdt_mor import PartialUpdate, Receipt, WriteJob
+from crdt_mor.log import paths
 from crdt_mor.payloads import Counter, Max
-from crdt_mor.timeline import paths
 from tests.table.helpers import Place, files, frame, sent
 
 STAGED = f"{paths.STAGED}/"

@@ -14,10 +14,10 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.format.archive import decode_instants, decode_manifest
-from crdt_mor.model import archiving
-from crdt_mor.timeline import publish
-from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.steps import List, Single, perform
+from crdt_mor.hudi.adoption import foreign_completions
+from crdt_mor.log import publish
+from crdt_mor.log.steps import List, Single, perform
+from crdt_mor.planners import archive
 from tests.driving import one_by_one
 from tests.inside import session_of, store_of, tail_of
 from tests.simulated import Simulated
@@ -28,7 +28,7 @@ HISTORY = f"{TIMELINE}/history"
 
 @pytest.fixture(autouse=True)
 def few_versions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 6)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 6)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 2)
 
 
@@ -104,7 +104,7 @@ def test_the_history_holds_what_stood_in_the_directory(table: mor.Table, fast_pa
 def test_ten_small_files_become_one_and_old_manifests_go(
     table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archiving, "INSTANTS_MAX", 2)
+    monkeypatch.setattr(archive, "INSTANTS_MAX", 2)
     for start in range(0, 32, 8):
         write(table, range(start, start + 8))
         table.maintenance.compact()
@@ -157,7 +157,7 @@ def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
         write(table, range(start, start + 8))
         table.maintenance.compact()
     table.maintenance.archive(keep_commits=2)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     table.maintenance.clean(timedelta(0), readers=timedelta(0))
     write(table, range(40, 44))
     value = tail_of(table)

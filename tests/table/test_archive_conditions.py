@@ -11,26 +11,27 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor.model import archiving
-from crdt_mor.model.archiving import Prefix
+from crdt_mor.events import archive as steps
+from crdt_mor.events import sweep
+from crdt_mor.log import publish
+from crdt_mor.log.steps import Steps, run
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
-from crdt_mor.timeline import archive as steps
-from crdt_mor.timeline import publish, sweep
-from crdt_mor.timeline.steps import Steps, run
+from crdt_mor.planners import archive
+from crdt_mor.planners.archive import Prefix
 from tests.inside import run_sweep, session_of, tail_of
 from tests.table.archived import SCHEMA, active, hudis, rows
 
-ARCHIVABLE = archiving.archivable
+ARCHIVABLE = archive.archivable
 
 
 @pytest.fixture(autouse=True)
 def everything_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 1)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def leave_out(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
     monkeypatch.setattr(steps, "archivable", careless)
     monkeypatch.setattr(publish, "require_invariants", lambda previous, following: None)
     if condition == "b":
-        monkeypatch.setattr(archiving, "_groups_of_logs", lambda completion: set())
+        monkeypatch.setattr(archive, "_groups_of_logs", lambda completion: set())
 
 
 @pytest.mark.parametrize("condition", ["", "a"])
@@ -143,7 +144,7 @@ def test_a_helper_that_stalled_while_its_version_stood(
     table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch, condition: str
 ) -> None:
     leave_out(monkeypatch, condition)
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 100)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 100)
     put(table, "first")
     session = session_of(table)
     stalled = session.tail()

@@ -24,12 +24,12 @@ from crdt_mor import (
     UnsupportedFeatureError,
     UnsupportedVersionError,
 )
-from crdt_mor.clock import SystemEnvironment
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.hudi import adoption
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.payloads import PartialUpdate
-from crdt_mor.timeline import adoption
 from tests.inside import session_of
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 

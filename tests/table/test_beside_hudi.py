@@ -20,10 +20,10 @@ from crdt_mor import (
     UnsupportedFeatureError,
     observe,
 )
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events.views import LOOK_EVERY_MS
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline.views import LOOK_EVERY_MS
 from tests.inside import tail_of
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
 from tests.stores import WatchedStore
@@ -276,7 +276,7 @@ def test_writers_refuse_it_as_well(table: Table, clock: Clock, monkeypatch: pyte
     later(table, clock)
     table.maintenance.compact()
     completed = hudi(table, clock, "hudi", ago_ms=40_000)
-    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", -1)
+    monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", -1)
     with pytest.raises(UnsupportedFeatureError, match=completed):
         table.upsert(rows("b"))
 

@@ -20,11 +20,11 @@ from crdt_mor import (
     Table,
 )
 from crdt_mor.format.clean import decode_clean, decode_clean_plan
-from crdt_mor.model.retention import RetentionPolicy
+from crdt_mor.hudi.actions import CLEAN
+from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
-from crdt_mor.timeline.actions import CLEAN
 from tests.format import savepoints
 from tests.inside import session_of, store_of
 from tests.simulated import Simulated

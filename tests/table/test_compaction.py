@@ -16,12 +16,12 @@ from crdt_mor import (
     StorageUnavailableError,
     Table,
 )
+from crdt_mor.log.paths import STAGED, TICKET
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import PartialUpdate
-from crdt_mor.services import compact
-from crdt_mor.store.base import Content, Durable, Store
+from crdt_mor.services import compaction
+from crdt_mor.store.protocol import Content, Durable, Store
 from crdt_mor.testing.faults import DelegatingStore
-from crdt_mor.timeline.paths import STAGED, TICKET
 from crdt_mor.write.log_files import put_chunks
 from tests.simulated import Simulated
 from tests.table.compacting import close, every_answer, open_write, remove
@@ -222,7 +222,7 @@ def test_a_cancelled_plan_leaves_no_file_also_when_it_is_executed_meanwhile(
         place.open().maintenance.cancel(plan.barrier)
         return put_chunks(*args)
 
-    monkeypatch.setattr(compact, "put_chunks", put_after_the_cancel)
+    monkeypatch.setattr(compaction, "put_chunks", put_after_the_cancel)
     assert table.maintenance.execute(plan) == []
     assert table.maintenance.execute(plan) == [], "a late executor does not even begin"
     monkeypatch.undo()

@@ -23,11 +23,11 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, LoadProgress, MemoryStore, SchemaMismatchError, Table, TableExistsError
+from crdt_mor.log.paths import LOADS, VERSIONS
 from crdt_mor.payloads import Counter, LatestBy, ORSet
 from crdt_mor.testing.faults import FaultyStore, InterruptedStore, ProcessDied
-from crdt_mor.timeline.paths import LOADS, VERSIONS
-from crdt_mor.write import load, sorting
-from crdt_mor.write.sorting import RUN_ROWS
+from crdt_mor.write import load, load_sorting
+from crdt_mor.write.load_sorting import RUN_ROWS
 from tests.tiers import slow
 
 ROWS = pl.DataFrame(
@@ -52,7 +52,7 @@ def content(table: Table) -> list[tuple[object, ...]]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many for the sort: several runs, and several merges of them."""
     monkeypatch.setattr(load, "RUN_ROWS", 7)
-    monkeypatch.setattr(sorting.Sorting.__init__, "__defaults__", (7, 3, 2))
+    monkeypatch.setattr(load_sorting.Sorting.__init__, "__defaults__", (7, 3, 2))
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------
@@ -656,24 +656,24 @@ def test_few_of_the_batches_of_a_large_source_are_alive_at_once(rows: int) -> No
 
 def test_a_sort_holds_a_piece_of_each_run_that_it_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    fill = sorting._Cursor.fill
+    fill = load_sorting._Cursor.fill
 
-    def counted(cursor: sorting._Cursor) -> bool:
+    def counted(cursor: load_sorting._Cursor) -> bool:
         filled = fill(cursor)
         held.append(cursor.rows.height)
         return filled
 
-    monkeypatch.setattr(sorting._Cursor, "fill", counted)
+    monkeypatch.setattr(load_sorting._Cursor, "fill", counted)
     store, number = MemoryStore(), count()
-    sort = sorting.Sorting(store, lambda: f"runs/{next(number)}", run_rows=50, piece_rows=5, fan_in=3)
+    sort = load_sorting.Sorting(store, lambda: f"runs/{next(number)}", run_rows=50, piece_rows=5, fan_in=3)
     rows = pl.DataFrame({"id": np.random.default_rng(1).permutation(2000)}).select(
         pl.col("id").cast(pl.String).alias("_hoodie_record_key"),
         pl.lit("").alias("_hoodie_partition_path"),
         (pl.col("id") % 3).cast(pl.Int32).alias("__bucket"),
     )
-    runs = [sort.run([part.sort(sorting.ORDER)]) for part in rows.iter_slices(40)]
+    runs = [sort.run([part.sort(load_sorting.ORDER)]) for part in rows.iter_slices(40)]
     merged = list(sort.merged(runs))
-    assert pl.concat(merged).equals(rows.sort(sorting.ORDER))
+    assert pl.concat(merged).equals(rows.sort(load_sorting.ORDER))
     assert max(held) <= 5
     assert max(frame.height for frame in merged) <= 15
     assert everything(store) == [], "a run is removed once it is read"

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import crdt_mor as mor
 from crdt_mor import CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
-from crdt_mor.observing import emit
+from crdt_mor.ground.observing import emit
 from crdt_mor.readers.polars import scan_table
 from tests.failing import URI, FailingBucket, Request, answered
 from tests.tiers import slow

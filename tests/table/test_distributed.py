@@ -20,13 +20,14 @@ from crdt_mor import (
     WriteJob,
     WriterExpiredError,
 )
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events import rollback
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, MVRegister, ORSet
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import rollback
-from crdt_mor.timeline.session import Session
-from crdt_mor.write import distributed, placing
+from crdt_mor.write import job as distributed
+from crdt_mor.write import job_files
 from tests.inside import run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, files, frame, rows, sent
@@ -34,12 +35,12 @@ from tests.table.staging import PARTS, STAGED, TABLES, leftovers, staged
 from tests.tiers import slow
 
 
-@pytest.mark.parametrize("joined_rows_min", [0, placing.JOINED_ROWS_MIN], ids=["joined", "folded"])
+@pytest.mark.parametrize("joined_rows_min", [0, job_files.JOINED_ROWS_MIN], ids=["joined", "folded"])
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
 def test_staged_in_parts_it_is_what_one_writer_writes(
     places: Places, settings: dict[str, object], joined_rows_min: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "JOINED_ROWS_MIN", joined_rows_min)
+    monkeypatch.setattr(job_files, "JOINED_ROWS_MIN", joined_rows_min)
     one, many = (places(name).create(schema=SCHEMA, key="id", **settings) for name in ("one", "many"))
     for operation, parts in (("upsert", PARTS), ("upsert", PARTS[:2]), ("delete", [PARTS[1].slice(1), PARTS[0]])):
         getattr(one, operation)(pa.concat_tables(parts))
@@ -59,9 +60,9 @@ def test_blocks_of_tasks_stay_as_they_are_where_no_key_is_in_two_of_them(make: M
     """What the driver puts is what the tasks staged, byte for byte; where one key is in two tasks, it is not."""
 
     def part(first: int, n: int) -> pa.Table:
-        return frame(*((f"k{i:05d}", "eu", n, None) for i in range(first, first + placing.JOINED_ROWS_MIN)))
+        return frame(*((f"k{i:05d}", "eu", n, None) for i in range(first, first + job_files.JOINED_ROWS_MIN)))
 
-    table, step = make(buckets=1), placing.JOINED_ROWS_MIN
+    table, step = make(buckets=1), job_files.JOINED_ROWS_MIN
     for starts, kept in (((step, 0), True), ((step, 0, 2 * step - 1), False)):
         before = data_files(place)
         job = table.plan_write("upsert", SCHEMA)

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, CrdtMorError, InvalidInputError, Receipt, Table, WriteJob, WriterExpiredError
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events import rollback
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.log import publish
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import publish, rollback
-from crdt_mor.timeline.session import Session
-from crdt_mor.write import distributed
+from crdt_mor.write import job as distributed
 from tests.inside import completions_of, run_sweep, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows, sent
 from tests.table.staging import PARTS, TABLES, leftovers, staged

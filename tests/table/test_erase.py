@@ -25,12 +25,12 @@ from crdt_mor import (
     StorageUnavailableError,
     Table,
 )
-from crdt_mor.format import base
+from crdt_mor.format import base_file
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
-from crdt_mor.services import erase, service
-from crdt_mor.store.base import Content, Durable, Store
+from crdt_mor.services import erasure, service
+from crdt_mor.store.protocol import Content, Durable, Store
 from crdt_mor.testing.faults import DelegatingStore, InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
 from tests.inside import hudi_folder_of, session_of, tail_of
@@ -53,8 +53,8 @@ SCHEMA = pa.schema(
 
 @pytest.fixture(autouse=True)
 def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = base._options
-    monkeypatch.setattr(base, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None})
+    options = base_file._options
+    monkeypatch.setattr(base_file, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None})
 
 
 class World:
@@ -229,7 +229,7 @@ def test_an_open_view_that_lost_its_files_says_so() -> None:
 
 
 def test_of_an_erasure_in_very_many_file_groups_the_mark_is_the_whole_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erase, "GROUPS_MAX", 1)
+    monkeypatch.setattr(erasure, "GROUPS_MAX", 1)
     world = World(buckets=4)
     history(world)
     world.place.environment.sleep(3600)
@@ -386,15 +386,15 @@ def test_a_log_compaction_between_its_steps_does_not_pass_for_a_compaction(
     """Its barrier is after the delete, and its base file is a copy that has the row."""
     world = World(**MERGES[merge])
     history(world)
-    fold = erase._fold
+    fold = erasure._fold
 
     def fold_later(*arguments: Any) -> Any:
-        monkeypatch.setattr(erase, "_fold", fold)
+        monkeypatch.setattr(erasure, "_fold", fold)
         assert world.opened(world.place.store).maintenance.compact(logs_only=True)
         assert world.where(*SECRETS)
         return fold(*arguments)
 
-    monkeypatch.setattr(erase, "_fold", fold_later)
+    monkeypatch.setattr(erasure, "_fold", fold_later)
     world.table.maintenance.erase(keys=KEY)
     assert world.where(*SECRETS) == []
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor import PartialUpdate, Table
-from crdt_mor.format.base import Judgements
+from crdt_mor.format.base_file import Judgements
 from crdt_mor.format.log import read_log
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.store.base import Chunks
+from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import FEW_ROWS_MAX, Statements, few_rows
 from tests.inside import session_of, tail_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import forks
+from crdt_mor.ground import forks
 from crdt_mor.write.open_write import OpenWrite
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, frame

@@ -88,7 +88,7 @@ def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
     assert {name for name in found if name.startswith("crdt_mor")} == {"crdt_mor"}
     assert not {"polars", "pyarrow"} & found
     modules_after("import crdt_mor; crdt_mor.errors.CrdtMorError")
-    found = modules_after("import crdt_mor.table")
+    found = modules_after("import crdt_mor.api.table")
     assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & found
 
 
@@ -102,11 +102,11 @@ for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "o
     table.upsert(rows)
     assert table.scan(columns=["id"], filter=pl.col("n") > 1).to_polars().height == 1
 """)
-    assert "crdt_mor.transaction" in found
+    assert "crdt_mor.api.transaction" in found
     assert not {"pandas", "obstore", "typer"} & found
     rooms = "maintenance", "migration", "erasure", "loading", "sources", "changes", "history", "inspect"
     assert not {f"crdt_mor.{name}" for name in rooms} & found
-    assert {name for name in found if name.startswith("crdt_mor.services.")} == {"crdt_mor.services.inline"}
+    assert {name for name in found if name.startswith("crdt_mor.services.")} == {"crdt_mor.services.maintain_inline"}
     assert not {f"crdt_mor.laws.{name}" for name in ("check", "examine", "trial", "fingerprint")} & found
 
 
@@ -115,7 +115,7 @@ def test_the_help_of_the_commands_needs_no_engine() -> None:
     for arguments in (["--help"], ["count", "--help"]):
         found = modules_after(program.replace("{}", repr(arguments)))
         assert "crdt_mor.cli.commands" in found
-        assert not {"polars", "pyarrow", "numpy", "crdt_mor.table"} & found
+        assert not {"polars", "pyarrow", "numpy", "crdt_mor.api.table"} & found
 
 
 def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
-from crdt_mor.clock import Process, SystemEnvironment
-from crdt_mor.inspect import silent_for
+from crdt_mor.api.inspect import silent_for
+from crdt_mor.ground.clock import Process, SystemEnvironment
 from crdt_mor.model.authors import INFO_BYTES_MAX
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.write.open_write import OpenWrite

@@ -23,19 +23,19 @@ from crdt_mor import (
     TableReplacedError,
     Transaction,
 )
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table, encode_table
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.instant import EPOCH
-from crdt_mor.model.schema import TableSchema
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
-from crdt_mor.store.base import Durable, Stat
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
-from crdt_mor.timeline.session import Session
-from crdt_mor.timeline.steps import Put, Steps
+from crdt_mor.store.protocol import Durable, Stat
 from tests.inside import run_sweep, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 

@@ -24,15 +24,15 @@ from crdt_mor import (
     WriteJob,
     WriterExpiredError,
 )
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.events import rollback
+from crdt_mor.events.session import Session
 from crdt_mor.format.log import read_log
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.payloads import Counter
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
-from crdt_mor.timeline import rollback
-from crdt_mor.timeline.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
-from crdt_mor.timeline.session import Session
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep, session_of, tail_of
 from tests.simulation.random_history import SkewedEnvironment
@@ -413,7 +413,7 @@ def test_notes_on_given_up_jobs_go_when_the_jobs_can_not_begin_any_more(
     assert notes() == [f"{GIVEN_UP}/{world.job.job.name}"]
     world.sweep()
     assert len(notes()) == 1
-    monkeypatch.setattr("crdt_mor.timeline.tickets.JOB_EXPIRY_MS", 0)
+    monkeypatch.setattr("crdt_mor.events.ticket.JOB_EXPIRY_MS", 0)
     world.table.upsert(frame({"z": 1}))
     world.sweep()
     assert notes() == []
@@ -425,7 +425,7 @@ def test_notes_on_given_up_jobs_go_when_the_jobs_can_not_begin_any_more(
 
 def test_a_plan_that_waits_on_a_quiet_table_is_not_too_old(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The table's clock stands where its last event was; how old a job is counts from when it was planned."""
-    monkeypatch.setattr("crdt_mor.timeline.tickets.JOB_EXPIRY_MS", 60_000)
+    monkeypatch.setattr("crdt_mor.events.ticket.JOB_EXPIRY_MS", 60_000)
     session_of(world.table).start()
     job = Table.open(world.path, environment=SkewedEnvironment(50_000)).plan_write("upsert", SCHEMA)
     world.table = Table.open(world.path, environment=SkewedEnvironment(50_000))

@@ -14,12 +14,12 @@ import pytest
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, TableExistsError
 from crdt_mor.format import bloom
-from crdt_mor.format.base import MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, read_footer
+from crdt_mor.format.base_file import MAX_RECORD_KEY, MIN_RECORD_KEY, ORDER, read_footer
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.plans import CompactionPlan
-from crdt_mor.parquet import ParquetSource
 from crdt_mor.payloads import Counter
+from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.write import base_files
 from tests.table.compacting import close, every_answer, open_write, remove

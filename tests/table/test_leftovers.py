@@ -10,17 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table, threads
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor import Table
+from crdt_mor.events import rollback, sweep
+from crdt_mor.ground import threads
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.hudi.adoption import foreign_completions
+from crdt_mor.hudi.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
+from crdt_mor.log import publish, segments, tail
+from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
+from crdt_mor.log.steps import Put, Single, perform
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.timeline import publish, rollback, segments, sweep, tail
-from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.history import all_completions
-from crdt_mor.timeline.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
-from crdt_mor.timeline.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
-from crdt_mor.timeline.steps import Put, Single, perform
 from tests.driving import one_by_one
 from tests.inside import completions_of, run_sweep, session_of, store_of, tail_of
 from tests.model.scene import PUBLISHER, Scene

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from crdt_mor import FormatError, InvalidInputError, Table
-from crdt_mor.model.plans import CompactionPlan
 from crdt_mor.payloads import Counter, PartialUpdate
-from crdt_mor.services import compact
+from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.services import compaction
 from tests.table.compacting import close, every_answer, open_write, remove
 from tests.table.helpers import Make, Place, Row, data_files, frame, rows
 
@@ -152,7 +152,7 @@ def test_who_dies_between_base_and_carry_leaves_work_that_anybody_finishes(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compact, "_put_carry", die)
+        patch.setattr(compaction, "_put_carry", die)
         with pytest.raises(KeyboardInterrupt):
             table.maintenance.execute(plan)
     half = {path for path in data_files(place) if plan.barrier in path}
@@ -181,7 +181,7 @@ def test_logs_that_cannot_be_folded_without_the_base_are_compacted_fully(
     """So it is where Hudi wrote partial updates: all executors of a plan come to the same answer."""
     commits = [table.upsert(frame(("k0", "x", i))) for i in range(3)]
     before = every_answer(table, commits)
-    monkeypatch.setattr(compact, "compact_logs", lambda *_: None)
+    monkeypatch.setattr(compaction, "compact_logs", lambda *_: None)
     table.maintenance.compact(logs_only=True)
     assert layout(table) == [("base", 6)]
     assert every_answer(table, commits) == before

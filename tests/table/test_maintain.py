@@ -12,11 +12,11 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, PayloadError, StorageUnavailableError, Table
-from crdt_mor.model.erasure import Erasure
 from crdt_mor.model.instant import from_ms
 from crdt_mor.model.policies import Policies
-from crdt_mor.model.retention import RetentionPolicy
-from crdt_mor.services import erase, service
+from crdt_mor.planners.clean import RetentionPolicy
+from crdt_mor.planners.erasure import Erasure
+from crdt_mor.services import erasure, service
 from crdt_mor.services import maintain as engine
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
@@ -119,8 +119,8 @@ def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> N
     simulated.environment.sleep(7_200)
     write(table, 2)
     session = session_of(table)
-    erase.note(session, Erasure(first.requested_at, (), "of another table"))
-    erase.note(session, Erasure(from_ms(1), (), session.config.table_id))  # of a delete that was rolled back
+    erasure.note(session, Erasure(first.requested_at, (), "of another table"))
+    erasure.note(session, Erasure(from_ms(1), (), session.config.table_id))  # of a delete that was rolled back
 
     def told(table: Table) -> list[str]:
         found = table.maintenance.maintain(dry_run=True)

@@ -24,14 +24,14 @@ from crdt_mor import (
     UnsupportedFeatureError,
     WriterExpiredError,
 )
+from crdt_mor.events import migration
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
-from crdt_mor.timeline import moving
-from crdt_mor.timeline.projection import TablePublisher
-from crdt_mor.timeline.steps import Steps
 from tests.inside import session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 from tests.tiers import slow
@@ -584,7 +584,7 @@ def test_a_table_that_was_removed_is_said_to_be(table: Table, there: Place, move
 
 def beside(patch: pytest.MonkeyPatch, event: str, do: Callable[..., object]) -> None:
     """What another process does, once, just before one that migrates derives this event from the newest value."""
-    derived, done = getattr(moving, event), False
+    derived, done = getattr(migration, event), False
 
     def derive(*args: Any, **options: Any) -> Steps[Timeline]:
         nonlocal done
@@ -594,7 +594,7 @@ def beside(patch: pytest.MonkeyPatch, event: str, do: Callable[..., object]) -> 
         value: Timeline = yield from derived(*args, **options)
         return value
 
-    patch.setattr(moving, event, derive)
+    patch.setattr(migration, event, derive)
 
 
 def test_a_migration_that_is_given_up_while_another_process_announces_it_leaves_the_table_where_it_is(
@@ -623,7 +623,7 @@ def test_a_table_that_was_left_moving_to_a_given_up_one_is_reopened_by_the_next_
     assert announced is not None
     table.maintenance.cancel_migration(store=there)
     session = session_of(table)
-    session.remember(session.run(moving.announce(session.publisher, session.tail(), announced)))  # and dies
+    session.remember(session.run(migration.announce(session.publisher, session.tail(), announced)))  # and dies
     with pytest.raises(TableArrivingError, match="given up"):
         table.maintenance.migrate("moved", store=there)
     table.maintenance.migrate("elsewhere", store=MemoryStore())
@@ -795,7 +795,7 @@ def test_a_process_opens_the_new_table_while_another_one_aims_once_more(monkeypa
 
     def aim(publisher: TablePublisher, known: Timeline, source: Timeline, _: object) -> None:
         other = session_of(Table.open("moved", store=there))
-        aimed.append(other.run(moving.aim(publisher, known, source.clock, 0)))
+        aimed.append(other.run(migration.aim(publisher, known, source.clock, 0)))
 
     beside(monkeypatch, "open_target", aim)
     moved = table.maintenance.migrate("moved", store=there)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import FutureSnapshotError, MemoryStore, StorageUnavailableError, Table
+from crdt_mor.log import publish
 from crdt_mor.model.instant import from_ms, to_datetime
-from crdt_mor.store.base import Durable
+from crdt_mor.store.protocol import Durable
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.timeline import publish
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 EVENING = datetime(2026, 1, 30, 22, 15, tzinfo=UTC)

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from crdt_mor import Table, TableReplacedError
-from crdt_mor.timeline import opening
-from crdt_mor.timeline.paths import version_path
+from crdt_mor.log import opening
+from crdt_mor.log.paths import version_path
 from tests.counting import Bucket
 from tests.inside import session_of
 
@@ -54,7 +54,7 @@ def one_after_another(order: int, at: int, meanwhile: Callable[[], object]) -> I
 def test_the_newest_version_is_found_whatever_comes_between(
     versions: int, is_ghost_left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 2)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 2)
     bucket = Bucket()
     with bucket.counting():
         writer, store = made(bucket), bucket.store()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from crdt_mor import InvalidInputError
+from crdt_mor.events import one_event, write
+from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.timeline import alone, events
-from crdt_mor.timeline.steps import Put, Steps
 from crdt_mor.write.open_write import OpenWrite
 from tests.table.compacting import open_write
 from tests.table.helpers import Make, Place, frame, rows
@@ -23,7 +23,7 @@ ANOTHERS = b"of the table that is here now"
 def test_a_commit_that_is_tried_alone(make: Make, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(buckets=2)
     table.upsert(frame(("a", "x", 0)))
-    stage, found = alone._Attempt.stage, list[str]()
+    stage, found = one_event._Attempt.stage, list[str]()
 
     def late(self: Any) -> Steps[Any]:
         if not found:
@@ -31,7 +31,7 @@ def test_a_commit_that_is_tried_alone(make: Make, place: Place, monkeypatch: pyt
             yield Put(found[0], ANOTHERS)
         return (yield from stage(self))
 
-    monkeypatch.setattr(alone._Attempt, "stage", late)
+    monkeypatch.setattr(one_event._Attempt, "stage", late)
     table.upsert(frame(*((f"k{i}", "x", i) for i in range(9))))
     assert place.store.read(found[0]) == ANOTHERS
     assert len(rows(table, "id")) == 10, "the write went the long way, at another time"
@@ -59,7 +59,7 @@ def test_a_write_that_has_begun(
         raise InvalidInputError("refused")
 
     tx = open_write(make(buckets=2), *((f"k{i}", "x", i) for i in range(9)))
-    monkeypatch.setattr(events, "complete", refuse)
+    monkeypatch.setattr(write, "complete", refuse)
     with pytest.raises(InvalidInputError, match="refused"):
         tx.__exit__(None, None, None)
     (path,) = found

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import InvalidInputError, SchemaMismatchError, Table, TokenOrderError
+from crdt_mor.api.transaction import Transaction
+from crdt_mor.hudi.projection import Projector
+from crdt_mor.log.paths import STAGED
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
-from crdt_mor.timeline.paths import STAGED
-from crdt_mor.timeline.projection import Projector
-from crdt_mor.timeline.steps import Steps
-from crdt_mor.transaction import Transaction
 from tests.inside import tail_of
 from tests.table.helpers import Make, Place, data_files, frame, rows
 

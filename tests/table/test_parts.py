@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
+from crdt_mor.api.rows import ArrowRows
 from crdt_mor.payloads import Counter
-from crdt_mor.rows import ArrowRows
 from tests.stores import STORES
 from tests.table.helpers import SCHEMA, Make, Place, frame, sent
 from tests.tiers import slow

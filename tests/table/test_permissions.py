@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import StorageUnavailableError, Table
+from crdt_mor.events import rollback
+from crdt_mor.log import publish
+from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.readers.follow import follow
 from crdt_mor.readers.polars import scan_table
 from crdt_mor.store.local import LocalStore
-from crdt_mor.timeline import publish, rollback
-from crdt_mor.timeline.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep, session_of, tail_of
 from tests.table.helpers import Make, files, frame, rows
@@ -80,7 +81,7 @@ def grown(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> Table:
         table.upsert(frame(("a", "x", i)))
     table.maintenance.compact()
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 10)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 10)
     return table
 
 
@@ -158,7 +159,7 @@ def test_a_commit_whose_heartbeat_cannot_be_deleted_is_acknowledged(
 def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", -1)  # every begin sweeps
+    monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", -1)  # every begin sweeps
     make(partition_by="region", hive_style=False, buckets=1)
     os.chmod(Path(path).parent, 0o755)
     shared(path)
@@ -195,7 +196,7 @@ def test_what_another_user_left_and_nobody_else_may_delete_stops_no_writer(
 def test_a_folder_of_another_user_that_one_may_not_look_into_stops_no_writer(
     make: Make, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.sweep.SWEEP_EVERY_MS", -1)
+    monkeypatch.setattr("crdt_mor.events.sweep.SWEEP_EVERY_MS", -1)
     table = make(partition_by="region", hive_style=False, buckets=1)
     table.upsert(frame(("a", "one", 1)))
     os.chmod(Path(path).parent, 0o755)

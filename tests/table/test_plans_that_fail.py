@@ -12,10 +12,10 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import CommitUnknownError, CompactionPlan, CrdtMorError, DataFile, PayloadError, Table
+from crdt_mor.events.session import Session
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.payloads import Counter
-from crdt_mor.services import compact, service
-from crdt_mor.timeline.session import Session
+from crdt_mor.services import compaction, service
 from tests.simulated import Simulated
 
 COUNTED = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -177,7 +177,7 @@ def test_a_damaged_file_stops_the_compaction_of_no_other_file_group(fast_path: P
 def test_an_error_of_arrow_or_polars_stops_the_compaction_of_no_other_file_group(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folded = compact._compacted
+    folded = compaction._compacted
     table.delete(keys=["big"])
 
     def faulty(session: Any, plan: CompactionPlan, threads: int) -> list[DataFile]:
@@ -185,7 +185,7 @@ def test_an_error_of_arrow_or_polars_stops_the_compaction_of_no_other_file_group
             raise pa.ArrowInvalid("Rescaling Decimal value would cause data loss")
         return folded(session, plan, threads)
 
-    monkeypatch.setattr(compact, "_compacted", faulty)
+    monkeypatch.setattr(compaction, "_compacted", faulty)
     with pytest.raises(mor.UnsupportedFeatureError, match=r"file group 00000002 .*Rescaling"):
         table.maintenance.compact()
     assert logs(table) == {"00000002"}

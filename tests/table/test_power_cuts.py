@@ -258,7 +258,7 @@ def test_a_carry_that_a_dead_executor_put_lasts_once_the_compaction_is_acknowled
 def test_a_segment_that_a_dead_writer_put_lasts_once_a_version_that_names_it_is_acknowledged(
     make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
     table = make(buckets=1)
     for i in range(2):
         table.upsert(frame((f"k{i}", "x", i)))
@@ -384,7 +384,7 @@ def test_the_files_of_a_write_and_of_a_plan_that_are_given_up_go_for_good_before
     assert plan is not None
     table.maintenance.execute(plan)
     table.maintenance.cancel(plan.barrier)
-    monkeypatch.setattr("crdt_mor.timeline.events.complete", _fails)
+    monkeypatch.setattr("crdt_mor.events.write.complete", _fails)
     with pytest.raises(KeyError):
         in_block(table, ("b", "x", 2))
     there = instants_of_files(path)

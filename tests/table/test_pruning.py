@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 from crdt_mor import InvalidInputError, Scan, Table
 from crdt_mor.cli.main import app
+from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.merge import kernel
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import bucket_of_file_id
-from crdt_mor.model.schema import META_COLUMNS
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
 from crdt_mor.read import prune
 from crdt_mor.read.explain import Files

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Changes, Commit, FutureSnapshotError, InvalidInputError, Scan, Table
+from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.model.instant import to_datetime
-from crdt_mor.model.schema import META_COLUMNS
 from tests.table.helpers import SCHEMA, Make, Place, frame, rows
 
 MANY = frame(*((f"k{i:02}", "eu" if i % 2 else "us", i, i / 2) for i in range(40)))

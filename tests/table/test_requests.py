@@ -17,12 +17,12 @@ import polars as pl
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.api.table import WRITER_EXPIRY
+from crdt_mor.events import pace
+from crdt_mor.events.heartbeat import beat_every
+from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
 from crdt_mor.model.policies import milliseconds
-from crdt_mor.table import WRITER_EXPIRY
-from crdt_mor.timeline import pace
-from crdt_mor.timeline.heartbeat import beat_every
-from crdt_mor.timeline.paths import heartbeat_path
 from tests.counting import Bucket, Count
 from tests.inside import session_of
 

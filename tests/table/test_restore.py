@@ -20,9 +20,9 @@ from crdt_mor import (
     WriterExpiredError,
 )
 from crdt_mor.format.clean import decode_savepoint
+from crdt_mor.hudi import restore
+from crdt_mor.log.paths import VERSIONS
 from crdt_mor.payloads import Counter
-from crdt_mor.timeline import cutting
-from crdt_mor.timeline.paths import VERSIONS
 from tests.inside import hudi_folder_of, run_sweep, store_of, tail_of
 from tests.simulated import Simulated
 from tests.table.helpers import Sticky
@@ -59,10 +59,10 @@ def told(table: Table) -> list[str]:
 
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions go as soon as there are newer ones, and completions are moved to segments by twos."""
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 2)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 2)
-    monkeypatch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 2)
+    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 1)
 
 
 def again(table: Table) -> Table:
@@ -421,7 +421,7 @@ def test_whoever_dies_in_a_restore_leaves_it_to_the_next_one(table: Table, monke
     write(table, 2)
     table.maintenance.compact()
     with monkeypatch.context() as patch:
-        patch.setattr(cutting, "drop", _fails)
+        patch.setattr(restore, "drop", _fails)
         with pytest.raises(KeyboardInterrupt):
             table.maintenance.restore(first)
     other = again(table)

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import crdt_mor as mor
 from crdt_mor.format.log import read_log
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.contributions import row_groups
-from crdt_mor.parquet import ParquetSource
 
 ROWS = 300_000
 

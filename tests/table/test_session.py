@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.timeline import alone, publish
-from crdt_mor.timeline.paths import VERSIONS, segment_path, version_path
-from crdt_mor.timeline.tail import KEPT_VERSIONS
+from crdt_mor.events import one_event
+from crdt_mor.log import publish
+from crdt_mor.log.paths import VERSIONS, segment_path, version_path
+from crdt_mor.log.tail import KEPT_VERSIONS
 from tests.inside import tail_of
 from tests.simulated import Simulated
 from tests.table.compacting import close, open_write
@@ -28,7 +29,7 @@ def numbers(table: Table, **scan: Any) -> dict[Any, Any]:
 def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
     make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 40)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 40)
     table = make(buckets=1)
     for i in range(150):
         table.upsert(frame((f"k{i % 5}", "x", i)))
@@ -42,7 +43,7 @@ def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
 def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
     make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 4)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 4)
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 0)))
     asleep = place.open()
@@ -58,8 +59,8 @@ def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
 def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 4)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 4)
+    monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 2)
     table = make(buckets=1)
     commits = [table.upsert(frame((f"k{i % 7}", "x", i))) for i in range(40)]
     table.maintenance.compact()
@@ -124,7 +125,7 @@ def test_a_write_is_one_event_unless_another_has_begun_just_before(simulated: Si
     assert [events(table) for table in (one, other, other, one, other)] == [1] * 5
     standing = open_write(one, ("b", "x", 2))
     assert [events(other), events(one)] == [2, 2]
-    simulated.environment.sleep(2 * alone.RECENT_MS / 1000)
+    simulated.environment.sleep(2 * one_event.RECENT_MS / 1000)
     assert [events(other), events(one), events(other)] == [1] * 3
     close(standing)
     assert rows(other, "id", "n") == [("a", 1), ("b", 2)]

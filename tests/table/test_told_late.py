@@ -16,8 +16,8 @@ import pytest
 from crdt_mor import StorageUnavailableError, Table
 from crdt_mor.format.commit import CompactionPlanRecord, encode_compaction_plan
 from crdt_mor.model.names import TimelineFileName
-from crdt_mor.store.base import Store
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Store
 from crdt_mor.testing.faults import DelegatingStore, ProcessDied
 from tests.inside import run_sweep, tail_of
 from tests.simulated import Simulated
@@ -32,9 +32,9 @@ NONE = timedelta(0)
 @pytest.fixture(autouse=True)
 def everything_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version goes as soon as there is a newer one, and completions move to segments one by one."""
-    monkeypatch.setattr("crdt_mor.timeline.tail.KEPT_VERSIONS", 1)
-    monkeypatch.setattr("crdt_mor.timeline.publish.EXPIRE_EVERY", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 1)
+    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
 
 
 class Frozen(DelegatingStore):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import CheckpointExpiredError, LocalStore, SnapshotExpiredError, Table
-from crdt_mor.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.testing.faults import DelegatingStore
 from tests.tiers import slow
 

@@ -10,18 +10,21 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterExpiredError
+from crdt_mor.events import job as jobs
+from crdt_mor.events import rollback, sweep
+from crdt_mor.events import write as events
+from crdt_mor.events.ticket import job_name
 from crdt_mor.format.commit import decode_commit
+from crdt_mor.hudi.adoption import foreign_completions
+from crdt_mor.log import publish, tail
+from crdt_mor.log.lookup import all_completions, find_completion
+from crdt_mor.log.paths import SEGMENTS, VERSIONS, segment_path
+from crdt_mor.log.segments import fresh_completions
+from crdt_mor.log.steps import Delete, Put, Steps, perform
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, completed_name
-from crdt_mor.timeline import events, jobs, publish, rollback, sweep, tail
-from crdt_mor.timeline.adoption import foreign_completions
-from crdt_mor.timeline.history import all_completions, find_completion
-from crdt_mor.timeline.paths import SEGMENTS, VERSIONS, segment_path
-from crdt_mor.timeline.segments import fresh_completions
-from crdt_mor.timeline.steps import Delete, Put, Steps, perform
-from crdt_mor.timeline.tickets import job_name
 from tests.driving import one_by_one
 from tests.inside import run_sweep, session_of
 from tests.model.scene import NEVER, PUBLISHER, Scene
@@ -167,7 +170,7 @@ def committed_job(scene: Scene) -> tuple[str, InstantTime]:
 
 
 def test_a_job_whose_commit_was_dropped_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     job, planned = committed_job(scene)
     again = scene.run(jobs.join(PUBLISHER, scene.tail(), NEVER, job, planned))
@@ -187,7 +190,7 @@ def test_a_job_whose_commit_was_dropped_does_not_begin_again(monkeypatch: pytest
 
 
 def test_a_writer_whose_commit_was_dropped_is_told_that_it_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     scene = Scene()
     value, begun = scene.begin()
     given_up, lost = scene.begin()
@@ -224,8 +227,8 @@ def test_what_is_dropped_is_in_the_bytes_of_the_value() -> None:
 def test_a_scan_that_was_held_says_where_it_stands_when_its_segment_is_long_gone(
     monkeypatch: pytest.MonkeyPatch, simulated: Simulated
 ) -> None:
-    monkeypatch.setattr("crdt_mor.timeline.segments.COMPLETIONS_BYTES_MAX", 1)
-    monkeypatch.setattr("crdt_mor.timeline.segments.SEGMENTS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_BYTES_MAX", 1)
+    monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 2)
     monkeypatch.setattr(tail, "KEPT_VERSIONS", 2)
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
     table = simulated.create(pa.schema([("id", pa.string())]), key="id", buckets=1)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import crdt_mor as mor
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.addresses import place_of
-from crdt_mor.store.base import Stat, Store
 from crdt_mor.store.open import absolute, open_store, storage_options
 from crdt_mor.store.options import Options
+from crdt_mor.store.protocol import Stat, Store
 
 WAIT_SECONDS: Final = 0.02
 WAIT_SECONDS_IN_BUCKETS: Final = 0.2

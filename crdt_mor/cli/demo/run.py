@@ -23,7 +23,7 @@ from crdt_mor.cli.demo.place import Place
 from crdt_mor.cli.demo.progress import Progress
 from crdt_mor.cli.demo.story import KEY, PARTITION, Story, flights
 from crdt_mor.cli.demo.upkeep import Tidied, tidy
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 
 WRITERS = ("ingest", "encrypt", "backfill")
 POLL_SECONDS = 0.5

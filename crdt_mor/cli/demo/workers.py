@@ -31,7 +31,7 @@ from crdt_mor.cli.demo.story import (
     flown,
     pseudonyms,
 )  # fmt: skip
-from crdt_mor.clock import SystemEnvironment
+from crdt_mor.ground.clock import SystemEnvironment
 
 PATIENCE = 15
 """After this many waits in a row without a commit of another process, a transaction stops waiting for one."""

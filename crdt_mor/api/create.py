@@ -1,0 +1,169 @@
+"""What a table is created with, from the arguments of `Table.create` to the properties that say it for ever."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError, StorageUnavailableError, TableExistsError
+from crdt_mor.events import load
+from crdt_mor.events.session import Session, read_config
+from crdt_mor.format import properties
+from crdt_mor.ground.clock import Environment
+from crdt_mor.laws.merging import check_columns
+from crdt_mor.laws.resolve import payload_of, reference
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.merge.payload import PartialUpdate, Payload
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.layout import BY_KEY, Layout, said
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
+from crdt_mor.store.lakes import lake_in
+from crdt_mor.store.protocol import Store, is_bucket
+
+Merge = Mapping[Any, Payload | str] | PartialUpdate | str
+"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them.
+
+Columns are texts, or tuples of them that decide together. The type of a mapping's keys has to fit exactly, so that a
+narrower one than `Any` would refuse a dictionary of texts alone, or of tuples alone.
+"""
+
+
+def new_properties(
+    environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, layout: Layout = BY_KEY
+) -> tuple[bytes, TableConfig]:
+    """The properties of a new table, and its settings as every later process reads them there."""
+    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
+    layout.require_columns(columns)
+    check_columns(requested, columns)
+    comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
+    return properties.encode_table(table_properties, comments), TableConfig.from_properties(table_properties, uri)
+
+
+def put_properties(
+    store: Store,
+    environment: Environment,
+    uri: str,
+    requested: TableConfig,
+    columns: TableSchema,
+    exist_ok: bool,
+    layout: Layout,
+    expiry_ms: int,
+) -> TableConfig:
+    """Put the properties of a new table; returns its settings as every later process reads them.
+
+    Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
+
+    layout: the one that the table begins with. Its properties may be changed later, those of Hudi's file of settings,
+        in which they stand beside it, never are.
+    expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
+    """
+    content, config = new_properties(environment, uri, requested, columns, layout)
+    refuse_another_format(store, uri)
+    absent = store.stat(PROPERTIES) is None
+    if absent and load.is_under_way(store, expiry_ms):
+        raise TableExistsError(
+            "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
+            f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
+        )
+    if absent and is_bucket(store):
+        store.probe()
+    if store.put(PROPERTIES, content):
+        with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
+            load.clear(store, config.table_id)
+        return config
+    existing = read_config(store, uri)
+    if not exist_ok:
+        raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
+    _require_equal(config, existing, uri)
+    store.make_durable(PROPERTIES)
+    return existing
+
+
+def require_layout(session: Session, asked: Layout) -> None:
+    """Raise `TableExistsError` where a table that exists has another layout than the one that is asked for.
+
+    A program that creates its table wherever it is missing may ask for the layout that the table was made with, however
+    often that was changed since, or for the one that it has now.
+    """
+    now = Layout.of(session.known().properties)
+    if asked not in (BY_KEY, Layout.of(said(session.config.properties)), now):
+        raise TableExistsError(
+            "there is a table already, whose base files are laid out in another way; open it, and change that with "
+            f"set_properties. path={session.uri} asked={asked.properties} found={now.properties}"
+        )
+
+
+def refuse_another_format(store: Store, uri: str) -> None:
+    """Refuse a folder in which another engine keeps a table, unless there is one of Hudi's beside it already."""
+    lake = lake_in(store)
+    if lake is not None and store.stat(PROPERTIES) is None:
+        raise TableExistsError(
+            f"there is a table of {lake.name} here, and files of ours do not belong into it: {lake.advice(uri)}. "
+            f"path={uri}"
+        )
+
+
+def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of columns, also where one is passed by itself."""
+    found = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidInputError(f"columns are named by texts, one or a list of them. got={names!r}")
+    return found
+
+
+def default_name(uri: str | os.PathLike[str]) -> str:
+    """A name that Hudi allows, after the table's folder."""
+    base = os.path.basename(str(uri).rstrip("/")) or "table"
+    name = "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
+    """The merge that a table will have, from the arguments `merge` and `ordering`."""
+    if ordering and merge is not None:
+        raise InvalidInputError(
+            "merge says itself how versions are ordered: give merge or ordering, not both. Where the greatest value of "
+            "a column decides some columns, merge={(…): LatestBy(…)}"
+        )
+    match merge:
+        case None:
+            return MergeSpec("ordering", ordering) if ordering else MergeSpec()
+        case str():
+            return MergeSpec.parse(merge)
+        case PartialUpdate():
+            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns))
+        case Mapping():
+            return MergeSpec(columns=_members(merge))
+    raise InvalidInputError(
+        f"merge takes payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
+    )
+
+
+def _members(columns: Mapping[Any, Payload | str]) -> tuple[ColumnMerge, ...]:
+    """What the table will store of its payloads; each keeps its laws, or is refused here."""
+    members = [ColumnMerge(names_of(n), reference(payload_of(payload))) for n, payload in columns.items()]
+    return tuple(sorted(members, key=lambda member: member.columns))
+
+
+def _require_equal(requested: TableConfig, existing: TableConfig, uri: str) -> None:
+    """Raise where a table that exists is not the one that was to be created."""
+    pairs = {
+        "key": (requested.key, existing.key),
+        "merge": (requested.merge, existing.merge),
+        "buckets": (requested.buckets, existing.buckets),
+    }
+    for name, values in pairs.items():
+        if values[0] != values[1]:
+            raise TableExistsError(
+                f"there is a table already, with another {name}. path={uri} asked={values[0]} found={values[1]}"
+            )
+    schemas = requested.created_schema(), existing.created_schema()
+    if schemas[0] != schemas[1]:
+        raise SchemaMismatchError(
+            'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
+            f"path={uri} asked={schemas[0] and schemas[0].to_json()} found={schemas[1] and schemas[1].to_json()}"
+        )

@@ -1,0 +1,229 @@
+"""What a table's rows and columns may come from: what writes and `Table.create` accept, and how it is read.
+
+Everything that offers Arrow's C interfaces is taken, whichever library it is of; beside it what becomes such a thing
+only when it is asked to: a lazy frame of polars, a dataset of pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.api.rows import ArrowRows
+from crdt_mor.columns.arrow_input import read_arrow, require_arrow
+from crdt_mor.columns.types import with_leaves
+from crdt_mor.errors import InvalidInputError
+
+
+class ArrowStream(Protocol):
+    """Rows, or a scan of them: pyarrow's tables and readers, frames of polars and pandas, DuckDB's relations, ours."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None, /) -> object:
+        """The rows, by Arrow's C stream interface."""
+
+
+class ArrowArray(Protocol):
+    """One batch of rows, such as a `pyarrow.RecordBatch`."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None, /) -> object:
+        """The rows, by Arrow's C array interface."""
+
+
+class ArrowDataset(Protocol):
+    """Rows in files, such as a `pyarrow.dataset.Dataset`."""
+
+    def scanner(self) -> Any:
+        """What reads the rows: it has `to_reader`."""
+
+
+class ArrowSchema(Protocol):
+    """Columns without rows, such as a `pyarrow.Schema` or a `polars.Schema`."""
+
+    def __arrow_c_schema__(self) -> object:
+        """The columns, by Arrow's C schema interface."""
+
+
+Data: TypeAlias = ArrowStream | ArrowArray | ArrowDataset | pl.LazyFrame
+"""Rows to write. A list of dicts says no types, so it is none: `pyarrow.Table.from_pylist(rows, table.schema)` is."""
+
+SchemaLike: TypeAlias = ArrowSchema | Data | Mapping[str, Any]
+"""Columns of a new table: a schema, a frame whose columns are taken, or types by name, of pyarrow or polars."""
+
+
+_DATASETS: Final = "pyarrow._dataset"
+"""The module of pyarrow's datasets, which is imported by those alone who have one."""
+
+
+def require_data(data: object) -> None:
+    """Raise `InvalidInputError` for what holds no rows, as far as its type says it; nothing is read."""
+    if not isinstance(data, ArrowRows | pl.LazyFrame) and type(data).__module__ != _DATASETS:
+        _refuse_paths(data)
+        require_arrow(data)
+
+
+def read_data(data: Data) -> pa.Table:
+    """The rows as an Arrow table, all in memory; raises `InvalidInputError` for what holds no rows."""
+    require_data(data)
+    if isinstance(data, ArrowRows):
+        return data.to_arrow()  # not as a C stream, in which an error is but a text
+    if isinstance(data, pl.LazyFrame):
+        return _collected(data)
+    if type(data).__module__ == _DATASETS:
+        scanner = data.scanner() if _is_dataset(data) else data
+        return read_arrow(scanner.to_reader())  # type: ignore[union-attr]
+    return read_arrow(data)
+
+
+def read_schema(schema: SchemaLike) -> pa.Schema:
+    """The columns of a new table, without the rows of what has some; raises `InvalidInputError` for what has none.
+
+    Those that polars, pandas or DuckDB name become ordinary Arrow columns: `string`, where those say `large_string` or
+    `string_view`. The columns of pyarrow are taken as they are. Names and types are checked by `TableSchema.of`.
+    """
+    if isinstance(schema, pa.Schema):
+        return schema.remove_metadata()
+    if isinstance(schema, Mapping):
+        return _of_types(schema)
+    if isinstance(schema, pl.LazyFrame):
+        return _of_polars(_schema_of(schema))
+    if isinstance(schema, pl.DataFrame):
+        return _of_polars(schema.schema)
+    if isinstance(own := getattr(schema, "schema", None), pa.Schema):
+        return own.remove_metadata()
+    if type(schema).__module__.partition(".")[0] == "pandas":
+        return _of_pandas(schema)
+    try:
+        if hasattr(schema, "__arrow_c_stream__"):
+            return ordinary(pa.RecordBatchReader.from_stream(schema).schema)
+        return ordinary(pa.schema(schema))
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(
+            "a table's columns are given by a pyarrow or polars schema, by a pyarrow, polars or pandas frame, whose "
+            f"rows are not written, or by types by name, {{'id': pa.string()}}. type={type(schema).__name__}"
+        ) from error
+
+
+def ordinary(schema: pa.Schema) -> pa.Schema:
+    """The same columns in Arrow's ordinary types, which every reader has: `string`, not `string_view`; `list`."""
+    return pa.schema([pa.field(field.name, _ordinary(field.type), field.nullable) for field in schema])
+
+
+def dates_as_text(kind: pa.DataType) -> pa.DataType:
+    """A type with text for the dates in it, at every depth: of JSON, Arrow reads only numbers of days as dates."""
+    return with_leaves(kind, lambda leaf: pa.string() if pt.is_date(leaf) else leaf)
+
+
+# --- one by one -------------------------------------------------------------------------------------------------------
+
+
+def _refuse_paths(data: object) -> None:
+    """Refuse paths of files, which are no rows, with the call that reads them."""
+    several = isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data)
+    if several or isinstance(data, str | os.PathLike):
+        raise InvalidInputError(
+            "a path is not a table: crdt_mor.read_files(paths) has the rows of files, with schema=table.schema where "
+            f"those are CSV or JSON lines. type={type(data).__name__} data={data!r:.200}"
+        )
+
+
+def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:
+    return hasattr(data, "scanner")
+
+
+def _collected(frame: pl.LazyFrame) -> pa.Table:
+    try:
+        return frame.collect(engine="streaming").to_arrow()
+    except pl.exceptions.PolarsError as error:
+        raise _not_computed(error) from error
+
+
+def _schema_of(frame: pl.LazyFrame) -> Mapping[str, Any]:
+    try:
+        return frame.collect_schema()
+    except pl.exceptions.PolarsError as error:
+        raise _not_computed(error) from error
+
+
+def _not_computed(error: Exception) -> InvalidInputError:
+    why = str(error).partition("\n\nResolved plan until failure")[0].strip()
+    return InvalidInputError(f"the lazy frame cannot be computed, so there are no rows to take: {why}")
+
+
+def _of_types(kinds: Mapping[str, Any]) -> pa.Schema:
+    fields = []
+    for name, kind in kinds.items():
+        try:
+            if not isinstance(name, str):
+                raise TypeError("names of columns are text")
+            if isinstance(kind, str | pa.DataType):
+                fields.append(pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind))
+            else:
+                fields.append(_of_polars({name: kind}).field(0))
+        except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError) as error:
+            raise InvalidInputError(
+                "a column's type is one of pyarrow or polars, like pa.string() or pl.String, or Arrow's name of it, "
+                f"like 'int64'. column={name!r} type={kind!r}"
+            ) from error
+    return pa.schema(fields)
+
+
+def _of_polars(kinds: Mapping[str, Any]) -> pa.Schema:
+    frame = pl.DataFrame(schema=dict(kinds))
+    objects = [name for name, kind in frame.schema.items() if kind == pl.Object]
+    if objects:
+        raise InvalidInputError(f"Python objects cannot be stored: give the column another type. column={objects[0]!r}")
+    return ordinary(frame.to_arrow().schema)
+
+
+def _of_pandas(frame: Any) -> pa.Schema:
+    """Of a frame, or of its `dtypes`, which are a series of types by name."""
+    if hasattr(frame, "columns"):
+        schema = read_arrow(frame).schema
+    else:
+        schema = read_arrow(_no_rows(frame)).schema
+    untyped = [field.name for field in schema if pt.is_null(field.type)]
+    if untyped:
+        raise InvalidInputError(
+            "pandas says no type for these columns, as they are of dtype object and hold nothing: give them one, "
+            f"frame.astype({{{untyped[0]!r}: 'string'}}), or take a pyarrow schema. columns={untyped}"
+        )
+    return ordinary(schema)
+
+
+def _no_rows(dtypes: Any) -> Any:
+    """A frame of no rows in these types, made by the library of the types."""
+    import pandas as pd
+
+    try:
+        return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in dtypes.to_dict().items()})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(
+            f"of pandas, a frame or its dtypes say what columns there are. type={type(dtypes).__name__}"
+        ) from error
+
+
+_NARROW: Final[dict[pa.DataType, pa.DataType]] = {
+    **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
+    **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
+}
+
+
+def _ordinary(kind: pa.DataType) -> pa.DataType:
+    if kind in _NARROW:
+        return _NARROW[kind]
+    if pt.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _ordinary(kind.value_type), ordered=kind.ordered)
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(field.name, _ordinary(field.type), field.nullable) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(_ordinary(kind.key_type), _ordinary(kind.item_type), keys_sorted=kind.keys_sorted)
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(_ordinary(kind.value_type), kind.list_size)
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_list_view(kind) or pt.is_large_list_view(kind):
+        return pa.list_(_ordinary(kind.value_type))
+    return kind

@@ -1,0 +1,218 @@
+"""Erasure as users ask for it: rows by key or by a condition, from now on in no file of the table.
+
+    look      which file groups hold bytes of the rows: live ones, and what history has of deleted or moved ones
+    delete    one commit; readers do not see the rows any more
+    finish    `services.erasure`: fold, clean, prove
+
+What comes to light when older writes end, and is older than the erasure, is deleted by a second commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Final, TypeVar
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.data import Data, read_data
+from crdt_mor.api.scan import Scan
+from crdt_mor.api.transaction import key_rows
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpiredError
+from crdt_mor.events.session import Session
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.keys import buckets
+from crdt_mor.model.migration import require_not_moving
+from crdt_mor.model.policies import milliseconds
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import FileGroup
+from crdt_mor.planners.erasure import Erasure
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services import erasure as steps
+from crdt_mor.services.erasure_traces import Traces, all_rows, traces
+from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.refusals import require_own_groups, require_writable
+from crdt_mor.write.statements import keyed
+
+OPEN_READERS: Final = (
+    "What a process has read by now it still has: rows in memory, and files that it holds open until it closes them. A "
+    "view that was opened earlier and reads one of the removed files from now on gets SnapshotExpiredError. Copies "
+    "outside of the table (exports, backups, tables that follow this one) are not touched."
+)
+
+_T = TypeVar("_T")
+_TRIES: Final = 8
+
+Sought = Callable[[Timeline], pl.DataFrame]
+"""What is to be erased by a value of the timeline: record key, partition path (null: any), bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """An erasure that is finished: no file of the table has a byte of the rows any more.
+
+    rows: those that were live, and are deleted. versions: of its delete commits; none where only history held anything.
+    groups: the file groups whose history was given up, as (partition path, file id). files, bytes: what was removed.
+    retained_from: earlier views of these file groups raise `SnapshotExpiredError`; other file groups keep theirs.
+    open_readers: what processes may still hold that were at work meanwhile.
+    """
+
+    rows: int
+    versions: tuple[int, ...]
+    groups: tuple[FileGroup, ...] = field(repr=False)
+    files: int
+    bytes: int
+    retained_from: InstantTime
+    open_readers: str = field(default=OPEN_READERS, repr=False)
+
+    def __str__(self) -> str:
+        if not self.groups:
+            return "erased nothing: no file of the table holds such a row"
+        return (
+            f"erased {self.rows} rows: {self.files} files are gone, {self.bytes} bytes, and the history of "
+            f"{len(self.groups)} file groups before {self.retained_from}. {self.open_readers}"
+        )
+
+
+def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | str | None, wait: timedelta) -> Erased:
+    """See `Maintenance.erase`."""
+    if sum(rows is not None for rows in (data, keys, filter)) != 1:
+        raise InvalidInputError("say what to erase in exactly one way: a frame, keys=[...] or filter=...")
+    wait_ms = milliseconds("wait", wait)
+    require_writable(session)
+    session.adopt()
+    require_own_groups(session.tail())
+    require_not_moving(session.tail().moving, "erase from")
+    sought = _sought(session, data, keys, filter)
+    patience = steps.Patience(session, wait_ms)
+    rows = 0
+    versions: list[int] = []
+    began: InstantTime | None = None
+    for _ in range(2):  # what older writes have brought by the time when they have ended is erased as well
+        requested, commit = _in_spite_of_others(partial(_delete, session, sought, began))
+        if commit is not None:
+            rows += commit.live
+            versions.append(commit.version)
+        if began is None:
+            began = requested
+            if not [p for p in session.tail().pending if p.requested <= began]:
+                break
+            steps.await_writes(session, began, patience, "may still bring rows that are erased")
+    removed = steps.finish(session, steps.open_erasures(session), patience)
+    return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from)
+
+
+@dataclass(frozen=True, slots=True)
+class _Deleted:
+    """The delete of an erasure. live: how many of its rows readers saw."""
+
+    version: int
+    live: int
+
+
+def _in_spite_of_others(delete: Callable[[], _T]) -> _T:
+    """`delete`, once more where a clean or another erasure removed what it was looking at, or gave its write up."""
+    for _ in range(_TRIES):
+        with suppress(SnapshotExpiredError, WriterExpiredError):
+            return delete()
+    return delete()
+
+
+def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, _Deleted | None]:
+    """Delete the rows that are live, and note the erasure; the time from which on rows are new ones.
+
+    Nothing is done, and the delete is None, where no file holds anything of which no other erasure takes care.
+    """
+    tail = session.tail()
+    seen = _missing(session, sought, tail, began)
+    if not seen.groups:
+        return tail.clock, None
+    steps.refuse_saved(session, seen.groups)
+    write = OpenWrite.begin(session, None, steps.ERASURE_INFO)
+    requested = write.begun.requested
+    try:
+        missing = _missing(session, sought, write.value, began)
+        if missing.deletes.height:
+            write.statements.delete_keyed(missing.deletes)
+        steps.note(session, Erasure(requested, missing.groups, write.value.table_id))
+    except BaseException:
+        write.abandon()
+        raise
+    committed = write.commit(operation="DELETE")
+    return requested, _Deleted(committed.completion.version, missing.live)
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """What no erasure that is under way takes care of.
+
+    deletes: the rows of the delete. live: how many of them a reader sees. groups: every file group with bytes of them.
+    """
+
+    deletes: pl.DataFrame
+    live: int
+    groups: tuple[FileGroup, ...]
+
+
+def _missing(session: Session, sought: Sought, value: Timeline, began: InstantTime | None) -> _Missing:
+    rows = sought(value)
+    found = traces(session, value, rows, began) if rows.height else []
+    under_way = steps.open_erasures(session)
+
+    def taken_care_of(one: Traces) -> bool:
+        deleted = not one.live.height and not one.buried.height
+        return deleted and any(one.group in e.groups and one.latest <= e.requested for e in under_way)
+
+    found = [one for one in found if not taken_care_of(one)]
+    deletes = all_rows([*(one.live for one in found), *(one.buried for one in found)], rows)
+    return _Missing(deletes, sum(one.live.height for one in found), tuple(sorted(one.group for one in found)))
+
+
+# --- what is sought ---------------------------------------------------------------------------------------------------
+
+
+def _sought(session: Session, data: Data | None, keys: object, filter: pl.Expr | str | None) -> Sought:
+    config = session.config
+    needed = list(dict.fromkeys([*config.key.fields, *config.key.partition_fields]))
+    if filter is not None:
+
+        def matching(value: Timeline) -> pl.DataFrame:
+            snapshot = Snapshot.seal(session, value)
+            rows = Scan(snapshot, needed, filter, meta=False).to_arrow()
+            return keyed(config, snapshot.schema.normalise(rows))
+
+        return matching
+    schema = TableSchema.from_json(session.tail().schema)
+    if data is not None:
+        table = read_data(data)
+        absent = [name for name in needed if name not in table.column_names]
+        if absent:
+            raise InvalidInputError(f"an erasure by a frame needs the columns {needed}. missing={absent}")
+        rows = keyed(config, schema.normalise(table.select(needed)))
+    else:
+        rows = _in_any_partition(config, schema.normalise(key_rows(keys, config.key.fields, schema.declared)))
+    rows = rows.unique()
+    return lambda _: rows
+
+
+def _in_any_partition(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
+    """Keys as `keyed` has them; where a key does not say which partition it is in, that is null."""
+    if set(config.key.partition_fields) <= set(config.key.fields):
+        return keyed(config, rows)
+    assert config.buckets is not None
+    texts = config.key.record_keys(rows)
+    return pl.DataFrame(
+        {
+            RECORD_KEY: pl.from_arrow(texts),
+            PARTITION_PATH: pl.Series([None] * len(texts), dtype=pl.String),
+            BUCKET: buckets(texts, config.key, config.buckets),
+        }
+    )

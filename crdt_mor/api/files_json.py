@@ -1,0 +1,176 @@
+"""Rows of JSON text: one object a line, or one array of objects.
+
+    bytes  ->  one object a line, for sure  ->  Arrow's reader
+
+Arrow's reader dies, and the process with it, where a row is `null` or nested thousands of levels deep, and it takes a
+later `null` for a row of nulls. So it is given nothing but lines of which each has one object. Most texts have such
+lines, as their looks and Arrow's count of the rows tell; others are taken apart by Python's reader, which says what is
+wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.json
+
+from crdt_mor.api.data import dates_as_text
+
+DEPTH_MAX: Final = 100
+"""How deep objects and lists may lie in each other. Types are walked by functions that call themselves."""
+
+_BLOCK: Final = 1 << 20
+"""The bytes that Arrow parses at once, in which the longest line has to have room."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_SPACES: Final = b" \t\r\n"
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_NEXT: Final = re.compile(r",[ \t\r\n]*[^ \t\r\n\]]")
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_BRACKET: Final = re.compile(rb"[\[\]{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Text that has an object in each line. rows: how many there are. longest: the bytes of the longest one."""
+
+    text: bytes
+    rows: int
+    longest: int
+
+
+def read_json(content: bytes, types: pa.Schema) -> pa.Table:
+    """The rows of JSON lines, or of an array: the columns that are there, in the types of `types` where it has them.
+
+    Dates are ISO text, as JSON has none of its own.
+
+    Raises `pyarrow.ArrowInvalid` for what is no such text, or not of these types.
+    """
+    content = content.removeprefix(_BOM)
+    lines = None if content.lstrip(_SPACES)[:1] == b"[" else _lines(content)
+    found = None if lines is None else _parsed(lines, pa.schema([]))
+    if lines is None or found is None or found.num_rows != lines.rows:
+        lines = _taken_apart(content)
+        found = _parsed(lines, pa.schema([]))
+    names = found.column_names
+    known = {name: types.field(name).type for name in names if name in types.names}
+    as_text = pa.schema({name: dates_as_text(kind) for name, kind in known.items()})
+    rows = _parsed(lines, as_text).select(names)
+    return rows.cast(pa.schema([field.with_type(known.get(field.name, field.type)) for field in rows.schema]))
+
+
+def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(lines.text),
+        pyarrow.json.ReadOptions(block_size=max(_BLOCK, lines.longest + 1)),
+        pyarrow.json.ParseOptions(explicit_schema=types),
+    )
+
+
+def _lines(content: bytes) -> _Lines | None:
+    """The lines as they are, where each begins and ends as an object does; None where one does not.
+
+    What is between is unknown yet. But as no line goes on in the next one, none is deeper than it has brackets; and
+    where Arrow finds as many rows as there are lines, each of them is one object.
+    """
+    rows = longest = 0
+    for number, line in enumerate(io.BytesIO(content), 1):
+        _require_utf8(line, number)
+        text = line.strip(_SPACES)
+        if not text:
+            continue
+        if not (text.startswith(b"{") and text.endswith(b"}")) or text.count(b"{") + text.count(b"[") > DEPTH_MAX:
+            return None
+        rows, longest = rows + 1, max(longest, len(line))
+    return _Lines(content, rows, longest)
+
+
+def _require_utf8(line: bytes, number: int) -> None:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"invalid UTF8 data in line {number}: {error}.") from error
+
+
+def _taken_apart(content: bytes) -> _Lines:
+    """The objects of a text one by one, each in a line of its own and as it is written there."""
+    for number, line in enumerate(io.BytesIO(content), 1):
+        _require_utf8(line, number)
+    rows = [row.encode() for row in _objects(content.decode())]
+    for row in rows:
+        _require_depth(row)
+    return _Lines(b"\n".join(rows), len(rows), max(map(len, rows), default=0))
+
+
+def _objects(text: str) -> Iterator[str]:
+    """The objects that follow one another, or stand in an array, each as it is written, without line ends."""
+    at = _skip(text, 0)
+    array = text.startswith("[", at)
+    at = _skip(text, at + array)
+    while at < len(text) and not (array and text.startswith("]", at)):
+        end = _end(text, at)
+        yield text[at:end].replace("\r", " ").replace("\n", " ")
+        at = _skip(text, end)
+        if array and not text.startswith("]", at):
+            at = _skip(text, _comma(text, at))
+    if array:
+        _require_end(text, at)
+
+
+def _comma(text: str, at: int) -> int:
+    """The place behind the comma between two objects of an array, of which the second is there."""
+    if not _NEXT.match(text, at):
+        raise pa.ArrowInvalid(f"in line {_line(text, at)} the array of rows neither ends nor goes on.")
+    return at + 1
+
+
+def _require_end(text: str, at: int) -> None:
+    """Raise where an array does not end, or something follows it."""
+    if at == len(text):
+        raise pa.ArrowInvalid("the array of rows has no end.")
+    after = _skip(text, at + 1)
+    if after < len(text):
+        raise pa.ArrowInvalid(f"the array of rows has ended, and something follows it in line {_line(text, after)}.")
+
+
+def _end(text: str, at: int) -> int:
+    """Where the object ends that begins at a place."""
+    try:
+        row, end = json.JSONDecoder().raw_decode(text, at)
+    except RecursionError as error:
+        raise _too_deep(text[at : at + 40]) from error
+    except ValueError as error:
+        raise pa.ArrowInvalid(f"{error}.") from error
+    if not isinstance(row, dict):
+        said = text[at:end][:40]
+        raise pa.ArrowInvalid(f"there is an object for each row, {{…}}, but in line {_line(text, at)} {said}.")
+    return end
+
+
+def _skip(text: str, at: int) -> int:
+    """The place behind what is blank."""
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _require_depth(row: bytes) -> None:
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", row)):
+        depth += 1 if bracket in b"{[" else -1
+        if depth > DEPTH_MAX:
+            raise _too_deep(row[:40].decode(errors="ignore"))
+
+
+def _too_deep(beginning: str) -> pa.ArrowInvalid:
+    return pa.ArrowInvalid(f"a row is nested more than {DEPTH_MAX} levels deep; it begins {beginning}.")

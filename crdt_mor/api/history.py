@@ -1,0 +1,140 @@
+"""The history of a table, as people ask for it: which commits there are, who made them, what overlapped.
+
+    ordinal  1, 2, 3, … in the order in which readers began to see the commits; the newest row comes first
+    version  of the timeline, the number that `as_of`, `since` and a restore take; `completed_at` does as well
+
+A version can show several commits first, or none. So `overlaps` names commits by their ordinals, which no call takes.
+A commit keeps its ordinal for good. Commits of Hudi's get theirs when a version of the timeline takes them over, which
+the next write does; until then they are the newest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.model.authors import columns_of
+from crdt_mor.model.instant import InstantTime, to_datetime, to_ms
+from crdt_mor.model.names import COMMIT, DATA_ACTIONS
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.planners.overwrite import covered_by, is_end_of_write
+from crdt_mor.planners.restore import RESTORE
+
+_MOMENT = pa.timestamp("ms", tz="UTC")
+_HISTORY = pa.schema(
+    [
+        ("ordinal", pa.int64()),
+        ("version", pa.int64()),
+        ("kind", pa.string()),
+        ("operation", pa.string()),
+        ("requested", _MOMENT),
+        ("completed", _MOMENT),
+        ("duration", pa.duration("ms")),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("covered", pa.list_(pa.string())),
+        ("overlaps", pa.list_(pa.int64())),
+        ("adopted", pa.bool_()),
+        ("requested_at", pa.string()),
+        ("completed_at", pa.string()),
+    ]
+)
+
+_COMPACTIONS = ("COMPACT", "LOG_COMPACT")
+
+
+def history(session: Session, limit: int | None = None) -> pa.Table:
+    """The commits of a table, the newest first; at most `limit`. See `Table.history`."""
+    _require_number(limit)
+    # In the order of versions, so that a commit of Hudi's that comes to light late does not move later ones.
+    value = session.views.sealed()
+    commits = sorted(session.views.completions(value), key=lambda c: (c.version, c.completed))
+    ordinals = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
+    shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
+    shown = shown if limit is None else shown[max(0, len(shown) - limit) :]
+    overlaps = _overlaps(commits, shown)
+    rows = [_row(commits[i], ordinals[i], [ordinals[place - 1] for place in overlaps[i]]) for i in reversed(shown)]
+    return pa.Table.from_pylist(rows, _HISTORY)
+
+
+def _gone_before(value: Timeline, commit: Completion) -> int:
+    """How many commits that the table has dropped are counted before this one, so that each keeps its ordinal."""
+    restored = sum(r.count for r in value.restores if r.version <= commit.version)
+    return value.retention.dropped_count + restored
+
+
+def _begun(commit: Completion) -> InstantTime:
+    """When a commit was begun; that of an overwrite is requested at the moment at which it is seen."""
+    return commit.requested if commit.overwriting is None else commit.overwriting.write
+
+
+def _require_number(limit: object) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InvalidInputError(f"limit is how many commits to return, from 0 up; None: all of them. limit={limit!r}")
+
+
+def _overlaps(commits: Sequence[Completion], shown: Sequence[int]) -> dict[int, list[int]]:
+    """For each commit at the positions `shown`: the places, from 1, of those that were in flight at the same time.
+
+    In the order of completion, a commit overlaps those before it that completed after it was requested.
+    """
+    order = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
+    order.sort(key=lambda i: commits[i].completed)
+    completed = [commits[i].completed for i in order]
+    found: dict[int, list[int]] = {i: [] for i in shown}
+    begin = next((place for place, i in enumerate(order) if i in found), len(order))
+    for place in range(begin, len(order)):
+        later = order[place]
+        for earlier in order[bisect_right(completed, _begun(commits[later]), hi=place) : place]:
+            for one, other in ((later, earlier), (earlier, later)):
+                if one in found:
+                    found[one].append(other + 1)
+    return {i: sorted(places) for i, places in found.items()}
+
+
+def _row(commit: Completion, ordinal: int, overlaps: list[int]) -> dict[str, object]:
+    return {
+        "ordinal": ordinal,
+        "version": commit.version,
+        "kind": _kind(commit),
+        "operation": commit.operation,
+        "requested": to_datetime(commit.requested),
+        "completed": to_datetime(commit.completed),
+        "duration": timedelta(milliseconds=to_ms(commit.completed) - to_ms(_begun(commit))),
+        "rows": commit.rows,
+        "deletes": commit.deletes,
+        "files": len(commit.files),
+        "bytes": sum(file.size for file in commit.files),
+        **columns_of(commit.author),
+        "covered": covered_by(commit),
+        "overlaps": overlaps,
+        "adopted": commit.adopted,
+        "requested_at": commit.requested,
+        "completed_at": commit.completed,
+    }
+
+
+def _kind(commit: Completion) -> str:
+    """What a commit is to a user: a write or overwrite, growth of the schema, a compaction, a restore, upkeep."""
+    if commit.overwriting is not None:
+        return "write"
+    if commit.action == RESTORE and not commit.adopted:
+        return "restore"
+    if commit.operation in _COMPACTIONS or (commit.action == COMMIT and not commit.adopted):
+        return "compaction"
+    if commit.operation == "ALTER_SCHEMA" and not commit.files:
+        return "schema"
+    return "write" if commit.action in DATA_ACTIONS else "upkeep"

@@ -1,0 +1,176 @@
+"""What a table is made of, as Arrow tables: they print, filter and join like any other."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+
+from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.log.paths import heartbeat_path
+from crdt_mor.model.authors import columns_of
+from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
+from crdt_mor.model.names import DELTA_COMMIT
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.read.cut import cut_at, sealed_at
+
+_TIMELINE = pa.schema(
+    [
+        ("requested_at", pa.string()),
+        ("completed_at", pa.string()),
+        ("state", pa.string()),
+        ("action", pa.string()),
+        ("operation", pa.string()),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("version", pa.int64()),
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("silent", pa.duration("ms")),
+    ]
+)
+_PENDING = pa.schema(
+    [
+        ("requested_at", pa.string()),
+        ("since", pa.timestamp("ms", tz="UTC")),
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("silent", pa.duration("ms")),
+        ("expires", pa.timestamp("ms", tz="UTC")),
+        ("stuck", pa.bool_()),
+    ]
+)
+_FILES = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("file_id", pa.string()),
+        ("kind", pa.string()),
+        ("path", pa.string()),
+        ("instant", pa.string()),
+        ("bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+    ]
+)
+
+
+@operations
+class Inspect:
+    """Timeline and files; `table.inspect`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def timeline(self) -> pa.Table:
+        """Every instant by requested time: committed, pending, planned, rolled back.
+
+        application, host, pid, message: who made or began it; null where Hudi or an earlier release did. silent: for
+        how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone.
+        """
+        value = self._session.views.sealed()
+        rows: list[dict[str, object]] = [
+            {
+                "requested_at": c.requested,
+                "completed_at": c.completed,
+                "state": "completed",
+                "action": c.action,
+                "operation": c.operation,
+                "rows": c.rows,
+                "deletes": c.deletes,
+                "files": len(c.files),
+                "bytes": sum(file.size for file in c.files),
+                "version": c.version,
+                **columns_of(c.author),
+            }
+            for c in self._session.views.completions(value)
+        ]
+        now_ms = self._session.environment.now_ms()
+        rows += [
+            {
+                **_open(p.requested, "pending", DELTA_COMMIT, p.version),
+                **columns_of(p.author),
+                "silent": silent_for(self._heard_ms(p), now_ms),
+            }
+            for p in value.pending
+        ]
+        rows += [_open(p.barrier, "planned", p.action, p.version) for p in value.plans]
+        rows += [_open(r.requested, "rolled back", r.action, r.version) for r in value.rolled_back]
+        return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
+
+    def pending(self) -> pa.Table:
+        """The writes that are under way, oldest first: who began each, and whether the process is still heard of.
+
+        since: when it began, in UTC. silent: for how long nothing was heard of it; null where that is not known.
+        expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by
+            the `writer_expiry` of this table, which other processes may have opened with another.
+        stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
+
+        Silence is told from the store's times and this machine's clock, so it is as exact as the two agree.
+        """
+        session = self._session
+        now_ms = session.environment.now_ms()
+        rows: list[dict[str, object]] = []
+        for p in sorted(session.views.sealed().pending, key=lambda p: p.requested):
+            heard_ms = self._heard_ms(p)
+            silent = silent_for(heard_ms, now_ms)
+            rows.append(
+                {
+                    "requested_at": p.requested,
+                    "since": to_datetime(p.requested),
+                    **columns_of(p.author),
+                    "silent": silent,
+                    "expires": None if heard_ms is None else to_datetime(from_ms(heard_ms + session.expiry_ms)),
+                    "stuck": silent is not None and silent >= BEATS_MISSED * beat_every(session.expiry_ms),
+                }
+            )
+        return pa.Table.from_pylist(rows, _PENDING)
+
+    def _heard_ms(self, write: Pending) -> int | None:
+        """When the store last heard of a pending write, in ms since 1970; None where nothing says it."""
+        beat = self._session.store.stat(heartbeat_path(write.requested))
+        return write.begun_ms if beat is None else beat.modified_ms
+
+    def files(self, as_of: AsOf | None = None) -> pa.Table:
+        """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
+        if as_of is None:
+            value, cut = self._session.views.sealed(), None
+        else:
+            value = sealed_at(self._session, as_of=(point := point_of(as_of)))
+            cut = cut_at(self._session, value, point)
+        rows = []
+        for slice_ in fold_slices(self._session.views.snapshot_completions(value, cut)):
+            for file in slice_.files:
+                kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
+                rows.append(
+                    {
+                        "partition": slice_.partition,
+                        "file_id": slice_.file_id,
+                        "kind": kind,
+                        "path": file.path,
+                        "instant": file.name.instant,
+                        "bytes": file.size,
+                        "rows": file.rows,
+                        "deletes": file.deletes,
+                    }
+                )
+        return pa.Table.from_pylist(rows, _FILES)
+
+
+def silent_for(heard_ms: int | None, now_ms: int) -> timedelta | None:
+    """For how long nothing was heard; none of it where the clocks of store and machine disagree about the order."""
+    return None if heard_ms is None else timedelta(milliseconds=max(0, now_ms - heard_ms))
+
+
+def _open(requested: InstantTime, state: str, action: str, version: int) -> dict[str, object]:
+    return {"requested_at": requested, "state": state, "action": action, "version": version}

@@ -1,0 +1,342 @@
+"""Where a first load takes its rows from: files and folders, tables of other formats, whatever has Arrow batches.
+
+    "data/*.parquet", "data/"       Parquet; below a folder or a pattern, levels like `day=2026-01-31` are columns
+    "s3://lake/data/"               the same in a bucket; so are tables of Delta Lake and Iceberg
+    "new.csv", ["a.csv", "b.csv"]   whatever `read_files` reads
+    a folder with `_delta_log`      Delta Lake, with deltalake; so is a `DeltaTable`
+    a folder with Iceberg metadata  Apache Iceberg, with pyiceberg; so are its tables and scans
+    anything else                   what writes take: batches as they come, and nothing is collected
+
+All of them come as batches, one after the other, so that none has to be in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.data import Data, ordinary, read_schema, require_data
+from crdt_mor.api.files import files_at, fitted, reading, require_columns, require_differ, unreadable
+from crdt_mor.api.files_int96 import UNIT, ExactFiles, ParquetFile
+from crdt_mor.api.files_places import Places, iceberg_properties, is_same, require_known
+from crdt_mor.api.rows import ArrowRows
+from crdt_mor.columns.arrow_input import read_arrow
+from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
+
+LoadSource: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Data | Any
+"""What a first load takes. `Any`: tables of Delta Lake and Iceberg, whose packages need not be installed."""
+
+BATCH_ROWS: Final = 65_536
+"""The rows of a batch, where the source can be asked for a number."""
+
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+_PANIC: Final = "PanicException"
+"""What libraries in Rust raise where they fail for good; it is no `Exception`."""
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""What some libraries colour their messages with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows that come a batch at a time.
+
+    name: what messages call them. schema: their columns. rows: how many there are, where that is known without reading
+    them. batches: the rows; called once.
+    """
+
+    name: str
+    schema: pa.Schema
+    rows: int | None
+    batches: Callable[[], Iterable[pa.RecordBatch]]
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The rows; raises `InvalidInputError`, which names the source, where they cannot be read."""
+        batches = self._started()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except CrdtMorError:
+                raise
+            except (pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
+                raise self._unreadable(error) from error
+            yield batch
+
+    def _started(self) -> Iterator[pa.RecordBatch]:
+        yield from self.batches()
+
+    def _unreadable(self, error: Exception) -> InvalidInputError:
+        cause = next(iter(str(error).splitlines()), type(error).__name__)
+        return InvalidInputError(f"the source cannot be read to its end. source={self.name} cause={cause}")
+
+
+def open_source(source: object, types: pa.Schema | None, uri: str, places: Places) -> Source:
+    """The rows of a source; raises `InvalidInputError` for what has none, or cannot be found.
+
+    types: those of the table's columns, where they are given: texts such as CSV are read in them. uri: where the table
+    is to be made, which is not where its rows come from. places: where files are.
+    """
+    if isinstance(source, str | os.PathLike):
+        return _at(_named(source), types, uri, places)
+    if isinstance(source, list | tuple) and source and all(isinstance(p, str | os.PathLike) for p in source):
+        return _files([_named(path) for path in source], None, types, places)
+    library = type(source).__module__.partition(".")[0]
+    if library == "deltalake":
+        return _delta(lambda: source, getattr(source, "table_uri", ""))
+    if library == "pyiceberg":
+        return _iceberg(lambda: source, "")
+    return _arrow(source)
+
+
+def _named(path: str | os.PathLike[str]) -> str:
+    return os.path.expanduser(os.fsdecode(path)).rstrip("/") or "/"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _at(path: str, types: pa.Schema | None, uri: str, places: Places) -> Source:
+    require_known(path)
+    if places.is_folder(f"{path}/_delta_log"):
+        library = _library("deltalake", "delta", "Delta Lake", path)
+        return _delta(lambda: library.DeltaTable(path, storage_options=places.options_of(path) or None), path)
+    found = places.below(f"{path}/metadata", ".metadata.json")
+    metadata = [file for file in found if os.path.dirname(file) == f"{path}/metadata"]
+    if metadata:
+        tables = _library("pyiceberg.table", "iceberg", "Apache Iceberg", path)
+        newest = max(metadata, key=lambda file: _written(file, places))
+        properties = iceberg_properties(places.options_of(path))
+        return _iceberg(lambda: tables.StaticTable.from_metadata(newest, properties), path)
+    if places.is_file(f"{path}/.hoodie/hoodie.properties"):
+        raise InvalidInputError(f"this is a table of Hudi's: pass it opened, Table.open({path!r}). path={path}")
+    if os.path.exists(path) and not os.path.isdir(path):
+        return _files([path], None, types, places)
+    if places.is_folder(path):
+        if is_same(path, uri):
+            raise InvalidInputError(f"a table is made in a folder of its own: choose another address. path={path}")
+        found = _visible(places.below(path, ".parquet"), path)
+        if not found:
+            raise InvalidInputError(f"there are no Parquet files below this folder: name its files. path={path}")
+        return _files(found, path, types, places)
+    if places.is_file(path):
+        return _files([path], None, types, places)
+    fixed = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
+    return _files(places.matching(path) or [path], fixed, types, places)
+
+
+def _written(metadata: str, places: Places) -> tuple[int, float, str]:
+    """The order of the metadata files of an Iceberg table: by their number, then by their age."""
+    number = re.match(r"v?(\d+)", os.path.basename(metadata))
+    return int(number[1]) if number else -1, places.modified(metadata), metadata
+
+
+def _visible(files: Iterable[str], folder: str) -> list[str]:
+    """The files, but for those in or behind a name that begins with `_` or `.`, which writers use for their own."""
+    return sorted(file for file in files if not re.search(r"(^|/)[_.][^/=]*(/|$)", os.path.relpath(file, folder)))
+
+
+def _files(paths: list[str], folder: str | None, types: pa.Schema | None, places: Places) -> Source:
+    """folder: below it, the levels of the paths may be columns; None: they are not."""
+    rows = files_at(paths, types, places)
+    name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
+    if not all(path.lower().endswith(".parquet") for path in rows.paths):
+        return Source(name, ordinary(rows.schema), None, rows.to_reader)
+    parquet = _ParquetFiles.of(rows.paths, folder, places)
+    return Source(name, parquet.schema, parquet.rows, parquet.batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetFiles:
+    """Parquet files of the same columns, and columns that their paths say."""
+
+    paths: tuple[str, ...]
+    schema: pa.Schema
+    rows: int
+    said: tuple[dict[str, object], ...]
+    places: Places
+
+    @classmethod
+    def of(cls, paths: tuple[str, ...], folder: str | None, places: Places) -> _ParquetFiles:
+        """Looks into the footer of each file, so that one with other columns is refused before anything begins."""
+        own: pa.Schema | None = None
+        rows = 0
+        for path in paths:
+            try:
+                with ParquetFile(places.source(path)) as file:
+                    found, count = ordinary(file.schema), file.num_rows
+                require_differ(found, path)
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                raise unreadable(path, error) from error
+            own = found if own is None else own
+            require_columns(found, own, path, paths[0])
+            rows += count
+        assert own is not None
+        texts = [_levels(path, folder) for path in paths]
+        columns = [name for name in texts[0] if name not in own.names]
+        odd = next((i for i, levels in enumerate(texts) if list(levels) != list(texts[0])), None)
+        if odd is not None:
+            raise InvalidInputError(
+                "the levels of the files' folders name different columns: load these files by themselves. "
+                f"file={paths[odd]} levels={list(texts[odd])} first={list(texts[0])}"
+            )
+        kinds = {name: _kind(levels[name] for levels in texts) for name in columns}
+        schema = pa.schema([*own, *(pa.field(name, kind) for name, kind in kinds.items())])
+        said = tuple({name: _value(levels[name], kind) for name, kind in kinds.items()} for levels in texts)
+        return cls(paths, schema, rows, said, places)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, file by file."""
+        for path, said in zip(self.paths, self.said, strict=True):
+            own = pa.schema([field for field in self.schema if field.name not in said])
+            with self._opened(path) as file:
+                for batch in reading(path, file.batches(BATCH_ROWS)):
+                    yield from self._whole(fitted(batch, own, path), said)
+
+    def _opened(self, path: str) -> ParquetFile:
+        try:
+            return ParquetFile(self.places.source(path))
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable(path, error) from error
+
+    def _whole(self, rows: pa.Table, said: dict[str, object]) -> list[pa.RecordBatch]:
+        for name, value in said.items():
+            kind = self.schema.field(name).type
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), rows.num_rows))
+        return rows.to_batches()  # type: ignore[no-any-return]
+
+
+def _levels(path: str, folder: str | None) -> dict[str, str | None]:
+    """The columns that a path says below a folder: `day=2026-01-31` in one of its levels."""
+    if folder is None:
+        return {}
+    levels = os.path.relpath(os.path.dirname(path) or ".", folder or ".").split(os.sep)
+    pairs = [level.partition("=") for level in levels if "=" in level]
+    return {unquote(name): None if value == _HIVE_NULL else unquote(value) for name, _, value in pairs}
+
+
+def _kind(texts: Iterable[str | None]) -> pa.DataType:
+    """Numbers, days or texts, as polars and DuckDB take the names of folders."""
+    known = [text for text in texts if text is not None]
+    if known and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text) for text in known):
+        return pa.int64()
+    with suppress(ValueError):
+        if known and all(len(text) == 10 and date.fromisoformat(text) for text in known):
+            return pa.date32()
+    return pa.string()
+
+
+def _value(text: str | None, kind: pa.DataType) -> object:
+    if text is None or pa.types.is_string(kind):
+        return text
+    return int(text) if pa.types.is_integer(kind) else date.fromisoformat(text)
+
+
+# --- tables of other formats ------------------------------------------------------------------------------------------
+
+
+def _library(module: str, extra: str, format: str, path: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            f"this is a table of {format}, which {module.partition('.')[0]} reads: pip install 'crdt-mor[{extra}]'. "
+            f"path={path}"
+        ) from error
+
+
+def _delta(opened: Callable[[], Any], path: str) -> Source:
+    """opened: the table, whose opening may fail as well."""
+    from pyarrow.dataset import ParquetReadOptions
+
+    name = f"Delta Lake {path}".strip()
+    with _telling(name):
+        exact = ParquetReadOptions(coerce_int96_timestamp_unit=UNIT)
+        dataset = opened().to_pyarrow_dataset(parquet_read_options=exact)
+        return Source(name, ordinary(dataset.schema), dataset.count_rows(), lambda: _told(name, _scanned(dataset)))
+
+
+def _iceberg(opened: Callable[[], Any], path: str) -> Source:
+    """opened: the table, or a scan of it."""
+    name = f"Apache Iceberg {path}".strip()
+    with _telling(name):
+        table = opened()
+        scan = table.scan() if hasattr(table, "scan") else table
+        scan = scan.update(io=ExactFiles(scan.io))
+        reader = scan.to_arrow_batch_reader()
+        return Source(name, ordinary(reader.schema), scan.count(), lambda: _told(name, reader))
+
+
+def _told(name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with _telling(name):
+        yield from batches
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """Around what the library of another format does: whatever it raises, a panic among it, names the table."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, CrdtMorError) or not (isinstance(error, Exception) or type(error).__name__ == _PANIC):
+            raise
+        lines = (line.strip() for line in _COLOURS.sub("", str(error)).splitlines())
+        cause = next((line for line in lines if line), type(error).__name__)
+        raise InvalidInputError(
+            "a table of another format cannot be read by its library: some of it is missing, damaged or elsewhere, "
+            "or it has features such as deletion vectors or column mapping; read it with an engine that can, and pass "
+            f"what that reads. source={name} cause={cause[:300]}"
+        ) from error
+
+
+# --- Arrow ------------------------------------------------------------------------------------------------------------
+
+
+def _arrow(source: Any) -> Source:
+    name = type(source).__name__
+    if hasattr(source, "scan") and hasattr(source, "maintenance"):
+        source = source.scan()  # a table of ours
+    require_data(source)
+    if isinstance(source, ArrowRows):
+        return Source(name, source.schema, None, source.to_reader)
+    if isinstance(source, pl.LazyFrame):
+        return Source(name, read_schema(source), None, lambda: _collected(source))
+    if hasattr(source, "scanner") or (hasattr(source, "to_reader") and hasattr(source, "count_rows")):
+        schema = source.schema if hasattr(source, "scanner") else source.projected_schema
+        return Source(name, schema.remove_metadata(), source.count_rows(), lambda: _scanned(source))
+    if isinstance(source, pa.RecordBatchReader):
+        return Source(name, source.schema.remove_metadata(), None, lambda: source)
+    if isinstance(source, pa.Table | pa.RecordBatch | pl.DataFrame) or type(source).__module__.startswith("pandas"):
+        rows = read_arrow(source)
+        columns = read_schema(source) if isinstance(source, pl.DataFrame) else rows.schema.remove_metadata()
+        return Source(name, columns, rows.num_rows, lambda: rows.to_batches(BATCH_ROWS))
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(source)
+        return Source(name, ordinary(reader.schema), None, lambda: reader)
+    rows = read_arrow(source)
+    return Source(name, ordinary(rows.schema), rows.num_rows, rows.to_batches)
+
+
+def _scanned(source: Any) -> Iterator[pa.RecordBatch]:
+    """The batches of a dataset or of its scanner; few are read ahead, since they may be large."""
+    if hasattr(source, "scanner"):
+        source = source.scanner(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+    yield from source.to_reader()
+
+
+def _collected(frame: pl.LazyFrame) -> Iterator[pa.RecordBatch]:
+    for part in frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False, engine="streaming"):
+        yield from part.to_arrow().to_batches()

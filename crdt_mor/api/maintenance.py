@@ -1,0 +1,444 @@
+"""Upkeep of a table: safe beside writers and readers, in any number of processes at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Literal, TypedDict
+
+import polars as pl
+
+from crdt_mor.api.create import Merge
+from crdt_mor.api.data import Data
+from crdt_mor.api.erasure import Erased, erase
+from crdt_mor.api.migration import Migrated, Wanted, cancel_migration, migrate
+from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
+from crdt_mor.model.policies import Policies, milliseconds
+from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.planners.archive import KEPT_COMMITS
+from crdt_mor.planners.clean import RetentionPolicy
+from crdt_mor.planners.compaction import CompactionPlan
+from crdt_mor.services import service
+from crdt_mor.services.archive import archive
+from crdt_mor.services.clean import Cleaned, Cleaner
+from crdt_mor.services.compaction import compaction
+from crdt_mor.services.compaction_finish import finish, finish_all, raise_failed
+from crdt_mor.services.maintain import maintain
+from crdt_mor.services.maintain_report import Maintained
+from crdt_mor.services.migration import MigrationProgress
+from crdt_mor.services.restore import Restored, restore, would_restore
+from crdt_mor.services.rollback import GivenUp, roll_back
+from crdt_mor.store.protocol import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A compaction that is done: its barrier and what it wrote.
+
+    rows, bytes: of the base files and carries that it made; base files that a log compaction copies do not count.
+    carried: rows and deletes in carries: what pending writes may still come before, or what a log compaction folded.
+    logs_only: how many of the file groups had a log compaction.
+    """
+
+    barrier: InstantTime
+    file_groups: int
+    rows: int
+    bytes: int
+    carried: int
+    logs_only: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archiving has moved from Hudi's active timeline to its history.
+
+    instants: how many. until: the greatest requested time in the history, by this archiving or an earlier one; None
+    where there is none. held_by: what keeps the next instant in the active timeline. left: how many files of archived
+    instants could not be removed from the active timeline; the next sweep tries again.
+    """
+
+    instants: int
+    until: InstantTime | None
+    held_by: str
+    left: int = 0
+
+
+@operations
+class Maintenance:
+    """Keeps a table small and fast: what is due, and each service by itself; `table.maintenance`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def plan_compaction(
+        self, *, log_files_min: int = 1, logs_only: bool = False, rewrite: Literal["order"] | None = None
+    ) -> CompactionPlan | None:
+        """Schedule a plan for the file groups with at least this many log files; None if there are none.
+
+        A plan stays open until somebody executes it, in any process; `compact` does both steps.
+
+        logs_only: a log compaction. The logs of a file group become one, and the base file stays as it is, so that it
+            costs as much as the logs do, however large the base is. It is for file groups with many small logs beside a
+            large base. One without a base file is compacted fully, which gives it one.
+        rewrite: "order": also the file groups whose base file has its rows in another order than the table's properties
+            `crdt_mor.cluster_by` and `crdt_mor.cluster_order` ask for, whatever logs they have.
+        """
+        plan = service.schedule(self._session, compaction(**_options(log_files_min, logs_only, rewrite)))
+        return None if plan is None else self._with_payloads(plan)
+
+    def open_plans(self) -> list[CompactionPlan]:
+        """Scheduled plans that nobody has completed yet, oldest first."""
+        return [self._with_payloads(plan) for plan in service.open_plans(self._session, COMPACT)]
+
+    def _with_payloads(self, plan: CompactionPlan) -> CompactionPlan:
+        """The plan, which brings the table's payloads along when it is pickled."""
+        return replace(plan, payloads=self._session.payloads())
+
+    def compact(
+        self,
+        plan: CompactionPlan | None = None,
+        *,
+        log_files_min: int = 1,
+        logs_only: bool = False,
+        rewrite: Literal["order"] | None = None,
+        execute_parts: Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]] | None = None,
+    ) -> list[Compacted]:
+        """Execute `plan`; without one, every open plan, oldest first, and then a new one.
+
+        Any number of processes may do this at once: they share the work's names, and the first to complete counts.
+
+        A file group that cannot be compacted, since a payload raises on what it holds or a file is damaged, stops no
+        other: its plan is cancelled, and made again without it. When the others are done, what it said is raised.
+
+        log_files_min, logs_only, rewrite: of the new plan, as in `plan_compaction`.
+        execute_parts: executes plans elsewhere. It is called with the parts of a plan, which can be pickled, and gives
+            for each, in their order, what `execute` gives, or the error that it raises.
+
+        Raises `PayloadError`, `FormatError`, `SnapshotExpiredError` or `UnsupportedFeatureError` for a file group that
+        cannot be compacted.
+        """
+        options = _options(log_files_min, logs_only, rewrite)
+        if plan is None:
+            done = finish_all(self._session, partial(compaction, **options), execute_parts)
+        else:
+            done = [finish(self._session, _plan(plan), execute_parts)]
+        raise_failed({group: error for one in done for group, error in one.failed.items()})
+        return [_compacted(one.plan, one.completion) for one in done if one.completion is not None]
+
+    def clean(
+        self,
+        keep: timedelta | None = None,
+        *,
+        commits: int | None = None,
+        readers: timedelta | None = None,
+        dry_run: bool = False,
+    ) -> Cleaned:
+        """Give up history that is older than `keep`, and remove the files that nothing needs any more.
+
+        Views as of a later time stay exact for ever; earlier ones raise `SnapshotExpiredError` from now on, and
+        checkpoints that lie before it `CheckpointExpiredError`. What is given up does not come back: a later clean
+        that keeps more keeps what is left. Files stay that a pending write, an open plan, a savepoint of Hudi's, or a
+        stable view may need. Safe beside writers and readers, in any number of processes at once.
+
+        keep: the history of so much time. commits: views as of each of the last so many commits. Where both are given,
+            what either needs is kept; where neither is, what the table's policies say, by default seven days.
+        readers: readers that began less than this long ago keep their files. By default what the table's policies say,
+            one hour; 0 is for tables that nobody reads at the moment, since an open view that lost its files fails.
+        dry_run: only say what would go; nothing is published.
+
+        Raises `InvalidInputError` for times below 0 and fewer than one commit, and for tables that Hudi keeps a
+        metadata table of, whose readers would look for the files that are gone.
+        """
+        policies = _keeping(Policies.of(self._session.tail().properties), keep, commits)
+        if readers is not None:
+            policies = replace(policies, readers_ms=milliseconds("readers", readers))
+        policy = RetentionPolicy.of(policies)
+        if policy.keeps_everything:
+            raise InvalidInputError(
+                "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
+            )
+        cleaner = Cleaner(self._session, policy, dry_run=dry_run)
+        return cleaner.would_clean() if dry_run else cleaner.clean()
+
+    def archive(self, *, keep_commits: int = KEPT_COMMITS) -> Archived:
+        """Move what has ended for good from Hudi's timeline directory to its history: the directory stays small.
+
+        Nothing that anybody reads changes. keep_commits: at least so many of the newest commits and compactions stay,
+        for Hudi's own readers of increments. What is not compacted yet stays, and so does what came after a write that
+        is still pending, and the newest 128 versions.
+
+        Raises `UnsupportedFeatureError` where Hudi's own writers have archived commits of this table.
+        """
+        done = archive(self._session, _kept(keep_commits))
+        watermark = done.value.archive.watermark
+        return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
+
+    def cancel(self, barrier: str) -> bool:
+        """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.
+
+        Raises `InvalidInputError` for what is no barrier, 17 digits as `plan.barrier` has them.
+        """
+        if not isinstance(barrier, str):
+            raise InvalidInputError(
+                f"a plan is cancelled by its barrier, maintenance.cancel(plan.barrier). got={type(barrier).__name__}"
+            )
+        return service.cancel(self._session, parse(barrier))
+
+    def roll_back(self, instant: str | datetime) -> GivenUp:
+        """Give up a write that is pending, or a plan that is open, by its instant, and remove its files.
+
+        Nobody needs to: a pending write is invisible, and one whose writer is dead expires. But stable reads stop
+        before it until then. Its writer, if it is alive after all, gets `WriterExpiredError` when it commits, and
+        nothing of it is ever visible. Given up before by somebody: nothing happens, and the result says so.
+
+        instant: 17 digits, `requested_at` of `inspect.pending()` and `inspect.timeline()`, as `crdt-mor show` prints
+            it; or the moment, `since` of `inspect.pending()`, which is in UTC.
+
+        Raises `InvalidInputError` for an instant that is committed, and for one that the table does not know.
+        """
+        return roll_back(self._session, _instant(instant))
+
+    def maintain(
+        self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = False
+    ) -> Maintained:
+        """Do what is due of the table's upkeep by its policies, which are properties: `Table.set_properties`.
+
+        Open plans are finished, file groups that are due are compacted, history that is not kept any more is given up
+        and its files are removed, what dead writers left is swept. Each service is safe beside any number of others, in
+        this process or elsewhere, and beside writers and readers: so this may be run from cron on any number of
+        machines, be killed at any moment and be run again.
+
+        keep, keep_commits: how much history is kept, as `clean` takes them; where neither is given, as the policies
+            `crdt_mor.retention` and `crdt_mor.retention.commits` say, by default seven days.
+        dry_run: only say what is due.
+
+        A service that this table forbids, or that fails, is named in the result, and the others go on.
+        """
+        policies = Policies.of(self._session.tail().properties)
+        return maintain(self._session, _keeping(policies, keep, keep_commits), dry_run)
+
+    def restore(self, to: AsOf, *, dry_run: bool = False) -> Restored:
+        """Make the table show again what it showed at a savepoint or at another moment, in one event.
+
+        What was committed since then is dropped with its files, writes that are pending are rolled back, and open plans
+        are cancelled. Columns that were added stay. A token that a dropped commit carried may be used again. Safe
+        beside writers, who get `WriterExpiredError` and write again. This cannot be undone.
+
+        From then on points between that moment and the restore are refused as `as_of`, and checkpoints from there with
+        `CheckpointExpiredError`: a reader that follows the table scans it, and goes on from the scan's checkpoint. The
+        history says that it was restored, and numbers are not used again.
+
+        to: the name of a savepoint, or whatever `as_of` takes.
+        dry_run: only say what would go; nothing is dropped.
+
+        Raises `SnapshotExpiredError` for a moment that a clean, an erasure or an earlier restore has given up,
+        `InvalidInputError` where savepoints that are newer, or an erasure that is under way, would be undone, and
+        `UnsupportedFeatureError` where what would be dropped has been archived; a savepoint keeps that from happening.
+        Raises `RestoreUnfinishedError` where the table is restored, and files of what was dropped are left that this
+        process may not remove, so that Hudi's readers still see them: let one that may call this again, or write.
+        """
+        point = point_of(to)
+        return would_restore(self._session, point) if dry_run else restore(self._session, point)
+
+    def execute(self, plan: CompactionPlan) -> list[DataFile]:
+        """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
+
+        For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
+        as it takes. The process that has the files of all parts calls `complete`.
+
+        Raises what is said of a file group that cannot be compacted, as `compact` does. The plan stays open then, until
+        `compact` or `maintain` makes it again without that file group, or somebody cancels it.
+        """
+        executed = service.execute(self._session, compaction(), plan)
+        for _, error in executed.failed:
+            raise error
+        return executed.files
+
+    def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
+        """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
+        done = service.complete(self._session, plan, files)
+        return None if done is None else _compacted(plan, done)
+
+    def erase(
+        self,
+        data: Data | None = None,
+        *,
+        keys: object = None,
+        filter: pl.Expr | str | None = None,
+        wait: timedelta = timedelta(0),
+    ) -> Erased:
+        """Remove rows from the table and from its history; when this returns, no file has a byte of them.
+
+        Deletes the rows, compacts the file groups that hold or have held them, gives up the history of these file
+        groups, and removes their older files. Other file groups keep their history. A row that is written later, with
+        the same key, is a new row and stays. Safe beside writers, which go on. Readers that look at an older view of
+        these file groups get `SnapshotExpiredError`.
+
+        data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
+            where the key does not say which partition it is in, the key is erased in every partition. filter: the rows
+            for which it holds now, with all that history has of their keys. Exactly one of these.
+        wait: how long to wait for writes that began before the erasure, as they may still bring the rows, and for those
+            that may be reading them.
+
+        Raises `ErasureUnfinishedError` where they take longer: the rows are deleted then, and the same call goes on
+        from there, as it does after a crash. Raises `InvalidInputError`, before anything is deleted, where savepoints
+        of Hudi's hold the rows.
+        """
+        return erase(self._session, data, keys, filter, wait)
+
+    def migrate(
+        self,
+        to_uri: str | os.PathLike[str],
+        *,
+        buckets: int | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        hive_style: bool | None = None,
+        merge: Merge | None = None,
+        ordering: str | None = None,
+        cluster_by: str | Sequence[str] | None = None,
+        cluster_order: Literal["linear", "z-order"] | None = None,
+        name: str | None = None,
+        pending: Literal["wait", "roll_back"] = "wait",
+        on_progress: Callable[[MigrationProgress], None] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | None = None,
+    ) -> Migrated:
+        """Move the table to another address, with other settings, while all write on; the copy follows them.
+
+        Once little is left to copy, one event closes this table: writers get `TableMovedError`, whose `uri` is the new
+        address, and readers go on. When the rest is copied, the new table takes writes, in which tokens of writes to
+        this one count as used. Killed at any moment, or failed as the store did, the same call goes on where it was.
+
+        to_uri: where no table is yet. buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order,
+            name: of the new table, as `Table.create` takes them; what is not given is as it is here, and so are the key
+            and all properties. `partition_by=()` is none, `merge="latest"` neither payloads nor an ordering. Where the
+            merge stays, states of payloads are copied as they are; where it changes, the values that readers see.
+        pending: of writes that have begun when the table is closed: "wait" for them, or "roll_back" them.
+        on_progress: is called with a `MigrationProgress` after each commit.
+        storage_options, store: where the new table's objects are, as in `Table.create`. Where neither is given and both
+            tables are at one provider of object stores, the new one is reached as the old one.
+
+        Raises `InvalidInputError` where a row cannot be one of the new table, as a key that is in two partitions would
+        live twice there. The migration is given up then, and this table takes writes; remove what is at the address.
+        Raises `TableExistsError` where there is another table, `TableMovedError` where this one has moved elsewhere.
+        """
+        wanted = Wanted(buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name)
+        return migrate(self._session, to_uri, wanted, pending, on_progress, storage_options, store)
+
+    def cancel_migration(
+        self,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | None = None,
+        removed: bool = False,
+    ) -> bool:
+        """Give a migration of this table up, which takes writes again; False where none is under way.
+
+        What has arrived at the new address is never opened: remove it. Raises `InvalidInputError` where the new table
+        takes writes already.
+
+        storage_options, store: of the new table, as in `migrate`. removed: the new table was removed, so that nobody
+            is asked.
+        """
+        return cancel_migration(self._session, storage_options, store, removed)
+
+
+def _compacted(plan: CompactionPlan, done: Completion) -> Compacted:
+    made = plan.made(done.files)
+    return Compacted(
+        plan.barrier,
+        sum(file.is_base for file in done.files),
+        sum(file.rows for file in made if file.is_base),
+        sum(file.size for file in made),
+        sum(file.rows + file.deletes for file in made if not file.is_base),
+        len(plan.copied),
+    )
+
+
+def _plan(plan: object) -> CompactionPlan:
+    if not isinstance(plan, CompactionPlan):
+        raise InvalidInputError(
+            "a compaction executes a plan, one of open_plans() or what plan_compaction() gives; compact() alone makes "
+            f"one. got={type(plan).__name__}"
+        )
+    return plan
+
+
+def _instant(instant: object) -> InstantTime:
+    if isinstance(instant, datetime) and instant == instant:  # pandas' NaT is none
+        return from_datetime(instant)
+    if isinstance(instant, str):
+        return parse(instant)
+    raise InvalidInputError(
+        "what is rolled back is named by its instant, 17 digits as inspect.pending() has them under requested_at. "
+        f"got={type(instant).__name__}"
+    )
+
+
+def _keeping(policies: Policies, keep: timedelta | None, commits: int | None) -> Policies:
+    """The policies, with what a call says of the history that is kept, if it says anything."""
+    if keep is not None or commits is not None:
+        keep_ms = None if keep is None else milliseconds("keep", keep)
+        return replace(policies, keep_ms=keep_ms, keep_commits=_commits(commits))
+    # For ever is longer than any number of commits.
+    return replace(policies, keep_commits=None) if policies.keep_ms is None else policies
+
+
+def _commits(count: object) -> int | None:
+    if count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
+        return count
+    raise InvalidInputError(f"commits is how many of the last commits to keep, at least 1. commits={count!r}")
+
+
+def _kept(count: object) -> int:
+    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
+        return count
+    raise InvalidInputError(f"keep_commits is how many of the newest stay, at least 1. keep_commits={count!r}")
+
+
+class _Options(TypedDict):
+    log_files_min: int
+    logs_only: bool
+    reorder: bool
+
+
+def _options(log_files_min: object, logs_only: bool, rewrite: object) -> _Options:
+    """What a new compaction is told."""
+    return {
+        "log_files_min": _log_files(log_files_min),
+        "logs_only": _flag(logs_only),
+        "reorder": _reorders(rewrite, logs_only),
+    }
+
+
+def _log_files(count: object) -> int:
+    if isinstance(count, int) and count >= 1:
+        return count
+    raise InvalidInputError(f"log_files_min is a number, at least 1. log_files_min={count!r}")
+
+
+def _flag(logs_only: object) -> bool:
+    if isinstance(logs_only, bool):
+        return logs_only
+    raise InvalidInputError(f"logs_only is True for a log compaction, or False. logs_only={logs_only!r:.200}")
+
+
+def _reorders(rewrite: object, logs_only: bool) -> bool:
+    if rewrite is not None and not (isinstance(rewrite, str) and rewrite == "order"):
+        raise InvalidInputError(
+            f'rewrite is "order", for base files whose rows are in another order, or None. rewrite={rewrite!r:.200}'
+        )
+    if rewrite is not None and logs_only:
+        raise InvalidInputError(
+            "a log compaction leaves base files as they are: leave logs_only out to rewrite them. "
+            f"rewrite={rewrite!r} logs_only={logs_only}"
+        )
+    return rewrite is not None

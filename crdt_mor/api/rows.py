@@ -1,0 +1,132 @@
+"""Rows that come when they are asked for, as an Arrow stream: what scans and changes have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.html import html_line, html_table
+from crdt_mor.errors import InvalidInputError, InvalidUseError
+from crdt_mor.merge.polars_types import polars_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PART_SIZE: Final = 32 << 20
+"""The bytes of files that one process reads in about half a second."""
+
+
+PREVIEW: Final = 10
+"""The rows that a notebook shows."""
+
+
+class NotASequence:
+    """What holds rows and is neither a sequence nor an iterator: what Python's own words for those say instead."""
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} is not iterated: use to_polars().iter_rows(named=True) for rows, to_arrow().to_batches() "
+            f"for batches, or pass it as it is to what takes an Arrow stream. type={_kind(self)}"
+        )
+
+    def __len__(self) -> NoReturn:
+        how = "count()" if hasattr(self, "count") else "to_arrow().num_rows"
+        raise InvalidUseError(
+            f"a {_kind(self)} has no length, as rows are counted by reading: use {how}. type={_kind(self)}"
+        )
+
+    def __getitem__(self, item: object) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} has no items: use to_polars()[...] for rows and columns that are read, or say what to "
+            f"read, columns=... and filter=.... type={_kind(self)} item={item!r}"
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise InvalidUseError(
+            f"a {_kind(self)} is not searched with `in`: use a filter, or schema.names for its columns. "
+            f"type={_kind(self)} item={item!r}"
+        )
+
+    def __bool__(self) -> bool:
+        """True, as of any object: whether there are rows, `count()` says."""
+        return True
+
+
+def _kind(thing: object) -> str:
+    return type(thing).__name__
+
+
+class ArrowRows(NotASequence, ABC):
+    """Pass it to pyarrow, polars, pandas or DuckDB as it is: it has `__arrow_c_stream__`."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of what comes out."""
+
+    @abstractmethod
+    def _batches(self) -> Iterator[pa.RecordBatch]: ...
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars DataFrame."""
+        return polars_frame(self.to_arrow())
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a pyarrow Table in the declared types."""
+        return pa.Table.from_batches(self._batches(), self.schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of record batches, a part of the table at a time."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _first(self, count: int) -> pl.DataFrame:
+        """The first rows that come, without those behind them."""
+        batches, left = list[pa.RecordBatch](), count
+        for batch in self._batches():
+            batches.append(batch)
+            left -= batch.num_rows
+            if left <= 0:
+                break
+        return polars_frame(pa.Table.from_batches(batches, self.schema).slice(0, count))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows."""
+        rows = self._first(PREVIEW + 1)
+        more = html_line(f"the first {PREVIEW} rows; there are more") if rows.height > PREVIEW else ""
+        return html_table(rows.columns, rows.head(PREVIEW).iter_rows()) + more + html_line(repr(self))
+
+
+def part_size(size: object) -> int:
+    """The size that parts are to have."""
+    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+        return size
+    raise InvalidInputError(f"the size of a part is a number of bytes, above 0. size={size!r}")
+
+
+def chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The selected columns: a list of names, or one name by itself, or all; raises for those that are not there."""
+    if columns is None:
+        return list(known)
+    names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
+    if not all(isinstance(name, str) for name in names):
+        kinds = sorted({type(name).__name__ for name in names})
+        raise InvalidInputError(f"columns are named by texts; there are {list(known)}. types={kinds}")
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InvalidInputError(f"no such columns; there are {list(known)}. unknown={unknown}")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(f"a column comes out once: name it once. repeated={repeated}")
+    return names

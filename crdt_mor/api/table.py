@@ -1,0 +1,647 @@
+"""A table: create or open it, write to it from any number of processes, read it.
+
+`Table` delegates: commits are made in `write` and `timeline`, rows are read in `read` and merged in `merge`. There is
+no lock, no coordinator and no retry loop to write: two writers of one key both succeed, and the table's merge decides
+what readers see.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.create import (
+    Merge,
+    default_name,
+    merge_spec,
+    names_of,
+    new_properties,
+    put_properties,
+    refuse_another_format,
+    require_layout,
+)
+from crdt_mor.api.data import Data, SchemaLike, read_schema
+from crdt_mor.api.job import WrittenByMany
+from crdt_mor.api.reading import AsOf, Consistency, Readable, point_of
+from crdt_mor.api.scan import Scan, prefetch
+from crdt_mor.api.transaction import (
+    Commit,
+    Transaction,
+    commit_once,
+    commit_rows,
+    require_delete,
+    require_partitions,
+    require_statement,
+)
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError, InvalidInputError, InvalidUseError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.laws.allowed import allow_payloads
+from crdt_mor.merge.payload import Payload
+from crdt_mor.model.authors import check_info
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.cut import By, Cut
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.layout import LINEAR, Layout
+from crdt_mor.model.policies import milliseconds
+from crdt_mor.model.table_properties import checked_changes
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.store.addresses import place_of
+from crdt_mor.store.open import store_at
+from crdt_mor.store.protocol import Store, is_bucket
+from crdt_mor.write.statements import SchemaMode
+
+if TYPE_CHECKING:
+    from crdt_mor.api.changes import Changes
+    from crdt_mor.api.inspect import Inspect
+    from crdt_mor.api.load import OnProgress
+    from crdt_mor.api.load_sources import LoadSource
+    from crdt_mor.api.maintenance import Maintenance
+    from crdt_mor.services.restore import Savepoint
+    from crdt_mor.store.handed import Handed
+
+WRITER_EXPIRY = timedelta(minutes=10)
+
+
+@operations
+class Table(Readable, WrittenByMany):
+    """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
+
+    It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
+    sequence of rows: to iterate, to index and to ask for its length raise `InvalidUseError`.
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        *,
+        payloads: Sequence[str | type[Payload]] = (),
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
+        environment: Environment | None = None,
+    ) -> None:
+        """Open a table, as `Table.open` does."""
+        if not isinstance(uri, str | os.PathLike):
+            raise InvalidUseError(
+                f"a table is opened by its address, a text or a path: Table('events'). type={type(uri).__name__}"
+            )
+        allow_payloads(*_payloads(payloads))
+        inline = _inline(maintain)
+        environment = environment or SystemEnvironment()
+        objects = store_at(os.fspath(uri), environment, storage_options, store)
+        session = Session.open(os.fspath(uri), environment, milliseconds("writer_expiry", writer_expiry), objects)
+        session.inline = inline
+        self._hold(session, str(uri), objects if store is not None else None)
+
+    def _hold(self, session: Session, uri: str, store: Store | None) -> None:
+        self._session = session
+        self._store = session.store if store is None and is_bucket(session.store) else store
+        self.uri = uri
+        session.views.sealed(look=True)
+
+    @classmethod
+    def _of(cls, session: Session, uri: str, store: Store | None = None) -> Self:
+        """The table of a session that is there already."""
+        table = cls.__new__(cls)
+        cls._hold(table, session, uri, store)
+        return table
+
+    @property
+    def environment(self) -> Environment:
+        """Where this table takes time and chance from; what waits for the table lets time pass here."""
+        return self._session.environment
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        schema: SchemaLike,
+        *,
+        key: str | Sequence[str],
+        ordering: str | None = None,
+        partition_by: str | Sequence[str] = (),
+        hive_style: bool = True,
+        buckets: int = 4,
+        merge: Merge | None = None,
+        cluster_by: str | Sequence[str] = (),
+        cluster_order: Literal["linear", "z-order"] = "linear",
+        compression: Literal["zstd", "lz4"] = "zstd",
+        name: str | None = None,
+        exist_ok: bool = False,
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Create a table, without rows.
+
+        uri: where: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md); where a
+            `store` is given, only the table's name in messages.
+        schema: the columns: a pyarrow or polars schema, types by name like `{"id": pl.String}`; or a pyarrow, polars or
+            pandas frame, a scan, another table, whose columns are taken and whose rows are NOT written: upsert them.
+            What polars and pandas say becomes Arrow's ordinary types (`string`, not `large_string`). pandas' index is
+            no column, unless it has a name.
+        key: the column or columns that name a row; unique within its partition.
+        ordering: the greatest value of this column wins, instead of the latest commit.
+        partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
+        buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
+        merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
+            by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
+        cluster_by: columns by which compaction sorts base files, most important first, so that filters on them read
+            less; by default rows are in the order of their keys. `cluster_order="z-order"` gives up to four columns
+            the same weight. Both are properties, `crdt_mor.cluster_by` and `crdt_mor.cluster_order`, which
+            `set_properties` changes at any time.
+        compression: of base files; "lz4" is read in about half the time, and takes half as much space again. It is the
+            property `crdt_mor.compression`.
+        exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
+        maintain, storage_options, store, environment: see `Table.open`.
+
+        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored);
+        `UnsupportedFeatureError` where an object store has no put-if-absent, which is tried.
+        """
+        inline = _inline(maintain)
+        environment = environment or SystemEnvironment()
+        objects = store_at(uri, environment, storage_options, store)
+        key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        expiry_ms = milliseconds("writer_expiry", writer_expiry)
+        layout = Layout.asked(names_of(cluster_by), cluster_order, compression)
+        columns = TableSchema.of(read_schema(schema))
+        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms)
+        session = Session(objects, environment, config, expiry_ms, str(uri))
+        session.inline = inline
+        session.start()
+        require_layout(session, layout)
+        return cls._of(session, str(uri), objects if store is not None else None)
+
+    @classmethod
+    def create_from(
+        cls,
+        uri: str | os.PathLike[str],
+        source: LoadSource,
+        *,
+        key: str | Sequence[str],
+        schema: SchemaLike | None = None,
+        ordering: str | None = None,
+        partition_by: str | Sequence[str] = (),
+        hive_style: bool = True,
+        buckets: int = 4,
+        merge: Merge | None = None,
+        compression: Literal["zstd", "lz4"] = "zstd",
+        name: str | None = None,
+        commit_info: Mapping[str, str] | None = None,
+        on_progress: OnProgress | None = None,
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Create a table with the rows of a source, of any size: it is there with all of them, or not at all.
+
+        source: a path, a pattern or a list of paths, of Parquet or whatever `read_files` reads; a folder of Parquet
+            files, whose levels like `day=2026-01-31` are columns; a Delta table (its folder, or a `DeltaTable`); an
+            Iceberg table (its folder, a `Table` or a scan); or anything that a write takes. A reader, a dataset and a
+            lazy frame are taken batch by batch. Paths may be addresses of object stores, to which `storage_options`
+            lead as well; `read_files` and `DeltaTable` take other ones.
+        key: the columns that name a row. A key that stands twice in its partition is refused by name.
+        schema: the types of the columns, where they are to be others than the source's; each value must become its
+            column's type without loss. The rest is as in `create` and `upsert`.
+        on_progress: called with a `LoadProgress` after some 100,000 rows; what it raises gives the load up.
+
+        Rows are sorted in the table's store, so about as much space is needed besides as they take; memory is needed
+        for some 500,000 rows, however many there are. They are put as base files, so that readers have nothing to
+        merge. While a load runs there is no table. Of one that fails nothing is left; one whose process dies leaves
+        what nobody sees, and may be run again at once. Of several that make a table at one address one does.
+
+        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError`; `UnsupportedFeatureError`, which says
+        what to install, where a format needs a package.
+        """
+        from crdt_mor.api import load
+        from crdt_mor.api.files_places import Places, providers_of
+        from crdt_mor.api.load_sources import open_source
+        from crdt_mor.store.options import shared
+
+        _inline(maintain)
+        expiry_ms = milliseconds("writer_expiry", writer_expiry)
+        environment = environment or SystemEnvironment()
+        given, here = storage_options, place_of(uri)
+        if here is not None and given is not None:
+            storage_options = shared(given, here.provider, providers_of(source))
+        objects = store_at(uri, environment, storage_options, store)
+        info = check_info(commit_info)
+        key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        load.require_free(objects, str(uri))
+        if is_bucket(objects):
+            objects.probe()
+        refuse_another_format(objects, str(uri))
+        types = None if schema is None else read_schema(schema)
+        rows = open_source(source, types, str(uri), Places(given, environment, uri))
+        columns = TableSchema.of(rows.schema if types is None else types)
+        layout = Layout.asked((), LINEAR, compression)
+        properties, config = new_properties(environment, str(uri), config, columns, layout)
+        new = load.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
+        load.load(new, rows.read(), rows.rows, info, on_progress)
+        return cls(
+            uri, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options, store=store,
+            environment=environment,
+        )  # fmt: skip
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        payloads: Sequence[str | type[Payload]] = (),
+        writer_expiry: timedelta = WRITER_EXPIRY,
+        maintain: Literal["inline", "off"] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Open a table that we or Hudi made.
+
+        uri: where: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md); where a
+            `store` is given, only the table's name in messages.
+        payloads: those of your own that the table may use, as in `crdt_mor.allow_payloads`: classes, or modules by
+            name. What you have imported needs no word.
+        writer_expiry: a write that has been silent for longer may be rolled back by this process.
+        maintain: "inline": after each commit of this table object, what is due in the file groups that it has written
+            is compacted; "off": it is not; None: as the table's property `crdt_mor.maintain` says, by default off. What
+            fails of it is told (`observe`) and fails no commit.
+        storage_options: how an object store is reached, by the names that deltalake and polars use, such as
+            `aws_region`; the environment says the rest. Keys among them are never written or shown.
+            `credential_provider` is a callable that gives keys, as obstore and polars take one, or "module:function".
+        store: where the table's objects are, such as a `MemoryStore`, which no other process sees, or an `S3Store`, an
+            `AzureStore` or a `GCSStore` of obstore, made for the bucket that `uri` is in.
+        environment: where time, ids and chance come from, so that a test can own them.
+
+        Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
+        neither imported nor allowed raises `PayloadNotAllowedError`.
+        """
+        return cls(
+            uri, payloads=payloads, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options,
+            store=store, environment=environment,
+        )  # fmt: skip
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """With which another process opens the same table, and polars the files at its address. It shows no keys and is
+        pickled without them, as another process takes them from its own environment; empty where the table is not in an
+        object store."""
+        store = self._session.store
+        return store.options if is_bucket(store) else {}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are now, in the types that they were declared in."""
+        return TableSchema.from_json(self._session.views.sealed().schema).declared
+
+    @property
+    def config(self) -> TableConfig:
+        """Key, partitioning, buckets and merge of the table."""
+        return self._session.config
+
+    @property
+    def version(self) -> int:
+        """The newest version of the timeline."""
+        return self._session.views.sealed().version
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What was noted of the table with `set_properties`, by name, as it is now."""
+        return MappingProxyType(dict(self._session.views.sealed().properties))
+
+    def set_properties(self, properties: Mapping[str, str | None]) -> None:
+        """Note things of the table, `{"owner": "ops", "retired": None}`: None takes a property away, others stay.
+
+        All of it is one event; of two processes that set one name, the later event counts. Names that begin with
+        `crdt_mor.` are the engine's, and those that it does not know are refused. Names have at most 256 characters;
+        all names and values together have at most 16 KiB, since each version of the timeline carries them.
+
+        Raises `InvalidInputError` for what is no such text; nothing is set then.
+        """
+        self._session.set_properties(checked_changes(properties))
+
+    @property
+    def inspect(self) -> Inspect:
+        """The timeline and the files, as Arrow tables."""
+        from crdt_mor.api.inspect import Inspect
+
+        return Inspect(self._session)
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Upkeep: what is due, and each service by itself; safe beside writers and readers."""
+        from crdt_mor.api.maintenance import Maintenance
+
+        return Maintenance(self._session)
+
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r}, key={list(self.config.key.fields)}, merge={self.config.merge.summary!r})"
+
+    # --- write ----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        data: Data,
+        *,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
+        require_statement(data, schema_mode)
+        return commit_rows(
+            self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)
+        )
+
+    def upsert(
+        self,
+        data: Data,
+        *,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Insert or update rows by key.
+
+        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, another table or a scan of
+            it, files (`crdt_mor.read_files`); a lazy frame of polars and a pyarrow dataset, too. All rows of one write
+            are in memory until it ends; `plan_write` is for more than that.
+            Columns that were added after the table was made may be left out: null, or as it was under `PartialUpdate`.
+        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
+            refused adds none.
+        token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
+        commit_info: what the commit says of itself in `history`, texts by text, at most 4 KiB as JSON. Two keys are
+            known: `message`, and `application`, which is else the token's or the program's name.
+        """
+        require_statement(data, schema_mode)
+        return commit_rows(
+            self._session, data, token, commit_info, lambda tx, rows: tx.upsert(rows, schema_mode=schema_mode)
+        )
+
+    def delete(
+        self,
+        data: Data | None = None,
+        *,
+        keys: object = None,
+        filter: pl.Expr | str | None = None,
+        plain: bool = False,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
+
+        keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
+            partition as well.
+        filter: decided on the snapshot that the transaction begins with.
+        plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
+        """
+        require_delete(data, keys, filter)
+        if data is not None:
+            return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
+        named = list(keys) if isinstance(keys, Iterator) else keys
+        return commit_once(
+            self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
+            small=lambda: True,
+        )  # fmt: skip
+
+    def overwrite(
+        self,
+        data: Data,
+        *,
+        partitions: Literal["dynamic"] | Collection[object] | None = None,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Replace rows: all rows of the table by those of `data`, or all rows of some partitions.
+
+        Nobody waits for it and nobody is aborted by it. In the order of commits its place is the moment at which it is
+        seen: writes that were requested before are void in what it replaces, also those that are still under way, which
+        complete with the rest of their rows. Earlier snapshots show the old rows, changes and images what it replaced.
+
+        data: as of `upsert`; of several rows of one key the merge decides.
+        partitions: None: all of the table; "dynamic": the partitions that `data` has rows of; or a list of partitions:
+            values of the one partition column, tuples or mappings of several, or their paths. Rows of other partitions
+            are refused then.
+        schema_mode, token, commit_info: as of `upsert`.
+        """
+        require_statement(data, schema_mode)
+        return commit_once(
+            self._session, token, commit_info,
+            lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode),
+        )  # fmt: skip
+
+    def delete_partitions(
+        self,
+        partitions: Collection[object],
+        *,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
+        require_partitions(partitions)
+        return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
+
+    def truncate(
+        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
+    ) -> Commit:
+        """Delete all rows of the table, as an `overwrite` by none does."""
+        return commit_once(self._session, token, commit_info, Transaction.truncate)
+
+    def transaction(
+        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
+    ) -> Transaction:
+        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
+        return Transaction(self._session, token, commit_info)
+
+    # --- read -----------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        *,
+        columns: str | Sequence[str] | None = None,
+        filter: pl.Expr | str | None = None,
+        as_of: AsOf | None = None,
+        consistency: Consistency = "latest",
+        meta: bool = False,
+        limit: int | None = None,
+    ) -> Scan:
+        """A snapshot, sealed now: merged rows, each key at most once in its partition.
+
+        columns: user columns, all by default. filter: a polars expression or SQL text.
+        as_of: a `Commit`; a version; a moment: a datetime (naive is UTC), a date (midnight UTC at its start), ISO text
+            of either, 17 digits of UTC time; the name of a savepoint; or "now". The answer for a moment never changes
+            later, unless a restore cuts it off, which it says. One that has passed while nobody wrote is decided for
+            good by an event that this call publishes. One in the future raises `FutureSnapshotError`, and so does one
+            that this process cannot decide, since it may only read.
+        consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
+            "read_optimized" reads base files alone: fast, and as old as the last compaction.
+        meta: Hudi's five columns in front.
+        limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
+        """
+        point = None if as_of is None else point_of(as_of)
+        stable = _consistency(consistency) == "stable"
+        if stable and point is not None:
+            raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
+        session = self._session
+
+        def view(value: Timeline) -> Snapshot:
+            if stable:
+                cut: Cut | None = Cut.latest(value, "requested")
+            else:
+                cut = None if point is None else cut_at(session, value, point)
+            snapshot = Snapshot.seal(session, value, cut)
+            return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
+
+        def meanwhile(known: Timeline) -> None:
+            with suppress(CrdtMorError):  # what is wrong is said of the newest value
+                prefetch(view(known), filter, limit)
+
+        value = session.views.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
+        return Scan(view(value), columns, filter, meta, limit)
+
+    def changes(
+        self,
+        since: str | AsOf | None = None,
+        *,
+        columns: str | Sequence[str] | None = None,
+        images: bool = False,
+        raw: bool = False,
+        consistency: Literal["latest", "stable"] = "latest",
+        until: str | AsOf | None = None,
+    ) -> Changes:
+        """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
+
+        since: the `checkpoint` of earlier changes or of a scan, or whatever `as_of` takes; None: the empty table.
+            A chain of checkpoints never skips a commit and never repeats one.
+        columns: user columns, all by default.
+        images: commit by commit, rows before and after, with the column names of Delta's change data feed.
+        raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
+        consistency: "stable" stops before the oldest pending write.
+        until: the window's end, as `since`; None: now. What is between two such points never changes.
+
+        Raises `CheckpointExpiredError` where what these commits wrote is gone, as a clean has given that history up,
+        and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
+        another table than the one that is here now.
+        """
+        from crdt_mor.api.changes import Changes
+        from crdt_mor.read.window import Window
+
+        if images and raw:
+            raise InvalidInputError("raw changes have no images: ask for one of the two")
+        by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
+        session = self._session
+        first, last = (None if point is None else point_of(point) for point in (since, until))
+        points = {"since": first, "until": last} if by == "completed" else {}
+        value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
+        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
+        end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
+        if end.time < start.time:
+            raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
+        window = Window.seal(self._session, value, start, end)
+        return Changes(window, columns, "images" if images else "raw" if raw else "merged")
+
+    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
+        """The rows in which two snapshots differ, as images: what turns the one into the other."""
+        from crdt_mor.api.changes import Changes
+        from crdt_mor.read.window import Window
+
+        session, first, last = self._session, point_of(before), point_of(after)
+        value = sealed_at(session, before=first, after=last)
+        start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
+        return Changes(Window.seal(self._session, value, start, end), columns, "difference")
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
+
+        version: of the timeline, which shows the commit first; the number that `as_of`, `since` and
+            `maintenance.restore` take. They take `completed_at` (17 digits) and `completed` (a moment in UTC), too.
+        ordinal: 1, 2, 3, … in the order in which readers began to see them; `overlaps` names commits by it, and no call
+            takes it. A version can show several commits first, or none, so that the two differ.
+        kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
+        duration: from its begin to the moment when it was seen.
+        application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
+            Hudi or an earlier release made it.
+        overlaps: the ordinals of the commits that were in flight at the same time.
+        limit: the most rows that are returned; None: all.
+
+        Raises `InvalidInputError` for a limit that is no number from 0 up.
+        """
+        from crdt_mor.api.history import history
+
+        return history(self._session, limit)
+
+    def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
+        """Give what the table shows now a name, which `as_of` and `maintenance.restore` take.
+
+        What it shows stays exact for as long as it has the name: cleans keep its files, and whatever is needed to
+        restore the table to it. Safe beside writers; those that are pending are not part of it.
+
+        name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 in all. comment: at most 1 KiB.
+
+        Raises `InvalidInputError` where the table has a savepoint of this name, or a hundred of them.
+        """
+        from crdt_mor.services.restore import save
+
+        return save(self._session, name, comment)
+
+    def savepoints(self) -> list[Savepoint]:
+        """The savepoints of the table, oldest first."""
+        from crdt_mor.services.restore import savepoints
+
+        return savepoints(self._session)
+
+    def drop_savepoint(self, name: str) -> None:
+        """Take a savepoint's name away: later cleans remove what only it has kept.
+
+        Raises `InvalidInputError` where the table has no savepoint of this name.
+        """
+        from crdt_mor.services.restore import unsave
+
+        unsave(self._session, name)
+
+    def refresh(self) -> None:
+        """Look for commits that Hudi itself wrote since the table was opened."""
+        self._session.views.sealed(look=True)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
+    """The payloads as a sequence, also where one is passed by itself."""
+    return (payloads,) if isinstance(payloads, str | type) else payloads
+
+
+def _inline(maintain: object) -> bool | None:
+    """Whether writers do upkeep; None: as the table says."""
+    if maintain not in (None, "inline", "off"):
+        raise InvalidInputError(f'maintain is "inline" or "off", or None: as the table says. got={maintain!r}')
+    return None if maintain is None else maintain == "inline"
+
+
+def _consistency(consistency: str, *known: str) -> str:
+    known = known or ("latest", "stable", "read_optimized")
+    if consistency not in known:
+        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={consistency!r}")
+    return consistency

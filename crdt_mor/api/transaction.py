@@ -1,0 +1,370 @@
+"""A transaction: several writes that become one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, cast
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.data import Data, read_data, require_data
+from crdt_mor.api.scan import Scan
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.ground.late import Late
+from crdt_mor.log import stopping
+from crdt_mor.log.lookup import find_completion
+from crdt_mor.model.authors import check_info
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.overwrite import EVERYTHING
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Token
+from crdt_mor.planners.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.maintain_inline import upkeep_after
+from crdt_mor.write.one_event import BYTES_MAX, TriedWrite
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.refusals import require_bucketed
+from crdt_mor.write.sizes import bytes_of
+from crdt_mor.write.statements import SchemaMode
+
+if TYPE_CHECKING:
+    from crdt_mor.write import overwrite as overwriting
+else:
+    overwriting = Late("crdt_mor.write.overwrite")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A write that is completed, and the version of the timeline that shows it first.
+
+    requested_at: its place among the writes of a key. completed_at: when readers began to see it.
+    repeated: the write's token had been used before, and this is the commit of that time; nothing was written now.
+    covered: of an overwrite the paths of the partitions whose rows it has replaced, or ("*",) for all of the table;
+        None of every other commit.
+    """
+
+    version: int
+    requested_at: InstantTime
+    completed_at: InstantTime
+    rows: int
+    deletes: int
+    repeated: bool = False
+    covered: tuple[str, ...] | None = None
+
+
+@operations
+class Transaction:
+    """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
+
+    A block that ends normally commits, one that is left by an exception rolls back. After the block, `commit` is the
+    commit. With a token that was used before, `commit` is set from the start, and the statements do nothing.
+    """
+
+    def __init__(
+        self, session: Session, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None = None
+    ) -> None:
+        check_token_form(token)
+        self._info = check_info(commit_info)
+        self._session = session
+        self._token = token
+        self._value: Timeline | None = None
+        self._write: OpenWrite | TriedWrite | None = None
+        self._overwrite: overwriting.OverwriteStatement | None = None
+        self._state: Literal["new", "open", "over"] = "new"
+        self.commit: Commit | None = None
+
+    def __enter__(self) -> Self:
+        if self._state != "new":
+            raise InvalidInputError("a transaction is one block and one commit: take another, table.transaction()")
+        require_bucketed(self._session.config)
+        if self._token is not None:
+            tail = self._session.tail()
+            if stopping.blocking_token(tail, self._token) is not None:
+                tail = self._session.durable_tail()
+                self.commit = commit_of(self._session, stopping.repeated_token(tail, self._token), tail, repeated=True)
+                self._value, self._state = tail, "open"
+                return self
+        self._write = OpenWrite.begin(self._session, self._token, self._info)
+        self._value, self._state = self._write.value, "open"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        write, self._write = self._write, None
+        self._state = "over"
+        if write is None:
+            return
+        assert isinstance(write, OpenWrite), "a write that is tried as one event is no block"
+        if kind is not None:
+            write.abandon()
+            return
+        committed = write.commit() if self._overwrite is None else overwriting.commit_overwrite(write, self._overwrite)
+        self.commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
+        if isinstance(committed.completion, Completion) and not committed.repeated:
+            upkeep_after(self._session, committed.value, committed.completion)
+
+    def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
+        """As `Table.append`, in this commit."""
+        if (write := self._open_for_more("append")) is not None:
+            write.statements.upsert(read_data(data), "INSERT", check_mode(schema_mode))
+
+    def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
+        """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
+        if (write := self._open_for_more("upsert")) is not None:
+            write.statements.upsert(read_data(data), "UPSERT", check_mode(schema_mode))
+
+    def delete(
+        self,
+        data: Data | None = None,
+        *,
+        keys: object = None,
+        filter: pl.Expr | str | None = None,
+        plain: bool = False,
+    ) -> None:
+        """As `Table.delete`, in this commit."""
+        if (write := self._open_for_more("delete")) is None:
+            return
+        require_delete(data, keys, filter)
+        if data is not None:
+            write.statements.delete(read_data(data), plain)
+        elif keys is not None:
+            write.statements.delete(self._keys_table(keys), plain)
+        else:
+            write.statements.delete(self._matching(filter), plain)
+
+    def overwrite(
+        self,
+        data: Data,
+        *,
+        partitions: Literal["dynamic"] | Collection[object] | None = None,
+        schema_mode: SchemaMode = "strict",
+    ) -> None:
+        """As `Table.overwrite`, as the only statement of this commit."""
+        if (write := self._open_alone("overwrite")) is not None:
+            scope = overwriting.overwrite_rows(write, read_data(data), partitions, check_mode(schema_mode))
+            operation = OVERWRITE_TABLE if scope == EVERYTHING else OVERWRITE
+            self._overwrite = overwriting.OverwriteStatement(scope, operation)
+
+    def delete_partitions(self, partitions: Collection[object]) -> None:
+        """As `Table.delete_partitions`, as the only statement of this commit."""
+        if (write := self._open_alone("delete_partitions")) is not None:
+            scope = overwriting.scope_of(write, require_partitions(partitions))
+            self._overwrite = overwriting.OverwriteStatement(scope, DELETE_PARTITION)
+
+    def truncate(self) -> None:
+        """As `Table.truncate`, as the only statement of this commit."""
+        if self._open_alone("truncate") is not None:
+            self._overwrite = overwriting.OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
+
+    def scan(
+        self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
+    ) -> Scan:
+        """The snapshot that the transaction began with; not its own writes."""
+        self._open()
+        assert self._value is not None
+        return Scan(Snapshot.seal(self._session, self._value), columns, filter, meta)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _open(self) -> OpenWrite | TriedWrite | None:
+        """The write under way; None where the token was used before. Raises outside of the block."""
+        if self._state != "open":
+            raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
+        self._session.require_own_process()
+        return self._write
+
+    def _open_for_more(self, statement: str) -> OpenWrite | TriedWrite | None:
+        """As `_open`; raises after a statement that stands alone."""
+        write = self._open()
+        if self._overwrite is not None:
+            raise _not_alone(statement, self._overwrite.operation)
+        return write
+
+    def _open_alone(self, statement: str) -> OpenWrite | None:
+        """As `_open`, for a statement that stands alone."""
+        write = self._open_for_more(statement)
+        if write is not None and write.statements.collected:
+            raise _not_alone(statement, write.statements.operation)
+        assert not isinstance(write, TriedWrite), "an overwrite is two instants"
+        return write
+
+    def _keys_table(self, keys: object) -> pa.Table:
+        """Values of keys as the rows of a delete."""
+        key = self._session.config.key
+        if not set(key.partition_fields) <= set(key.fields):
+            raise InvalidInputError(
+                "a bare key does not say which partition it is in; delete by a frame with the key and partition "
+                f"columns. partition_by={list(key.partition_fields)}"
+            )
+        assert self._value is not None
+        return key_rows(keys, key.fields, TableSchema.from_json(self._value.schema).declared)
+
+    def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
+        """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
+        config = self._session.config
+        needed = [*config.key.fields, *config.key.partition_fields]
+        if config.merge.kind == "ordering" and config.merge.ordering:
+            needed.append(config.merge.ordering)
+        return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+
+
+class LoneTransaction(Transaction):
+    """One statement that is tried as one event, in no block."""
+
+    def run(self, statement: Callable[[Transaction], None], small: Callable[[], bool]) -> Commit | None:
+        """Commit one statement in one event; None where it is to be made in a block, since nothing of it is committed.
+
+        small: whether it writes little. What the statement raises, it raises in the block, of the newest version: the
+        one that this process knows may lack a column by now, or a token.
+        """
+        session = self._session
+        write = TriedWrite.begin(session, self._token, self._info, small)
+        if write is None:
+            return None
+        self._write, self._value, self._state = write, write.followed.value, "open"
+        try:
+            statement(self)
+        except Exception:  # noqa: BLE001  the block raises it
+            return None
+        finally:
+            self._write, self._state = None, "over"
+        committed = write.commit()
+        if committed is None:
+            return None
+        upkeep_after(session, committed.value, committed.completion)
+        return commit_of(session, committed.completion, committed.value, repeated=False)
+
+
+def commit_rows(
+    session: Session,
+    data: Data,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    statement: Callable[[Transaction, pa.Table], None],
+) -> Commit:
+    """As `commit_once`, of rows: they are read once, however often they are written, and not for a repeated token."""
+    rows = cache(lambda: read_data(data))
+    return commit_once(
+        session, token, commit_info, lambda tx: statement(tx, rows()), small=lambda: bytes_of(rows()) <= BYTES_MAX
+    )
+
+
+def commit_once(
+    session: Session,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    statement: Callable[[Transaction], None],
+    small: Callable[[], bool] = lambda: False,
+) -> Commit:
+    """One statement as a transaction of its own; nothing is done where the token was used before.
+
+    small: whether what the statement writes is so little that it is tried as one event, and made again if that fails.
+    """
+    commit = LoneTransaction(session, token, commit_info).run(statement, small)
+    if commit is not None:
+        return commit
+    with Transaction(session, token, commit_info) as tx:
+        if tx.commit is None:
+            statement(tx)
+    assert tx.commit is not None
+    return tx.commit
+
+
+def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Keys as users name them, as rows of the key's columns.
+
+    fields: these columns. schema: the table's, for their types.
+    """
+    rows = [k if isinstance(k, tuple) else (k,) for k in _key_values(keys)]
+    wrong = [row for row in rows if len(row) != len(fields)]
+    if wrong:
+        raise InvalidInputError(f"a key is a value of each of {list(fields)}. got={wrong[0]!r}")
+    columns = {}
+    for i, name in enumerate(fields):
+        values, kind = [row[i] for row in rows], schema.field(name).type
+        try:
+            columns[name] = pa.array(values, kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise InvalidInputError(
+                f"a key is of its column's type: convert it. column={name} type={kind} keys={values[:5]!r}"
+            ) from error
+    return pa.table(columns)
+
+
+def _key_values(keys: object) -> Iterable[object]:
+    """The keys of a collection. A value that is no collection is one key, and so is a text or bytes."""
+    if isinstance(keys, Mapping) or hasattr(keys, "columns"):
+        raise InvalidInputError(
+            "keys are values, and this has names of columns: give a frame as the first argument, delete(frame). "
+            f"keys={type(keys).__name__}"
+        )
+    is_one_key = isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Iterable)
+    return [keys] if is_one_key else cast(Iterable[object], keys)
+
+
+def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
+    """The commit of a completion, or of the one that a used token names."""
+    completion = session.run(find_completion(source.requested, value)) if isinstance(source, Token) else source
+    assert completion is not None, "a token names a commit"
+    return Commit(
+        completion.version,
+        completion.requested,
+        completion.completed,
+        completion.rows,
+        completion.deletes,
+        repeated,
+        covered_by(completion),
+    )
+
+
+def require_statement(data: object, schema_mode: SchemaMode) -> None:
+    """Raise `InvalidInputError` for what an insert or update refuses whatever the table is, before anything begins."""
+    require_data(data)
+    check_mode(schema_mode)
+
+
+def require_delete(data: object, keys: object, filter: pl.Expr | str | None) -> None:
+    """Raise `InvalidInputError` for what a delete refuses whatever the table is, before anything begins."""
+    if sum(rows is not None for rows in (data, keys, filter)) != 1:
+        raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
+    if data is not None:
+        require_data(data)
+
+
+def _not_alone(statement: str, other: str) -> InvalidInputError:
+    return InvalidInputError(
+        "an overwrite stands alone in its transaction, since it replaces what the other statements would write to: "
+        f"make two commits, or overwrite with all of the rows. statement={statement} beside={other}"
+    )
+
+
+def require_partitions(partitions: object) -> Collection[object]:
+    """The partitions to delete; raises `InvalidInputError` for what is no collection, before anything begins."""
+    if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Collection):
+        raise InvalidInputError(f'name the partitions in a list: ["2026-01-31"]. partitions={partitions!r}')
+    return partitions
+
+
+def check_token_form(token: object) -> None:
+    """Raise `InvalidInputError` for what is not of the form of a token; whether it was used, the timeline says."""
+    match token:
+        case (str(), bool()):
+            pass
+        case None | (str(), int()):
+            return
+    raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
+
+
+def check_mode(mode: SchemaMode) -> SchemaMode:
+    """Return the mode; raise `InvalidInputError` for any other word."""
+    if mode not in ("strict", "merge"):
+        raise InvalidInputError(f'schema_mode is "strict" or "merge". got={mode!r}')
+    return mode

@@ -1,0 +1,396 @@
+"""Moving values between the types of a batch, of files and of a declared column, without changing one of them.
+
+Arrow's safe casts do the checking; where one refuses, the first bad row is found by halving, so that the error can
+name it. Knows columns, not tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns.types import is_list, stored_type
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.ground.late import Late
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
+
+_DIGITS_OF_INT64 = 19
+_OF_CASTS = "whole number of days"
+"""What Arrow says of a date that has a time of day: the cast refuses it, and names its row."""
+
+_UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+
+
+class _InexactError(pa.ArrowInvalid):  # type: ignore[misc]
+    """A value that would change, with the path of the field that it stands in."""
+
+    def __init__(self, path: str, kind: pa.DataType, declared: pa.DataType, why: str) -> None:
+        super().__init__(why)
+        self.path, self.kind, self.declared, self.why = path, kind, declared, why
+
+
+def require_sound(data: pa.ChunkedArray, column: str) -> None:
+    """Raise `InvalidInputError` for what Arrow's own functions trust without a look, such as texts that are not UTF-8.
+
+    Files hold such columns, and a commit of one could not be read any more.
+    """
+    try:
+        data.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if _OF_CASTS in str(error):
+            return
+        raise InvalidInputError(
+            f"the column is damaged: read it anew, or declare it binary where its texts are not UTF-8. column={column} "
+            f"cause={error}"
+        ) from error
+
+
+def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
+    """A column of a batch in the stored type of the declared `column`; the error names field, row and value."""
+    plain = _plain(data)
+    if not column.nullable and plain.null_count:
+        row = pc.index(plain.is_null(), True).as_py()
+        raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
+    target = stored_type(column.type, column.name)
+    if _is_stored(data.type, column.type, target):
+        return data if _same(data.type, target) else data.cast(target)  # which differ in the names inside of lists
+    _refuse_other_kind(data.type, column)
+    try:
+        return _stored(plain, column.type, column.name)
+    except _InexactError as error:
+        row, advice = _first_failure(plain, column), _of_int96(error.kind)
+        raise SchemaMismatchError(
+            f"the column cannot hold this value unchanged{error.why}: cast or round it yourself{advice}. "
+            f"column={error.path} row={row} value={_show(plain, row)} type={error.kind} column_type={error.declared}"
+        ) from error
+
+
+def _of_int96(kind: pa.DataType) -> str:
+    """How INT96 times are read, of which a reader has made nanoseconds: those of far years are other times by now."""
+    if not (pt.is_timestamp(kind) and kind.unit == "ns"):
+        return ""
+    return "; INT96 times of Parquet files, as of Spark, have no place in nanoseconds: take them by mor.read_files"
+
+
+def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
+    """A stored column (or a string view of one) in its declared type."""
+    if _same(data.type, declared):
+        return data
+    if pt.is_fixed_size_list(declared):  # of nothing but nulls, without memory for items, pyarrow 26's cast crashes
+        chunks = [pa.nulls(len(c), declared) if c.null_count == len(c) else c.cast(declared) for c in data.chunks]
+        return pa.chunked_array(chunks, declared)
+    if not pt.is_dictionary(declared):
+        return data.cast(declared)
+    encoded = data.cast(stored_type(declared, "")).combine_chunks()
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    encoded = encoded.dictionary_encode()
+    values = encoded.dictionary.cast(declared.value_type)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
+
+
+def aligned_type(kind: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """A struct type with the fields of `target` in its order, absent ones included; anything else as it is."""
+    if not (pt.is_struct(kind) and pt.is_struct(target)) or not {f.name for f in kind} <= {f.name for f in target}:
+        return kind
+    return pa.struct([kind.field(f.name) if kind.get_field_index(f.name) >= 0 else f for f in target])
+
+
+def aligned(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """`data` with its fields in the order of a struct `target`, null where it lacks one."""
+    kind = aligned_type(data.type, target)
+    if kind == data.type:
+        return data
+
+    def one(chunk: pa.StructArray) -> pa.StructArray:
+        absent = {f.name: pa.nulls(len(chunk), f.type) for f in kind if data.type.get_field_index(f.name) < 0}
+        fields = [absent[f.name] if f.name in absent else pc.struct_field(chunk, f.name) for f in kind]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=chunk.is_null())
+
+    return pa.chunked_array([one(chunk) for chunk in data.chunks], kind)
+
+
+def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether every value of the type `batch` has a place in the declared type, so that the column need not grow."""
+    batch = batch.value_type if pt.is_dictionary(batch) else batch
+    declared = declared.value_type if pt.is_dictionary(declared) else declared
+    if pt.is_integer(batch) and pt.is_integer(declared):
+        return _holds(declared, batch)
+    if pt.is_floating(batch) and pt.is_floating(declared):
+        return bool(batch.bit_width <= declared.bit_width)
+    if pt.is_timestamp(batch) and pt.is_timestamp(declared):
+        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+    if pt.is_nested(declared):
+        return bool(batch == declared) or (_same_shape(batch, declared) and _parts_fit(batch, declared))
+    if pt.is_fixed_size_binary(declared):
+        return bool(batch == declared)
+    stored, written = stored_type(declared, ""), stored_type(batch, "")
+    return bool(stored == written or (written == pa.int32() and stored == pa.float64()))
+
+
+def _same_shape(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether nested types are stored alike, and a list that always has so many items is written with as many."""
+    size = declared.list_size if pt.is_fixed_size_list(declared) else None
+    sized = size is None or (pt.is_fixed_size_list(batch) and batch.list_size == size)
+    return sized and bool(stored_type(batch, "") == stored_type(declared, ""))
+
+
+def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether what is inside a nested type fits, part by part. Types that are stored alike have the same parts."""
+    if is_list(declared):
+        return fits(batch.value_type, declared.value_type)
+    if pt.is_map(declared):
+        return fits(batch.item_type, declared.item_type)
+    return all(fits(one.type, other.type) for one, other in zip(batch, declared, strict=True))
+
+
+def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
+    signed = pt.is_signed_integer(declared)
+    if pt.is_signed_integer(batch):
+        return signed and bool(batch.bit_width <= declared.bit_width)
+    return bool(batch.bit_width < declared.bit_width or (not signed and batch.bit_width == declared.bit_width))
+
+
+# --- which kinds of type meet -----------------------------------------------------------------------------------------
+
+
+def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
+    if not meets(kind, column.type):
+        raise _mismatch(kind, column)
+
+
+def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
+    advice = "cast it to the column's type"
+    if pt.is_timestamp(kind) and pt.is_timestamp(column.type):
+        advice = "say the time zone of the data" if kind.tz is None else "the column has no time zone: drop the data's"
+    return SchemaMismatchError(
+        f"the data has another type than the column: {advice}. "
+        f"column={column.name} type={kind} column_type={column.type}"
+    )
+
+
+def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether values of `kind` may stand in a column of `declared`, value by value checked later."""
+    kind = kind.value_type if pt.is_dictionary(kind) else kind
+    declared = declared.value_type if pt.is_dictionary(declared) else declared
+    if pt.is_null(kind):
+        return True
+    if pt.is_nested(declared):
+        return _nested_meets(kind, declared)
+    if pt.is_timestamp(declared):
+        return pt.is_timestamp(kind) and (kind.tz is None) == (declared.tz is None)
+    if _is_number(declared):
+        return _is_number(kind) and not (pt.is_decimal(declared) and pt.is_floating(kind))
+    try:
+        return bool(stored_type(kind, "") == stored_type(declared, ""))
+    except SchemaMismatchError:
+        return False
+
+
+def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
+    if pt.is_map(declared):
+        keys_meet = pt.is_map(kind) and meets(kind.key_type, declared.key_type) and not _is_view(kind.item_type)
+        return keys_meet and meets(kind.item_type, declared.item_type)
+    if pt.is_struct(declared):
+        return (
+            pt.is_struct(kind)
+            and [field.name for field in kind] == [field.name for field in declared]
+            and not any(_is_view(field.type) for field in kind)
+            and all(meets(one.type, other.type) for one, other in zip(kind, declared, strict=True))
+        )
+    return is_list(kind) and not _is_view(kind.value_type) and meets(kind.value_type, declared.value_type)
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pt.is_list_view(kind) or pt.is_large_list_view(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+# --- casting ----------------------------------------------------------------------------------------------------------
+
+
+def _same(left: pa.DataType, right: pa.DataType) -> bool:
+    # Equality alone does not look at names inside of lists.
+    return bool(left == right and (left.num_fields == 0 or str(left) == str(right)))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether this is a type of strings or bytes whose values the stored type holds unchanged."""
+    return bool(stored_type(kind, "") in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(_values_of(kind)))
+
+
+def _is_scalar_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
+
+
+def _values_of(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pt.is_dictionary(kind) else kind
+
+
+def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
+    """By way of the declared type, where it is the narrower one: 300 in an int8 column would not come back."""
+    declared = _values_of(declared)
+    if _is_text(declared):
+        return [target]
+    if pt.is_fixed_size_binary(declared) and kind != declared:
+        return [pa.binary(), declared, target]
+    return [declared, target]
+
+
+def _plain(data: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a dictionary, and list views as lists: Arrow casts not all of the former, the latter wrongly."""
+    if pt.is_dictionary(data.type):
+        kind = data.type.value_type
+        kind = stored_type(kind, "") if _is_scalar_text(kind) else kind  # Arrow has no `take` for string views
+        return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in data.chunks], kind)
+    if pt.is_list_view(data.type) or pt.is_large_list_view(data.type):
+        item = data.type.value_field
+        kind = pa.list_(item) if pt.is_list_view(data.type) else pa.large_list(item)
+        return pa.chunked_array([_list_of_view(chunk, kind) for chunk in data.chunks], kind)
+    return data
+
+
+def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(view), 0)
+    offsets = pa.concat_arrays([pa.array([0], lengths.type), pc.cumulative_sum(lengths)])
+    build = pa.ListArray if pt.is_list(kind) else pa.LargeListArray
+    return build.from_arrays(offsets, view.flatten(), type=kind, mask=view.is_null())
+
+
+# --- into stored types, at every depth --------------------------------------------------------------------------------
+
+
+def _is_stored(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> bool:
+    """Whether any value of `kind` is one of a declared column whose stored type is `target`, but for names in lists."""
+    return bool(kind == target and (declared == target or _is_text(declared)) and not _has_map(kind))
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    """Whether the type has maps, in which a key may stand twice."""
+    return bool(pt.is_map(kind) or any(_has_map(kind.field(index).type) for index in range(kind.num_fields)))
+
+
+def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.ChunkedArray:
+    """The values in the stored type of `declared`; raises `_InexactError` where one would change, at any depth."""
+    target, data = stored_type(declared, path), _plain(data)
+    if _is_stored(data.type, declared, target):
+        return data.cast(target)
+    if pt.is_nested(declared) and pt.is_nested(data.type):
+        return pa.chunked_array([_stored_nested(chunk, declared, path, target) for chunk in data.chunks], target)
+    try:
+        return _cast(data, _steps(data.type, declared, target))
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise _InexactError(path, data.type, declared, "") from error
+    except pa.ArrowNotImplementedError as error:
+        raise _mismatch(data.type, pa.field(path, declared)) from error
+
+
+def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.DataType) -> pa.Array:
+    """Nested values in stored types, field by field. What lies below nulls, or outside of a slice, is left out."""
+
+    def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+        stored = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()
+        return stored.combine_chunks() if isinstance(stored, pa.ChunkedArray) else stored
+
+    mask = data.is_null()
+    if pt.is_struct(declared):
+        fields = [inner(v, f.type, f.name) for v, f in zip(data.flatten(), declared, strict=True)]
+        return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
+    lists = data.cast(_entries(data.type)) if pt.is_map(declared) else data
+    offsets, values = _offsets(lists), lists.flatten()
+    if pt.is_map(declared):
+        keys, items = values.flatten()
+        keys = inner(keys, declared.key_type, "key")
+        if keys.null_count or not _all_differ(keys, offsets):
+            raise _InexactError(path, data.type, declared, ", a map with one key twice or a null for a key")
+        return pa.MapArray.from_arrays(offsets, keys, inner(items, declared.item_type, "value"), target, mask=mask)
+    if pt.is_fixed_size_list(declared):
+        fitting = pc.fill_null(pc.equal(pc.list_value_length(lists), declared.list_size), True)
+        if not pc.all(fitting, min_count=0).as_py():
+            raise _InexactError(path, data.type, declared, ", a list of another length")
+    return pa.ListArray.from_arrays(offsets, inner(values, declared.value_type, "element"), target, mask=mask)
+
+
+def _entries(kind: pa.MapType) -> pa.DataType:
+    return pa.list_(pa.struct([kind.key_field, kind.item_field]))
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Where each list begins in `lists.flatten()`, and where the last one ends."""
+    if lists.null_count or pt.is_fixed_size_list(lists.type):
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    else:
+        offsets = pc.subtract(lists.offsets, lists.offsets[0])
+    return offsets.cast(pa.int32())
+
+
+def _all_differ(keys: pa.Array, offsets: pa.Array) -> bool:
+    """Whether no key stands twice in a map: of two entries with one key other engines keep one."""
+    codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
+    ends = offsets.to_numpy()
+    maps = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    entries = np.sort((maps << 32) | codes, kind="stable")
+    return not bool((entries[1:] == entries[:-1]).any())
+
+
+def _cast(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> pa.ChunkedArray:
+    for target in steps:
+        data = _cast_once(data, target)
+    return data
+
+
+def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """A safe cast, with the checks that Arrow leaves out."""
+    if _same(data.type, target):
+        return data
+    if pt.is_integer(data.type) and pt.is_decimal(target):
+        # Arrow wants room for every integer first, then the decimal may shrink.
+        data = data.cast(pa.decimal128(min(38, _DIGITS_OF_INT64 + 1 + target.scale), target.scale))
+    if pt.is_decimal(data.type) and pt.is_floating(target) and data.null_count < len(data):
+        raise pa.ArrowInvalid("a decimal is not exact as a float")
+    result = near_scale(data, target.scale if pt.is_decimal(target) else 0).cast(target)
+    if pt.is_integer(data.type) and pt.is_float16(target):
+        exact = pc.equal(result.cast(pa.float64()), data.cast(pa.float64(), safe=False))
+        if not pc.all(exact, skip_nulls=True, min_count=0).as_py():
+            raise pa.ArrowInvalid("integer would be rounded")
+    if pt.is_floating(data.type) and pt.is_floating(target) and data.type.bit_width > target.bit_width:
+        exact = pc.or_(pc.equal(result.cast(data.type), data), pc.is_nan(data))
+        if not pc.all(exact, skip_nulls=True, min_count=0).as_py():
+            raise pa.ArrowInvalid("float would be rounded")
+    return result
+
+
+def _first_failure(data: pa.ChunkedArray, column: pa.Field) -> int:
+    """The first row whose value cannot be cast: the shortest prefix that fails ends in it."""
+    good, bad = 0, len(data)
+    while good + 1 < bad:
+        middle = (good + bad) // 2
+        try:
+            _stored(data.slice(good, middle - good), column.type, column.name)
+            good = middle
+        except _InexactError:
+            bad = middle
+    return good
+
+
+def _show(data: pa.ChunkedArray, row: int) -> str:
+    try:
+        text = repr(data[row].as_py())
+    except (ValueError, OverflowError):  # a time outside of Python's own range, or with nanoseconds
+        if pt.is_nested(data.type):
+            text = " ".join(str(data.slice(row, 1)).split())
+        else:
+            text = str(data.slice(row, 1).cast(pa.int64())[0].as_py())
+    return text if len(text) <= 80 else text[:77] + "..."

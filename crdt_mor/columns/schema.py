@@ -1,0 +1,271 @@
+"""The columns of a table.
+
+    declared   the user's Arrow types, order and nullability               what every read returns
+    stored     what Parquet holds: one canonical type each, all nullable   what the merge works on
+    avro       the schema that Hudi's readers get
+
+`normalise` is the door that data comes in through: after it, every value is of a stored type and means what it meant
+before. `restore` is the way out. `join` is how two writers that grow the schema at the same time agree: a semilattice,
+so the result does not depend on which of them came first. Knows no files and no keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+
+from crdt_mor.columns import avro, casts
+from crdt_mor.columns.arrow_input import read_arrow
+from crdt_mor.columns.types import (
+    check_name,
+    declared_type,
+    join_types,
+    stored_type,
+    type_from_json,
+    type_to_json,
+    without_views,
+)
+from crdt_mor.errors import FormatError, InvalidInputError, SchemaMismatchError, UnsupportedFeatureError
+
+META_COLUMNS: Final[tuple[str, ...]] = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
+"""Hudi's own five columns, all strings, first in every file."""
+
+IS_DELETED: Final = "_hoodie_is_deleted"
+"""A column that the user of a table of Hudi's may add: a row of a log block in which it is true is a delete."""
+
+RESERVED_PREFIXES: Final = ("_hoodie_", "_crdt_")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The user's columns of a table; build it with `of`, which checks them."""
+
+    declared: pa.Schema
+    stored: pa.Schema = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        stored = pa.schema([pa.field(column.name, stored_type(column.type, column.name)) for column in self.declared])
+        object.__setattr__(self, "stored", stored)
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> TableSchema:
+        """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
+        _refuse_reserved(schema.names)
+        checked = cls._of(schema)
+        _refuse_names_that_differ_in_case(checked.declared)
+        return checked
+
+    @classmethod
+    def _of(cls, schema: pa.Schema) -> TableSchema:
+        repeated = [name for name, count in Counter(schema.names).items() if count > 1]
+        if repeated:
+            raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        if len(schema) == 0:
+            raise InvalidInputError("a table needs at least one column. columns=[]")
+        for name in schema.names:
+            check_name(name, name)
+        return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))
+
+    def select(self, names: Iterable[str]) -> TableSchema:
+        """These columns of the schema, in this order; names that it lacks, Hudi's own columns say, are left out."""
+        return TableSchema(pa.schema([column for name in names if (column := _column(self.declared, name))]))
+
+    # --- as text --------------------------------------------------------------------------------------------------
+
+    def avro(self, table: str) -> str:
+        """Avro JSON of the user's columns, as commit metadata keeps it."""
+        return avro.record_json(self.stored, table)
+
+    def avro_with_meta(self, table: str) -> str:
+        """Avro JSON with Hudi's five columns first, as log blocks and footers keep it."""
+        return avro.record_json(self.stored, table, META_COLUMNS)
+
+    def create_avro(self, table: str) -> str:
+        """Avro JSON as Hudi keeps it in the table's properties: null last, no defaults."""
+        return avro.record_json(self.stored, table, null_first=False)
+
+    @classmethod
+    def from_avro(cls, text: str) -> TableSchema:
+        """The schema of a table that Hudi made; its own five columns are left out."""
+        columns = [column for column in avro.parse_record(text) if column.name not in META_COLUMNS]
+        for column in columns:
+            if column.name.startswith(RESERVED_PREFIXES) and column.name != IS_DELETED:
+                raise UnsupportedFeatureError(
+                    "this release does not know what a column of Hudi's own means, so it cannot read the table: use "
+                    f"Hudi's own reader. column={column.name}"
+                )
+        return cls._of(pa.schema(columns))
+
+    def to_json(self) -> str:
+        """One short line: `[[name, type], [name, type, 0 if not nullable], ...]`."""
+        columns = [[c.name, type_to_json(c.type), *([] if c.nullable else [0])] for c in self.declared]
+        return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def from_json(text: str) -> TableSchema:
+        """The schema that `to_json` wrote. Every frame of a scan and every write asks for it."""
+        try:
+            columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException) as error:
+            raise FormatError(f"not a table schema: {error}. schema={text[:200]!r}") from error
+        return TableSchema(pa.schema(columns))
+
+    # --- growing --------------------------------------------------------------------------------------------------
+
+    def join(self, other: TableSchema) -> TableSchema:
+        """The least schema that holds the rows of both: own columns first, then the other's new ones.
+
+        A column that only one side has is nullable: the rows of the other side have null there.
+        """
+        joined = []
+        for left in self.declared:
+            right = _column(other.declared, left.name)
+            if right is None:
+                joined.append(left.with_nullable(True))
+            else:
+                kind = join_types(left.type, right.type, left.name)
+                joined.append(pa.field(left.name, kind, left.nullable or right.nullable))
+        joined += [column.with_nullable(True) for column in other.declared if column.name not in self.declared.names]
+        return TableSchema(pa.schema(joined))
+
+    def grow(self, batch: pa.Schema) -> TableSchema:
+        """This schema, changed as little as a batch needs: for `schema_mode="merge"`.
+
+        Columns keep their declared type and nullability where the batch fits into them, are widened where it does not,
+        and new ones are added as nullable; a view of text, which is how polars holds it, is added as `string`. A batch
+        that leaves columns out changes nothing about those. Columns of type null say nothing and add nothing.
+        """
+        typed = [column for column in batch if not pa.types.is_null(column.type)]
+        _refuse_reserved(column.name for column in typed)
+        new = TableSchema._of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
+        grown = []
+        for column in self.declared:
+            written = _column(new.declared, column.name)
+            if written is None or casts.fits(written.type, column.type):
+                grown.append(column)
+            else:
+                grown.append(column.with_type(join_types(column.type, written.type, column.name)))
+        added = [
+            column.with_nullable(True).with_type(without_views(column.type))
+            for column in new.declared
+            if column.name not in self.declared.names
+        ]
+        _refuse_names_that_differ_in_case(added, self.declared.names)
+        return TableSchema(pa.schema([*grown, *added]))
+
+    # --- data in, data out ----------------------------------------------------------------------------------------
+
+    def normalise(
+        self, data: pa.Table, accepts: Mapping[str, Sequence[pa.DataType]] = MappingProxyType({})
+    ) -> pa.Table:
+        """`data` in the stored types, its columns in the table's order; refuses whatever would change a value.
+
+        `accepts`: for some columns, the types that they may be written in instead of their own, by preference.
+        """
+        names = data.schema.names
+        if len(set(names)) < len(names):
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        self._refuse_unknown(names)
+        kept = [column for column in self.declared if column.name in names]
+        arrays = []
+        for column in kept:
+            written, field = data.column(column.name), column
+            casts.require_sound(written, column.name)
+            if column.name in accepts:
+                field = _as_accepted(written.type, column, accepts[column.name])
+                written = casts.aligned(written, field.type)
+            arrays.append(casts.to_stored(written, field))
+        return pa.table(arrays, names=[column.name for column in kept])
+
+    def _refuse_unknown(self, names: Iterable[str]) -> None:
+        declared = frozenset(self.declared.names)
+        unknown = [name for name in names if name not in declared]
+        reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
+        if reserved:
+            raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
+        if not unknown:
+            return
+        known = {name.lower(): name for name in self.declared.names}
+        misspelt = {name: known[name.lower()] for name in unknown if name.lower() in known}
+        if misspelt:
+            raise SchemaMismatchError(
+                f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
+            )
+        raise SchemaMismatchError(
+            'the table has no such columns: drop them, or add them with schema_mode="merge". '
+            f"unknown={unknown} known={self.declared.names}"
+        )
+
+    def restore(self, data: pa.Table) -> pa.Table:
+        """`data` in the declared types: any columns of the table in any order, Hudi's own five as strings."""
+        if not data.num_columns:
+            return data  # with its number of rows, which a table that is made of no arrays lacks
+        columns, arrays = [], []
+        for name, array in zip(data.schema.names, data.columns, strict=True):
+            declared = _column(self.declared, name)
+            # An outer null where there may be none (a delete's before-image, say) must not be passed off as valid.
+            column = pa.field(name, pa.string()) if declared is None else declared
+            assert declared is not None or name.startswith(RESERVED_PREFIXES), f"no column of this table: {name}"
+            if not column.nullable and array.null_count:
+                column = column.with_nullable(True)
+            if declared is None and not name.startswith("_hoodie_"):
+                column = pa.field(name, array.type)
+            columns.append(column)
+            arrays.append(casts.to_declared(array, column.type))
+        return pa.table(arrays, schema=pa.schema(columns))
+
+
+def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
+    """The column in the first of the accepted types that values of the written type can become."""
+    kind = next((kind for kind in accepts if casts.meets(casts.aligned_type(written, kind), kind)), None)
+    if kind is None:
+        known = ", ".join(map(str, accepts))
+        raise SchemaMismatchError(
+            f"the column is written in another type: cast it. column={column.name} type={written} accepted={known}"
+        )
+    return column.with_type(kind)
+
+
+def _refuse_reserved(names: Iterable[str]) -> None:
+    for name in names:
+        if name.lower().startswith(RESERVED_PREFIXES):
+            raise InvalidInputError(
+                f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
+            )
+
+
+def _refuse_names_that_differ_in_case(columns: Iterable[pa.Field], known: Iterable[str] = (), above: str = "") -> None:
+    """Refuse columns, and fields inside them, whose names are one name to Spark, which does not look at case."""
+    seen = {name.lower(): name for name in known}
+    for column in columns:
+        other = seen.setdefault(column.name.lower(), column.name)
+        if other != column.name:
+            raise InvalidInputError(
+                "names that differ only in case are one name to Spark: rename one. "
+                f"column={above}{column.name} other={above}{other}"
+            )
+        inner = [column.type.field(index) for index in range(column.type.num_fields)]
+        _refuse_names_that_differ_in_case(inner, above=f"{above}{column.name}.")
+
+
+def _column(schema: pa.Schema, name: str) -> pa.Field | None:
+    index = schema.get_field_index(name)
+    return None if index < 0 else schema.field(index)
+
+
+__all__ = ["META_COLUMNS", "RESERVED_PREFIXES", "TableSchema", "read_arrow"]

@@ -1,0 +1,79 @@
+"""Archiving, as protocol steps: instants leave Hudi's active timeline, so that it stays small.
+
+    look       list Hudi's directory and the versions, read the completions after the watermark
+    derive     the watermark moves over the prefix that `planners.archive` allows, in one event
+    project    the history is written, then the files are removed (`hudi.archive`), by anybody
+
+The event begins and ends nothing, and no reader of ours sees a difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crdt_mor.hudi.adoption import require_own_history
+from crdt_mor.hudi.projection import Projector, TablePublisher
+from crdt_mor.log.paths import VERSIONS
+from crdt_mor.log.segments import read_segment
+from crdt_mor.log.steps import List, Nonce, Steps
+from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.planners.archive import Prefix, archivable, data_file_name, files_with
+from crdt_mor.store.protocol import Stat
+
+_REFUSAL = (  # two who write one history would lose each other's
+    "Hudi's own writers have archived instants of this table, so we do not: leave it to them, or tell them "
+    "hoodie.archive.automatic=false and copy the table, Table.create(...).append(Table.open(...).scan())."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPrefix:
+    """What one event has archived, how it was derived, and the newest value."""
+
+    value: Timeline
+    prefix: Prefix
+
+
+def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps[ArchivedPrefix]:
+    """One event that archives what may go; none where nothing may."""
+    nonce = yield Nonce()
+    prefix = Prefix((), "")
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal prefix
+        found = yield from prefix_of(publisher.projector, tail, keep)
+        prefix = found
+        if not found.completions:
+            return None
+        first, last = found.completions[0].requested, found.completions[-1].requested
+        files = files_with(tail.archive.files, data_file_name(first, last, 0))
+        return tail.archive_until(nonce, wall_ms, last, len(found.completions), files)
+
+    value = yield from publisher.publish(derive, known)
+    return ArchivedPrefix(value, prefix)
+
+
+def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
+    """The prefix of a table's instants that may be archived now."""
+    yield from require_own_history(projector, tail, _REFUSAL)
+    listed: list[Stat] = yield List(projector.folder)
+    names = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in listed]
+    versions: list[Stat] = yield List(VERSIONS)  # deleted oldest first, so what is missing below the least is gone
+    oldest = min((int(_stem(stat)) for stat in versions if _stem(stat).isdigit()), default=0)
+    completions = yield from completions_after(tail)
+    return archivable(tail, completions, [name for name in names if name], oldest, keep)
+
+
+def completions_after(tail: Timeline) -> Steps[list[Completion]]:
+    """The completions after the watermark of the archive, in the value and in its segments; and some before it."""
+    completions = list(tail.completions)
+    for segment in tail.segments:
+        if segment.last > tail.archive.watermark:
+            completions += yield from read_segment(segment)
+    return completions
+
+
+def _stem(stat: Stat) -> str:
+    return stat.path.rpartition("/")[2].removesuffix(".json")

@@ -1,0 +1,89 @@
+"""Objects of the timeline's own folders that are needed no more: segments and plans that no version names, old notes.
+
+    oldest version that stands ──── versions in between ──── the tail
+
+A segment's name and a plan's barrier say from which version they were made. If a version names such an object at all,
+then the one that follows that version is the first to name it, and all up to a last one do: what was rolled up, dropped
+or ended never comes back. So an object that was made from a version before the oldest one that stands, and that neither
+the oldest nor the tail names, is named by no version in between, and by none that is still to come: a process that was
+asleep since then would have to put a version that stands already.
+
+A process that holds a value which is older than all versions that stand finds its segments gone, and reads the newest
+value (`log.lookup.newer_value`). The plan of a completion is read to project it, which is done before the next
+version.
+
+A note that a file group could not be compacted is a hint, and goes when it is a day old, by the store's clock.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, VERSIONS, segment_path
+from crdt_mor.log.steps import Delete, List, Read, Steps, StoreNow
+from crdt_mor.log.tail import find_tail
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.protocol import Stat
+
+FAILURE_KEPT_MS: Final = 24 * 3600 * 1000
+"""How long a note counts that a file group could not be compacted. Its payload may have been mended since then."""
+
+
+def sweep_leftovers(known: Timeline) -> Steps[None]:
+    """Delete the segments and the plans that no version names that stands, nor any later one. `known`: the tail."""
+    segments: list[Stat] = yield List(SEGMENTS)
+    plans: list[Stat] = yield List(PLANS)
+    plans = yield from _without_notes(plans)
+    named = {segment_path(segment.name) for segment in known.segments}
+    open_plans = {plan.path for plan in known.plans} | {restore.path for restore in known.restores}
+    segments = [stat for stat in segments if stat.path not in named]
+    plans = [stat for stat in plans if stat.path not in open_plans]
+    if not segments and not plans:
+        return
+    oldest = yield from _oldest_version()
+    yield from find_tail(known)  # raises where the listings are of another table, which was made here since
+    if oldest is None or oldest.version >= known.version:
+        return
+    named = {segment_path(segment.name) for segment in oldest.segments}
+    open_plans = {plan.path for plan in oldest.plans}
+    for stat in segments:
+        if stat.path not in named and _made_from(stat.path) < oldest.version:
+            yield Delete(stat.path)
+    for stat in plans:
+        if stat.path not in open_plans and _barrier(stat.path) <= oldest.clock:
+            yield Delete(stat.path)
+
+
+def _without_notes(stats: list[Stat]) -> Steps[list[Stat]]:
+    """The plans in a listing of their folder. Of the notes that lie there, those that are old are deleted."""
+    notes = [stat for stat in stats if stat.path.startswith(FAILURES)]
+    if notes:
+        now_ms: int = yield StoreNow()
+        for note in notes:
+            if not counts(note, now_ms):
+                yield Delete(note.path)
+    return [stat for stat in stats if not stat.path.startswith(FAILURES)]
+
+
+def counts(note: Stat, now_ms: int) -> bool:
+    """Whether a note that a file group could not be compacted still says anything at a time of the store's clock."""
+    return abs(now_ms - note.modified_ms) <= FAILURE_KEPT_MS
+
+
+def _oldest_version() -> Steps[Timeline | None]:
+    """The oldest version that stands; None if it is deleted while it is read."""
+    names: list[Stat] = yield List(VERSIONS)
+    data = (yield Read(names[0].path)) if names else None
+    return Timeline.decode(data, names[0].path) if data else None
+
+
+def _made_from(path: str) -> int:
+    """The version that a segment was made from, as its name says; a large number for what is no segment of ours."""
+    text = path.rpartition("/")[2].partition("-")[0]
+    return int(text) if text.isascii() and text.isdigit() else 1 << 62
+
+
+def _barrier(path: str) -> InstantTime:
+    """The barrier of a plan, as its name says."""
+    return InstantTime(path.rpartition("/")[2].partition("-")[0])

@@ -1,0 +1,387 @@
+"""A commit that is alone: a small write begins and is committed in one event.
+
+    claim     put T.deltacommit.inflight with a nonce of one's own ─ and see that the table is still the same
+    stage     put the log files under T, and what else Hudi is to find
+    publish   put version n+1, which begins and completes T ─ look that n still stands (rule 3)
+    project   put T_C.deltacommit
+
+Each line is a round trip or two, as what is on one line is put side by side. Where another process has published n+1
+before, the files are removed, then the claim, and the write is made again the long way: begin, stage, complete.
+
+*Why a claim.* Nobody knows of T before its event, so two writers that hold version n might choose one T, and Hudi's
+readers show every file of a completed instant, no matter which writer put it. So a writer stages only under a T whose
+claim it has put, and a writer that finds T claimed keeps away. Claimed times are of a class of their own
+(`model.instant`), so a write that begins in an event of its own never meets one.
+
+*Why the claim goes last.* A writer that finds no claim may take T. So a claim is removed only once the files of its
+owner are known to be gone, and none of them can land late: where the answer to a put was lost, the claim stays. A sweep
+removes such a claim, and what a crash has left, once the table's clock has passed T and nobody can claim it any more.
+
+*Nothing comes between.* The event follows the very version that the write has seen. So what payloads ask about earlier
+commits is still true, and no barrier, overwrite or token in between has to be looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from crdt_mor.errors import (
+    CommitUnknownError,
+    CrdtMorError,
+    StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
+)
+from crdt_mor.ground.observing import RaceLostEvent
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.hudi.records import claim_record, pending_record
+from crdt_mor.log.lookup import find_completion, may_be_dropped
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.publish import (
+    NO_SHORTCUTS,
+    Projected,
+    Shortcuts,
+    confirmed,
+    expire_in_turn,
+    next_version,
+    unknown_outcome,
+    wall_clock,
+)
+from crdt_mor.log.segments import SegmentGoneError
+from crdt_mor.log.steps import (
+    Delete,
+    GetStat,
+    MakeDurable,
+    Nonce,
+    Put,
+    Read,
+    Steps,
+    Together,
+    put_all_surely,
+    put_surely,
+)
+from crdt_mor.log.stopping import blocking_token, require_open
+from crdt_mor.log.tail import delete_if_table_is_gone, still_stands
+from crdt_mor.model.authors import Author
+from crdt_mor.model.instant import InstantTime, to_ms
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import knows_claims
+from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.store.protocol import Stat
+
+LONG_WAYS_MAX = 64
+"""How many commits go the long way after a lost race, at most, before the next one tries to be alone again."""
+
+LOOK_EVERY = 8
+"""After how many commits alone, one after another, a process looks whether others have posted events meanwhile. One
+that has lost a race looks after each commit, until there were so many."""
+
+RECENT_MS = 1_000
+"""A write that has begun so shortly before will soon complete: a commit that is tried alone beside it would lose."""
+
+UPKEEP_EVERY_MS = 60_000
+"""While others' writes are pending, a commit goes the long way as often as this, and looks which of them are silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoneWrite:
+    """A write that is to be one event, with all that it puts.
+
+    requested: the time that it claims, later than the clock of the version that it follows.
+    logs: the log files, and what each holds. partitions: the metadata by which Hudi finds the partitions of the files.
+    seen: the paths of metadata that this process has found before, so that it is only looked at again.
+    """
+
+    requested: InstantTime
+    operation: str
+    logs: tuple[tuple[DataFile, bytes], ...]
+    partitions: tuple[Put, ...] = ()
+    seen: frozenset[str] = frozenset()
+    token: tuple[str, int] | None = None
+    author: Author | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoneCommit:
+    """The commit that a write became, and the value that holds it."""
+
+    completion: Completion
+    value: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An object that is looked at when the time is claimed: the write goes the long way where it is another by now."""
+
+    path: str
+    stat: Stat | None
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The version that a write is to follow in one event, and the time that it claims."""
+
+    value: Timeline
+    requested: InstantTime
+    expected: Expected
+
+
+@dataclass(slots=True)
+class Turns:
+    """Whether it is worth while to try: a writer that has lost a race goes the long way for its next commits.
+
+    A table with many writers has none that is alone, and a writer that tries all the same makes its files twice. So
+    each lost race makes it stay away longer. A writer that wins again and again lets no other publish, and publishes
+    for none: so it looks whether others have posted events.
+    """
+
+    lost: int = 0
+    left: int = 0
+    upkept_ms: int = 0
+    in_a_row: int = 0
+
+    def is_alone(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
+        """Whether the next commit tries. Silent writers are looked for once in a while, which the long way does."""
+        if value.pending and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms):
+            return False
+        return self.left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
+
+    def note(self, *, committed: bool) -> None:
+        """How a try has ended."""
+        self.in_a_row = self.in_a_row + 1 if committed else 0
+        if committed and self.in_a_row < LOOK_EVERY:
+            return
+        self.lost = 0 if committed else self.lost + 1
+        self.left = 0 if committed else min(LONG_WAYS_MAX, 1 << self.lost)
+
+    @property
+    def is_look_due(self) -> bool:
+        """Whether it is time to look if others have posted events."""
+        return self.lost > 0 or (self.in_a_row > 0 and self.in_a_row % LOOK_EVERY == 0)
+
+    def upkeep(self, now_ms: int) -> None:
+        """The long way is taken, and with it upkeep is done."""
+        self.upkept_ms = now_ms
+        self.left = max(0, self.left - 1)
+
+
+def may_be_alone(tail: Timeline, token: tuple[str, int] | None, author: Author) -> bool:
+    """Whether a write may follow this version in one event: not the first one, nor after an older release.
+
+    Nor where it would be refused, or repeats another: the long way says so, of the version that is the newest by then.
+    """
+    try:
+        require_open(tail, author)
+    except CrdtMorError:
+        return False
+    later = tail.version > 0 and knows_claims(tail.format) and tail.foreign_group is None
+    return later and blocking_token(tail, token) is None
+
+
+def commit(
+    publisher: TablePublisher,
+    tail: Timeline,
+    write: LoneWrite,
+    expected: Expected | None = None,
+    shortcuts: Shortcuts = NO_SHORTCUTS,
+) -> Steps[LoneCommit | Timeline | None]:
+    """Make a write visible in one event that follows `tail`.
+
+    Where somebody else was faster, nothing of the write is left, nor ever will be seen. Then the newest version, which
+    is projected, is returned if it was found out; else None.
+
+    shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
+    """
+    late = shortcuts.late
+    if late is None and not (yield from _is_newest(tail, expected)):
+        return None
+    if tail.version != shortcuts.helped:
+        yield from publisher.help_project(tail)
+    wall_ms = yield from wall_clock(tail, to_ms(tail.swept))
+    claimed = yield from _claim(publisher, write.requested, expected if late is not None else None)
+    if claimed is None:
+        return None
+    attempt = _Attempt(publisher, tail, write, claimed)
+    answered, others = False, frozenset[str]()
+    try:
+        answered, others = yield from attempt.stage()
+        value = None if others else (yield from attempt.derive(wall_ms))
+    except (StorageUnavailableError, CommitUnknownError) as error:
+        yield from attempt.withdraw(answered, (yield from attempt.find_others()))
+        raise StorageUnavailableError(
+            f"the store failed while the write was staged; nothing was published. Try again. cause={error}"
+        ) from error
+    if value is None:
+        yield from attempt.withdraw(answered, others or (yield from attempt.find_others()))
+        return None
+    owned = yield from attempt.publish(value, late)
+    if owned is None:
+        return (yield from attempt.find_out(value, answered))
+    yield from expire_in_turn(owned)
+    completion = yield from find_completion(write.requested, owned)
+    assert completion is not None, "the value holds its own event"
+    return LoneCommit(completion, owned)
+
+
+def _claim(
+    publisher: TablePublisher, requested: InstantTime, expected: Expected | None
+) -> Steps[_Claim | None]:
+    """The claim of a time, which is ours; None where it is another's, or what is `expected` is not so."""
+    nonce = yield Nonce()
+    path = publisher.projector.claim_path(requested)
+    put = Put(path, claim_record(nonce))
+    looks = (GetStat(expected.path),) if expected else ()
+    created, *stats = yield Together((put, *looks))
+    if not created and (yield Read(path)) != put.data:
+        return None  # where no answer came it may land yet, and then a sweep takes it
+    if expected is not None and stats != [expected.stat]:
+        yield Delete(path)
+        return None
+    return _Claim(path, nonce)
+
+
+def _is_newest(tail: Timeline, expected: Expected | None) -> Steps[bool]:
+    """Whether nobody has followed a version yet, and the table is still the one that it is of."""
+    if expected is not None and (yield GetStat(expected.path)) != expected.stat:
+        return False
+    return (yield GetStat(version_path(tail.version + 1))) is None and (yield from still_stands(tail))
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt at one event, of a write whose time is claimed."""
+
+    publisher: TablePublisher
+    tail: Timeline
+    write: LoneWrite
+    claim: _Claim
+
+    def stage(self) -> Steps[tuple[bool, frozenset[str]]]:
+        """Put the log files, and beside them what Hudi finds them by.
+
+        Returns whether none of these puts can land any more, and the paths of log files at which there was another's:
+        that of a table which was made here since, or of a write that has not gone by the claim.
+        """
+        logs = {file.path: data for file, data in self.write.logs}
+        puts = [Put(path, data, durable="content") for path, data in logs.items()]
+        puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
+        puts += [put for put in self.write.partitions if put.path not in self.write.seen]
+        answered, there = yield from put_all_surely(puts)
+        for path in {file.partition: file.path for file, _ in self.write.logs}.values():
+            yield MakeDurable(path)  # the names in a folder all at once
+        others: set[str] = set()
+        for put in there:
+            if put.path in logs and (yield Read(put.path)) != put.data:
+                others.add(put.path)
+        return answered, frozenset(others)
+
+    def derive(self, wall_ms: int) -> Steps[Timeline | None]:
+        """The next version; None where a segment of `tail` is gone, which is thus not the newest one any more."""
+        write, tail = self.write, self.tail
+        nonce = self.claim.nonce
+        files = [file for file, _ in write.logs]
+        event = tail.commit(nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author)
+        try:
+            return (yield from next_version(tail, event, {}, []))
+        except SegmentGoneError:
+            return None
+
+    def publish(self, value: Timeline, late: list[Projected] | None) -> Steps[Timeline | None]:
+        """Put the version, and see that the partitions have their metadata, now that their files are there; project it.
+
+        None where the put was lost, or its outcome is not known, or the store failed in what comes after it.
+        """
+        partitions = self.write.partitions
+        looks = tuple(GetStat(put.path) for put in partitions)
+        try:
+            created, *stats = yield Together((Put(version_path(value.version), value.encode()), *looks))
+            owned = yield from confirmed(self.tail, value, created)
+            for put, stat in zip(partitions, stats, strict=True):
+                if owned is not None and stat is None:
+                    yield from put_surely(put)
+            if owned is not None:
+                yield from self.publisher.project(owned, own=True, late=late)
+        except (StorageUnavailableError, CommitUnknownError):
+            return None
+        return owned
+
+    def find_out(self, value: Timeline, answered: bool) -> Steps[LoneCommit | Timeline]:
+        """What has become of a put of `value` that was not seen to succeed.
+
+        If it was lost, everything is removed, and the newest version, which is projected, returned.
+        """
+        try:
+            now = yield from self._decided(value)
+            completion = yield from find_completion(self.write.requested, now)
+            for put in self.write.partitions if completion is not None else ():
+                yield from put_surely(put)
+        except (TableReplacedError, TableNotFoundError):
+            others = yield from self.find_others()
+            paths = [file.path for file, _ in self.write.logs if file.path not in others]
+            if not others:
+                paths += [self.publisher.projector.requested_path(self.write.requested), self.claim.path]
+            yield from delete_if_table_is_gone(self.tail, paths)
+            raise
+        except StorageUnavailableError as error:
+            raise unknown_outcome(error) from error
+        if completion is not None:
+            return LoneCommit(completion, now)
+        if may_be_dropped(self.write.requested, now):
+            raise CommitUnknownError(
+                "whether this write was committed is not known any more, so long did this process stand still: look at "
+                f"the table before writing again. requested={self.write.requested}"
+            )
+        self.publisher.tell(RaceLostEvent(version=value.version, attempt=1))
+        yield from self.withdraw(answered)
+        return now
+
+    def _decided(self, value: Timeline) -> Steps[Timeline]:
+        """The newest version, which is projected, once a version has followed the one that `value` was to follow.
+
+        A put that was not answered may land as long as nobody has. So if nobody has, an event that moves nothing but
+        the clock does.
+        """
+        tail = self.tail
+        now = yield from self.publisher.next_tail(tail, value)
+        if now.version > tail.version:
+            yield from self.publisher.help_project(now)
+            return now
+        nonce = yield Nonce()
+
+        def derive(newest: Timeline, wall_ms: int) -> Timeline | None:  # noqa: ARG001
+            return None if newest.version > tail.version else newest.decide(nonce, 0)
+
+        return (yield from self.publisher.publish(derive, now))
+
+    def find_others(self) -> Steps[frozenset[str]]:
+        """The paths of log files and of the claim at which another's stands, of a table that was made here since.
+
+        Where the store does not say, it may be any of them.
+        """
+        own = {file.path: data for file, data in self.write.logs} | {self.claim.path: claim_record(self.claim.nonce)}
+        try:
+            found = yield Together(tuple(map(Read, own)))
+        except StorageUnavailableError:
+            return frozenset(own)
+        return frozenset(p for (p, data), there in zip(own.items(), found, strict=True) if there not in (None, data))
+
+    def withdraw(self, answered: bool, others: Collection[str] = ()) -> Steps[None]:
+        """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's.
+
+        others: paths at which another's log file was found. It stays, and so does what tells Hudi of the time.
+        """
+        paths = [file.path for file, _ in self.write.logs if file.path not in others]
+        if not others:
+            paths.append(self.publisher.projector.requested_path(self.write.requested))
+        gone = yield Together(tuple(map(Delete, paths)))
+        if answered and not others and all(gone):
+            yield Delete(self.claim.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A claim that is ours."""
+
+    path: str
+    nonce: str

@@ -1,0 +1,88 @@
+"""An overwrite, as protocol steps: a pending write, whose base files are staged, and then one event.
+
+The barrier and the file groups of the scope follow from the value that the event follows, so a lost race derives them
+again, and has had no effect. A process that follows the event gives the base files their names (`hudi.overwrite`).
+"""
+
+from __future__ import annotations
+
+from crdt_mor.events.rollback import give_up
+from crdt_mor.events.write import WriteOutcome, expired_or_unknown, taken_over_error
+from crdt_mor.hudi.adoption import adopt
+from crdt_mor.hudi.plan import read_plan
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.lookup import find_completion, find_overwrite
+from crdt_mor.log.paths import heartbeat_path
+from crdt_mor.log.segments import Contents, read_once
+from crdt_mor.log.steps import Delete, Nonce, Steps
+from crdt_mor.log.stopping import blocking_token, repeated_token
+from crdt_mor.model.overwrite import Scope
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import OpenPlan, Pending
+from crdt_mor.planners.overwrite import StagedOverwrite, overwritten
+
+
+def overwrite(
+    publisher: TablePublisher,
+    known: Timeline,
+    begun: Pending,
+    staged: StagedOverwrite,
+    token: tuple[str, int] | None,
+) -> Steps[WriteOutcome]:
+    """Overwrite a scope in one put; or find that the token was used, or that the write was given up.
+
+    begun: the pending write, with the driver that completes it; a write of many processes has such a driver, and of two
+    drivers only the one that took the write over last can put the event. What both may have been told to publish, the
+    files that tasks have staged, is removed only when the write is over.
+    """
+    nonce = yield Nonce()
+    segments: Contents = {}
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        pending = tail.find_pending(begun.requested)
+        if pending is None or pending.driver != begun.driver or blocking_token(tail, token) is not None:
+            return None
+        slices = yield from live_slices(tail, segments)
+        cancelled = yield from plans_of(tail, staged.scope)
+        return overwritten(tail, nonce, wall_ms, pending, staged, slices, cancelled, token)
+
+    tail = yield from adopt(publisher, known)  # what Hudi has written is covered as well
+    value = yield from publisher.publish(derive, tail)
+    completion = yield from find_overwrite(begun.requested, value)
+    if completion is not None:
+        for path in {file.staged for file in completion.files} | _staged_paths(staged):
+            yield Delete(path)  # they have their names
+        yield Delete(heartbeat_path(begun.requested))
+        ended = yield from find_completion(begun.requested, value)
+        return WriteOutcome(completion, value, repeated=ended is not None and ended.driver != begun.driver)
+    pending = value.find_pending(begun.requested)
+    if pending is None:
+        raise expired_or_unknown(begun.requested, value)
+    if pending.driver != begun.driver:
+        raise taken_over_error(begun.requested)
+    yield from give_up(publisher, value, begun.requested, sorted(_staged_paths(staged)), begun.driver)
+    return WriteOutcome(repeated_token(value, token), value, repeated=True)
+
+
+def _staged_paths(staged: StagedOverwrite) -> set[str]:
+    return {staged.empty[0], *(base.path for base in staged.bases)}
+
+
+def live_slices(tail: Timeline, known: Contents) -> Steps[list[FileSlice]]:
+    """The latest file slices. `known`: what was read of segments, which are read once however often a race is lost."""
+    completions = list(tail.completions)
+    for segment in tail.segments:
+        if segment.superseded is None:
+            completions += yield from read_once(segment, known)
+    return fold_slices(sorted(completions, key=lambda c: c.completed))
+
+
+def plans_of(tail: Timeline, scope: Scope) -> Steps[list[OpenPlan]]:
+    """The open plans that hold a file group of the scope."""
+    found = []
+    for plan in tail.plans:
+        frozen = yield from read_plan(tail, plan)
+        if frozen is not None and any(scope.covers(partition) for partition, _ in frozen.file_groups):
+            found.append(plan)
+    return found

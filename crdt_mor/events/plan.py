@@ -1,0 +1,197 @@
+"""The life of a plan, as protocol steps: schedule, complete, cancel; and what an executor does about a cancel.
+
+Plans of every service live so. What Hudi is told of each is in the table of `hudi.actions`.
+
+    schedule ──► open ──► complete     the outputs are visible
+                   │
+                   └────► cancel ───► the outputs go, then the plan goes from Hudi's timeline
+
+Hudi's readers put a log file into the slice of the newest base file before its completion, and they leave out a slice
+whose base file belongs to no instant of their timeline. So a plan stands in Hudi's timeline before its first output is
+put and until its last output is removed. They also refuse a table with two pending compactions of one file group. So
+the files of a cancelled plan are removed from Hudi's timeline before the next version is published, and the publisher
+of that version makes sure of it (`Publisher.help_project`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import cast
+
+from crdt_mor.errors import TableNotFoundError, TableReplacedError
+from crdt_mor.ground.observing import PlanEvent
+from crdt_mor.hudi.actions import P, PlannedAction, planned_action
+from crdt_mor.hudi.plan import read_plan
+from crdt_mor.log.lookup import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
+from crdt_mor.log.paths import plan_path
+from crdt_mor.log.publish import Publisher
+from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
+from crdt_mor.log.tail import delete_if_table_is_gone, find_tail
+from crdt_mor.model.authors import Author
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.migration import require_not_moved
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
+from crdt_mor.planners.packing import droppable_until
+
+
+def schedule(
+    publisher: Publisher,
+    known: Timeline,
+    action: PlannedAction[P],
+    plan_from: Callable[[Timeline, Collection[FileGroup]], P | None],
+) -> Steps[tuple[Timeline, P | None]]:
+    """Schedule the plan that follows from the tail; None if there is nothing to do.
+
+    The plan derives from the very value that the event derives from; a lost race derives both again.
+
+    plan_from: a pure function of that value and of the file groups in its open plans. The new plan has none of these
+        groups: Hudi's readers refuse a table in which two pending plans have one file group.
+    """
+    nonce = yield Nonce()
+    written: list[str] = []
+    named = ""  # the object of the plan that this event has opened, unless it was cancelled
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal named
+        landed = yield from _barrier_of_attempt(nonce, known.clock, tail)
+        if landed is not None:
+            named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
+            return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
+        require_not_moved(tail.moving)
+        taken = yield from groups_in_plans(tail)
+        plan = plan_from(tail, taken)
+        if plan is None:
+            return None
+        assert taken.isdisjoint(plan.file_groups), "one open plan a file group"
+        path = named = plan_path(plan.barrier, nonce)
+        yield from put_surely(Put(path, plan.encode()))
+        written.append(path)
+        return tail.schedule(nonce, wall_ms, action.name, path, action.retention(plan))
+
+    try:
+        value = yield from publisher.publish(derive, known)
+    except (TableReplacedError, TableNotFoundError):
+        yield from delete_if_table_is_gone(known, written)
+        raise
+    scheduled = next((plan for plan in value.plans if plan.nonce == nonce), None)
+    for path in written:
+        if path != named:
+            yield Delete(path)  # of an attempt that lost its race; that of a completed plan is swept
+    if scheduled is None:
+        return value, None
+    plan = cast("P | None", (yield from read_plan(value, scheduled)))
+    groups = len(plan.file_groups) if plan is not None else 0
+    publisher.tell(
+        PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups)
+    )
+    return value, plan
+
+
+def _barrier_of_attempt(nonce: str, since: InstantTime, tail: Timeline) -> Steps[InstantTime | None]:
+    """The barrier of the plan that was opened with this nonce, open or ended; None if no version has opened it."""
+    for plan in tail.plans:
+        if plan.nonce == nonce:
+            return plan.barrier
+    for cancelled in tail.rolled_back:
+        if cancelled.nonce == nonce:
+            return cancelled.requested
+    completion = yield from find_completion_by_nonce(nonce, since, tail)
+    return None if completion is None else completion.requested
+
+
+def groups_in_plans(tail: Timeline) -> Steps[set[FileGroup]]:
+    """The file groups of the open plans."""
+    taken: set[FileGroup] = set()
+    for open_plan in tail.plans:
+        plan = yield from read_plan(tail, open_plan)
+        taken.update(plan.file_groups if plan is not None else ())
+    return taken
+
+
+def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:
+    """The open plans of an action, oldest first: the order in which to execute them. Hudi knows of all of them."""
+    tail = yield from find_tail(known)
+    yield from publisher.help_project(tail)  # the process that scheduled the newest may have died before it did
+    frozen: list[P] = []
+    for open_plan in sorted(tail.plans, key=lambda plan: plan.barrier):
+        plan = (yield from read_plan(tail, open_plan)) if open_plan.action == action.name else None
+        frozen += [cast("P", plan)] if plan is not None else []
+    return tail, frozen
+
+
+def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
+    """Whether the outputs of an executor may stay; if its plan was cancelled meanwhile, they are deleted.
+
+    A cancel deletes the outputs that it finds, and an executor calls this after its puts. So an output that is put
+    before the cancel looks is deleted by the cancel, and one that is put later by its executor.
+    """
+    if not (yield from is_given_up(barrier, known)):
+        return True
+    if may_be_dropped(barrier, (yield from find_tail(known))):
+        return False  # a savepoint of Hudi's may hold them, if the plan was completed; else they are swept
+    for path in outputs:
+        yield Delete(path)
+    return False
+
+
+def complete(
+    publisher: Publisher,
+    known: Timeline,
+    barrier: InstantTime,
+    files: Sequence[DataFile],
+    author: Author | None = None,
+) -> Steps[tuple[Timeline, Completion | None]]:
+    """Publish that a plan is executed, unless somebody has; None if it was cancelled."""
+    nonce = yield Nonce()
+    open_plan: OpenPlan | None = None
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal open_plan
+        open_plan = tail.find_plan(barrier)
+        if open_plan is None:
+            return None
+        plan = yield from read_plan(tail, open_plan)
+        action = planned_action(open_plan.action)
+        operation = action.operation
+        if plan is not None:
+            plan.require_outputs(files)
+            operation = action.operation_of(plan) or operation
+        droppable = None if plan is None else _droppable(tail, action.deletion(plan))
+        return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author, droppable)
+
+    value = yield from publisher.publish(derive, known)
+    if open_plan is not None:
+        publisher.tell(
+            PlanEvent(
+                state="completed", barrier=barrier, action=open_plan.action,
+                file_groups=len({file.group for file in files}), rows=sum(file.rows for file in files),
+                bytes=sum(file.size for file in files),
+            )
+        )  # fmt: skip
+    return value, (yield from find_completion(barrier, value))
+
+
+def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | None:
+    """Up to when commits may be dropped that no view needs any more, nor an open plan."""
+    if deletion is None:
+        return None
+    barriers = (plan.barrier for plan in tail.plans)
+    return min([droppable_until(tail, deletion, tail.archive.watermark), *barriers])
+
+
+def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:
+    """Give an open plan up, by its barrier. Its outputs are removed as part of projecting this event."""
+    nonce = yield Nonce()
+
+    open_plan: OpenPlan | None = None
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        nonlocal open_plan
+        open_plan = tail.find_plan(barrier)
+        return tail.cancel_plan(nonce, wall_ms, barrier) if open_plan else None
+
+    value = yield from publisher.publish(derive, known)
+    if open_plan is not None:
+        publisher.tell(PlanEvent(state="cancelled", barrier=barrier, action=open_plan.action))
+    return value

@@ -1,0 +1,186 @@
+"""Savepoints and restores, as protocol steps: each is one event.
+
+A restore derives its plan from the very value that its event derives from, and freezes it whole: the instants that go
+and their files. The plan and the new segments are put before the version that names them, under names of the attempt,
+and are deleted again where that has lost its race. Carrying it out is `hudi.restore`, by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.migration import require_restorable
+from crdt_mor.hudi.adoption import adopt, foreign_completions
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.hudi.restore import Named, dropped_by_restores, named_in
+from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.paths import plan_path, segment_path
+from crdt_mor.log.segments import Contents, SegmentName, put_chunks, read_once
+from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
+from crdt_mor.model.authors import Author
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.restore import Restore
+from crdt_mor.model.savepoint import Savepoint
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Segment, superseded_at
+from crdt_mor.planners.packing import in_chunks
+from crdt_mor.planners.restore import RestorePlan, is_dropped, newest_commit, plan_restore, restored, save, unsave
+
+
+def make_savepoint(
+    publisher: TablePublisher, known: Timeline, name: str, comment: str, author: Author | None
+) -> Steps[tuple[Timeline, Savepoint]]:
+    """Give what the table shows now a name; raises `InvalidInputError` where the name is taken."""
+    nonce = yield Nonce()
+    contents: Contents = {}
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        if any(s.nonce == nonce for s in tail.savepoints):
+            return None
+        newest = newest_commit((yield from _completions(tail, contents)))
+        return save(tail, nonce, wall_ms, name, comment, author, newest)
+
+    known = yield from adopt(publisher, known)  # what Hudi has written by now is part of it
+    value = yield from publisher.publish(derive, known)
+    made = next((s for s in value.savepoints if s.nonce == nonce), None)
+    if made is None:
+        raise InvalidInputError(f"somebody has dropped this savepoint as soon as it was made: make it anew. {name=}")
+    return value, made
+
+
+def drop_savepoint(publisher: TablePublisher, known: Timeline, name: str) -> Steps[tuple[Timeline, Savepoint | None]]:
+    """Take a savepoint's name away; None where the table has none of this name.
+
+    Its files in Hudi's timeline go afterwards; those that a crash leaves are swept.
+    """
+    nonce = yield Nonce()
+    found: Savepoint | None = None
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        nonlocal found
+        there = tail.find_savepoint(name)
+        found = found if there is None else there  # of an attempt whose reply was lost it is gone already
+        return None if there is None else unsave(tail, nonce, wall_ms, name)
+
+    value = yield from publisher.publish(derive, known)
+    for path in publisher.projector.savepoint_paths(found) if found is not None else ():
+        yield Delete(path)
+    return value, found
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a restore has done: its entry in the value and its plan; None where there was nothing to do.
+
+    before: the value that it was derived from.
+    """
+
+    value: Timeline
+    restore: Restore | None = None
+    plan: RestorePlan | None = None
+    before: Timeline | None = None
+
+
+Target = Callable[[Timeline], InstantTime]
+"""The completion time to which to restore, as it follows from a value; raises where there is none."""
+
+
+def restore(
+    publisher: TablePublisher,
+    known: Timeline,
+    target: Target,
+    there: Collection[str],
+    saved: Collection[str],
+    author: Author | None,
+) -> Steps[Cut]:
+    """Restore the table, in one event. there, saved: as `plan_restore` takes them."""
+    nonce = yield Nonce()
+    written: list[str] = []
+    contents: Contents = {}
+    made: tuple[RestorePlan, Timeline] | None = None
+    foreign = False
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        nonlocal made, foreign
+        if any(r.nonce == nonce for r in tail.restores):
+            return None
+        foreign = bool((yield from foreign_completions(publisher.projector, tail)).completions)
+        if foreign:
+            return None
+        require_restorable(tail)
+        completions = yield from _completions(tail, contents)
+        plan = plan_restore(tail, completions, target(tail), wall_ms, there, saved)
+        if is_nothing(plan, tail):
+            return None
+        attempt = yield Nonce()
+        path = plan_path(plan.requested, attempt)
+        written.append(path)
+        yield from put_surely(Put(path, plan.encode()))
+        segments = yield from _cut_segments(tail, completions, plan.to, contents, attempt, written)
+        made = plan, tail
+        return restored(tail, nonce, attempt, plan, path, completions, segments, author)
+
+    while True:
+        known = yield from adopt(publisher, known)
+        value = yield from publisher.publish(derive, known)
+        if not foreign:
+            break
+    entry = next((r for r in value.restores if r.nonce == nonce), None)
+    named = {segment_path(s.name) for s in value.segments} | {entry.path if entry is not None else ""}
+    for path in written:
+        if path not in named:
+            yield Delete(path)  # of an attempt that has lost its race
+    return Cut(value) if entry is None or made is None else Cut(value, entry, *made)
+
+
+def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
+    """What stands in Hudi's timeline of instants that restores have dropped."""
+    named = yield from named_in(publisher.projector.folder)
+    known = {c.requested for c in (yield from all_completions(value))}
+    known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
+    dropped = yield from dropped_by_restores(value, named, known)
+    return {requested: named[requested] for requested in dropped}
+
+
+def is_nothing(plan: RestorePlan, value: Timeline) -> bool:
+    """Whether a restore would change nothing."""
+    return not (plan.dropped or value.pending or any(p.action != "clean" for p in value.plans))
+
+
+def _completions(tail: Timeline, contents: Contents) -> Steps[list[Completion]]:
+    """All completions of the very value that an event derives from."""
+    found: list[Completion] = []
+    for segment in tail.segments:
+        found += yield from read_once(segment, contents)
+    return [*found, *tail.completions]
+
+
+def _cut_segments(
+    tail: Timeline,
+    completions: Sequence[Completion],
+    to: InstantTime,
+    contents: Contents,
+    attempt: str,
+    written: list[str],
+) -> Steps[list[Segment]]:
+    """The segments of a value without what a restore drops.
+
+    What a dropped compaction had superseded is needed again. So those that hold anything that is dropped, or that were
+    superseded after `to`, are packed anew.
+    """
+    kept = [s for s in tail.segments if not _is_cut(s, contents[s.name], to)]
+    run = [c for s in tail.segments if s not in kept for c in contents[s.name] if not is_dropped(c, to)]
+    ends = superseded_at([c for c in completions if not is_dropped(c, to)])
+    name = SegmentName(tail.version, attempt, 1, "live", written)
+    live = in_chunks([c for c in run if ends[c.requested] is None], ends)
+    past = in_chunks([c for c in run if ends[c.requested] is not None], ends)
+    segments = [*kept, *(yield from put_chunks(name, live))]
+    segments += yield from put_chunks(SegmentName(tail.version, attempt, 1, "past", written), past)
+    return sorted(segments, key=lambda s: (-s.level, s.first, s.name))
+
+
+def _is_cut(segment: Segment, completions: Sequence[Completion], to: InstantTime) -> bool:
+    again = segment.superseded is not None and segment.superseded > to
+    return again or any(is_dropped(c, to) for c in completions)

@@ -1,0 +1,100 @@
+"""Giving a pending write up: one event rolls it back, and only then are its files removed (rule 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from crdt_mor.errors import StorageUnavailableError, TableNotFoundError, TableReplacedError
+from crdt_mor.ground.observing import RollbackEvent
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.lookup import find_completion, may_be_dropped
+from crdt_mor.log.paths import STAGED, heartbeat_path, ticket_path
+from crdt_mor.log.steps import Delete, List, Nonce, Steps, Walk, delete_for_good
+from crdt_mor.log.tail import delete_if_table_is_gone, find_tail
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import DELTA_COMMIT, data_file_name
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import RolledBack
+
+
+def give_up(
+    publisher: TablePublisher,
+    known: Timeline,
+    requested: InstantTime,
+    staged: Sequence[str] | None,
+    driver: str | None = None,
+    others: bool = False,
+) -> Steps[Timeline]:
+    """Roll a pending write back, then remove its data files.
+
+    staged: their paths; None where they are not known, and a listing finds all files that bear the instant.
+    driver: the driver that gives up. A write that another driver has taken over goes on, and only `staged` is removed.
+    others: it is another process's write, which has been silent for too long, or was named by hand.
+    """
+    nonce = yield Nonce()
+    ours = False
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        nonlocal ours
+        pending = tail.find_pending(requested)
+        ours = pending is not None and (driver is None or pending.driver in ("", driver))
+        return None if not ours else tail.roll_back(nonce, wall_ms, requested)
+
+    try:
+        value = yield from publisher.publish(derive, known)
+    except (TableReplacedError, TableNotFoundError):
+        # A table that was made here since would have the files, and Hudi's readers would show them. Those that it has
+        # itself stay.
+        theirs = yield from _files_of_table_here(requested, staged or ())
+        yield from delete_if_table_is_gone(known, [path for path in staged or () if path not in theirs])
+        raise
+    rolled_back = value.find_rolled_back(requested)
+    if rolled_back is not None:
+        if ours:
+            publisher.tell(RollbackEvent(requested=requested, version=value.version, others=others))
+        with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
+            yield from remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
+    elif staged:
+        completion = yield from find_completion(requested, value)
+        unknown = completion is None and may_be_dropped(requested, value)  # it may be a commit; what is left is swept
+        ours = completion is not None and completion.driver == (driver or "")
+        if not (ours or unknown):
+            yield from delete_for_good(staged)
+    return value
+
+
+def _files_of_table_here(requested: InstantTime, staged: Iterable[str]) -> Steps[frozenset[str]]:
+    """Of files that a write has put those that the table which is here now has under the same names, or may have.
+
+    So it is where it was made within the very millisecond of `requested`, or a clock was ahead.
+    """
+    try:
+        tail = yield from find_tail(None)
+    except TableNotFoundError:
+        return frozenset()
+    if tail.find_pending(requested) is not None:
+        return frozenset(staged)  # it may be about to put any of them
+    completion = yield from find_completion(requested, tail)
+    return frozenset() if completion is None else frozenset(file.path for file in completion.files)
+
+
+def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
+    """Remove the files of a rolled-back write. Those in Hudi's timeline go last, once all data files are gone."""
+    requested = rolled_back.requested
+    if staged is None:
+        data_files = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
+        staged = [path for path, name in data_files if name is not None and name.instant == requested]
+        yield from remove_staged_files(requested, rolled_back.nonce)
+    yield Delete(heartbeat_path(requested))
+    if (yield from delete_for_good([*staged])):
+        for path in reversed(publisher.projector.pending_paths(requested, DELTA_COMMIT)):
+            yield Delete(path)
+
+
+def remove_staged_files(requested: InstantTime, nonce: str) -> Steps[None]:
+    """Remove the ticket of a distributed write that is over, and what its tasks have staged."""
+    yield Delete(ticket_path(nonce))
+    for stat in (yield List(STAGED)):
+        if stat.path.startswith(f"{STAGED}/{requested}-"):
+            yield Delete(stat.path)

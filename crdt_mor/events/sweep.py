@@ -1,0 +1,325 @@
+"""Upkeep that writers and planners do in passing: silent writers are given up, and what dead writers left is deleted.
+
+The store's clock alone says how long a writer has been silent and when the last sweep was: by modification times, and
+by times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and stays where
+a wrong one took it. The store's clock itself may have been wrong for a while (on a local disk it is the machine's). A
+time that lies ahead then says nothing about silence, which counts from the moment at which a process notices.
+
+Garbage that a process may not delete, because it is another user's, stops nobody. It is invisible, and it stays for a
+sweep by a user who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
+timeline as long as a data file of it is left. (Hudi's readers take a log file whose instant is older than all that they
+know for one of an archived commit, and would show it.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.events.leftovers import sweep_leftovers
+from crdt_mor.events.rollback import give_up
+from crdt_mor.events.ticket import last_begin_time, read_ticket
+from crdt_mor.ground.observing import SweepEvent
+from crdt_mor.hudi.actions import ACTIONS, bears_our_key, when_put
+from crdt_mor.hudi.adoption import adopt
+from crdt_mor.hudi.archive import remove_in_order
+from crdt_mor.hudi.partitions import sweep_partitions
+from crdt_mor.hudi.projection import TablePublisher, wide_completions
+from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
+from crdt_mor.hudi.restore_records import own_savepoint_time
+from crdt_mor.log.combining import sweep_intents
+from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
+from crdt_mor.log.steps import (
+    Delete,
+    GetStat,
+    List,
+    Nonce,
+    Put,
+    Read,
+    Steps,
+    StoreNow,
+    Touch,
+    Walk,
+    delete_for_good,
+    put_surely,
+)
+from crdt_mor.log.tail import find_tail
+from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
+from crdt_mor.model.names import (
+    SAVEPOINT,
+    TimelineFileName,
+    bucket_of_file_id,
+    data_file_name,
+    driver_of_token,
+    is_own_token,
+)
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Pending
+from crdt_mor.store.protocol import Stat
+
+SWEEP_EVERY_MS = 60_000
+"""How long after a sweep the next one is due, by the store's clock."""
+
+
+def upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+    """Give up the writers whose heartbeat has expired; once a minute, adopt and sweep."""
+    tail, _ = yield from timed_upkeep(publisher, known, expiry_ms)
+    return tail
+
+
+def upkeep_and_adoption(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+    """`upkeep`, after which what Hudi has written by now is part of the value, however long ago the last sweep was."""
+    tail = yield from upkeep(publisher, known, expiry_ms)
+    return (yield from adopt(publisher, tail))
+
+
+def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
+    """The tail after upkeep, and the store's clock before it."""
+    tail = yield from find_tail(known)
+    now_ms: int = yield StoreNow()
+    for pending in tail.pending:
+        if (yield from _is_expired(pending, now_ms, expiry_ms)):
+            tail = yield from give_up(publisher, tail, pending.requested, None, others=True)
+    if is_sweep_due(tail, now_ms):
+        tail = yield from adopt(publisher, tail)
+        tail = yield from sweep(publisher, tail)
+    return tail, now_ms
+
+
+def is_sweep_due(tail: Timeline, now_ms: int) -> bool:
+    """Whether the last sweep was long ago, by the store's clock, which says `now_ms`."""
+    return abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS
+
+
+def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
+    """Whether a writer has been silent for longer than the expiry. For a write that began lately no heartbeat is read.
+
+    A writer without a heartbeat has been silent since its begin. Where the time of the begin is unknown, or the store's
+    clock was wrong then, the heartbeat is touched in the writer's stead, so that its silence counts from now on.
+    """
+    begun_ms = pending.begun_ms
+    if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
+        return False
+    beat: Stat | None = yield GetStat(heartbeat_path(pending.requested))
+    heard_ms = begun_ms if beat is None else beat.modified_ms
+    if heard_ms is None or heard_ms - now_ms > expiry_ms:
+        yield Touch(heartbeat_path(pending.requested))
+        return False
+    return now_ms - heard_ms > expiry_ms
+
+
+def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
+    """Delete what given-up writes left, and what stalled helpers put later; forget instants that have left nothing.
+
+    A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
+    still later leaves files of an instant that nobody knows; those are recognised by that and deleted as well.
+
+    Where a folder cannot be listed, as it may be another user's, nothing is forgotten. The sweep counts all the same,
+    so that the next one is due after `SWEEP_EVERY_MS` and not at the next commit.
+    """
+    clean: set[InstantTime] = set()
+    now_ms: int = yield StoreNow()
+    with suppress(StorageUnavailableError):
+        posted = yield from sweep_intents(known, now_ms)
+        clean = (yield from _remove_garbage(publisher, known)) - posted
+    nonce = yield Nonce()
+    ours = False
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        nonlocal ours
+        ours = tail.swept == known.swept
+        return tail.sweep(nonce, wall_ms, now_ms, clean) if ours else None
+
+    value = yield from publisher.publish(derive, known)
+    if ours:
+        publisher.tell(SweepEvent(version=value.version, forgotten=len(clean)))
+    return value
+
+
+def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
+    """Delete whatever is certainly garbage. Returns the rolled-back instants that have left none."""
+    given_up = {r.requested for r in known.rolled_back}
+    yield from name_base_files(publisher, known)
+    garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
+    yield from _sweep_staged(known)
+    yield from sweep_leftovers(known)
+    yield from _note_given_up(known, given_up - garbage)
+    for beat in (yield List(HEARTBEATS)):
+        requested = InstantTime(beat.path.rpartition("/")[2])
+        if known.find_pending(requested) is None and requested < known.clock:
+            yield Delete(beat.path)
+    return given_up - garbage
+
+
+def name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
+    """Make sure that the base files of an overwrite that is the newest event have their names.
+
+    Before that they are among what is staged, of a write that is over.
+    """
+    fresh = (*known.completions, *(yield from wide_completions(known)))
+    if any(c.overwriting is not None and c.version == known.version for c in fresh):
+        yield from publisher.help_project(known)
+
+
+def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+    """Delete data files that are certainly garbage, then the timeline files of their instants. Returns them."""
+    files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
+    named = yield from named_in(publisher.projector.folder)
+    yield from find_tail(known)  # raises where the listings are of another table, which was made here since
+    completions = yield from all_completions(known)
+    alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
+    yield from _sweep_overtaken(files, completions)
+    yield from _sweep_savepoints(publisher, known, named)
+    yield from _sweep_dropped(publisher, known, named, alive)
+    if publisher.projector.config.ours:
+        yield from sweep_partitions(files, known.clock)
+    # Files of commits that the value has dropped, as no view needs them, may be those of a savepoint of Hudi's.
+    saved = any(name.action == SAVEPOINT for names in named.values() for name in names)
+    kept_until = known.retention.dropped if saved else EPOCH
+    yield from _sweep_archived(publisher, known, named, completions)
+    garbage: set[InstantTime] = set()
+    for instant, names in named.items():
+        if (
+            instant not in alive
+            and instant < known.clock
+            and (instant in given_up or (yield from _is_stale(publisher, names)))
+        ):
+            garbage.add(instant)
+    rubbish: dict[InstantTime, list[str]] = {}
+    for file in files:
+        found = data_file_name(file.path)
+        if found is None or found.instant in alive or not kept_until < found.instant < known.clock:
+            continue
+        orphan = (
+            found.instant not in named and is_own_token(found.token) and bucket_of_file_id(found.file_id) is not None
+        )
+        if found.instant in given_up or found.instant in garbage or orphan:
+            garbage.add(found.instant)
+            rubbish.setdefault(found.instant, []).append(file.path)
+    undeleted: set[InstantTime] = set()
+    for instant, paths in rubbish.items():
+        if not (yield from delete_for_good(paths)):
+            undeleted.add(instant)
+    # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
+    for instant in sorted(named.keys() & garbage - undeleted):
+        for name in sorted(named[instant], key=when_put, reverse=True):
+            yield Delete(publisher.projector.path(name))
+    return garbage
+
+
+def _sweep_archived(
+    publisher: TablePublisher,
+    known: Timeline,
+    named: dict[InstantTime, list[TimelineFileName]],
+    completions: Sequence[Completion],
+) -> Steps[None]:
+    """Delete what stands in Hudi's active timeline of archived instants: stalled helpers put it, or it was not deleted.
+
+    Hudi's readers would take all that is newer than it, and archived, for uncommitted. What is not known as ours stays:
+    a commit of Hudi's, which adoption refuses.
+
+    Who archived these instants last may have died before it wrote the history, which is made of these very files. So
+    that is done first.
+    """
+    if known.archive.version == known.version:
+        yield from publisher.help_project(known)
+    committed = {c.requested for c in completions if c.requested <= known.archive.watermark}
+    stale = []
+    for instant in (instant for instant in sorted(named) if instant <= known.archive.watermark):
+        if instant in committed:
+            stale += named[instant]
+            continue
+        names = [name for name in named[instant] if name.action != SAVEPOINT]
+        if (yield from _are_ours(publisher, names)):
+            stale += names
+    yield from remove_in_order(publisher.projector.folder, stale)
+
+
+def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+    """Whether the files of an instant that the value does not know any more were put by us.
+
+    One of them bears our key. Or the only one is that of an ending which is empty, as Hudi's own are: Hudi puts and
+    keeps a plan's record beside it, while a helper of ours that has stalled may put it where all others are gone.
+    """
+    for name in names:
+        path = publisher.projector.path(name)
+        data = yield Read(path)
+        if data and bears_our_key(name, data, path):
+            return True
+        action = ACTIONS.get(name.action)
+        if data == b"" and len(names) == 1 and action is not None and name.state in action.ending:
+            return True
+    return False
+
+
+def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) -> Steps[None]:
+    """Delete the files of savepoints of ours that were dropped, or that a stalled helper put after that."""
+    told = {path for s in known.savepoints for path in publisher.projector.savepoint_paths(s)}
+    for name in [name for names in named.values() for name in names if name.action == SAVEPOINT]:
+        path = publisher.projector.path(name)
+        data = (yield Read(path)) if path not in told else None
+        saved = own_savepoint_time(data, path) if data else None
+        if saved is not None and saved < known.clock:
+            yield Delete(path)
+
+
+def _sweep_dropped(
+    publisher: TablePublisher, known: Timeline, named: Named, alive: Collection[InstantTime]
+) -> Steps[None]:
+    """Delete what restores have dropped and nobody has come to, or what a stalled helper put after that."""
+    left = yield from dropped_by_restores(known, named, set(alive))
+    for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
+        if not (yield from drop(dropped, publisher.projector.folder, named[dropped.requested])):
+            return
+        del named[dropped.requested]
+
+
+def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:
+    """Delete files that a driver placed after another driver had completed its write: Hudi's readers go by names."""
+    named = ((file.path, data_file_name(file.path)) for file in files)
+    placed = [(path, name.instant) for path, name in named if name and driver_of_token(name.token) is not None]
+    shared = {instant for _, instant in placed}
+    commits = {c.requested: {file.path for file in c.files} for c in completions if c.requested in shared}
+    yield from delete_for_good([path for path, instant in placed if path not in commits.get(instant, {path})])
+
+
+def _sweep_staged(known: Timeline) -> Steps[None]:
+    """Delete what tasks have staged for writes that are over by now."""
+    for stat in (yield List(STAGED)):
+        name = stat.path.rpartition("/")[2]
+        if name.endswith(TICKET):
+            ticket = yield from read_ticket(name.removesuffix(TICKET))
+            requested = ticket[1].requested if ticket else EPOCH
+        else:
+            requested = InstantTime(name.partition("-")[0])
+        if known.find_pending(requested) is None and requested < known.clock:
+            yield Delete(stat.path)
+
+
+def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
+    """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
+    for rolled_back in known.rolled_back:
+        last = last_begin_time(rolled_back.nonce)
+        if rolled_back.requested in forgotten and last is not None and known.clock <= last:
+            yield from put_surely(Put(f"{GIVEN_UP}/{rolled_back.nonce}", b""))
+    for stat in (yield List(GIVEN_UP)):
+        last = last_begin_time(stat.path.rpartition("/")[2])
+        if last is not None and known.clock > last:
+            yield Delete(stat.path)
+
+
+def _is_stale(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
+    """Whether a pending instant in Hudi's directory that the value does not know was once projected by us.
+
+    Each file that we put there bears our key. A file of Hudi's never does, so no pending write of Hudi's is removed.
+    """
+    if any(name.state == "completed" for name in names):
+        return False
+    for name in names:
+        path = publisher.projector.path(name)
+        data = (yield Read(path)) if name.action in ACTIONS else None
+        if data and bears_our_key(name, data, path):
+            return True
+    return False

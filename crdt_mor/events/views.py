@@ -1,0 +1,194 @@
+"""What readers of one table see: the newest value sealed, with Hudi's commits in it, and the completions it shows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from crdt_mor.errors import (
+    CommitUnknownError,
+    FutureSnapshotError,
+    SnapshotExpiredError,
+    StorageUnavailableError,
+)
+from crdt_mor.events import decide as moments
+from crdt_mor.hudi import adoption
+from crdt_mor.hudi.adoption import Foreign, InstantCache, foreign_completions
+from crdt_mor.log.lookup import newer_value
+from crdt_mor.log.segments import SegmentGoneError, read_segment
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.model.restore import restored_since
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Segment
+from crdt_mor.store.protocol import Stat, side_by_side
+
+if TYPE_CHECKING:
+    from crdt_mor.events.session import Session
+
+LOOK_EVERY_MS: Final = 60_000
+"""How often an open table looks for commits that Hudi itself wrote."""
+
+_SEGMENTS_CACHED: Final = 256
+
+
+class Views:
+    """What a session shows to readers. Safe to share between threads, as the session is."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._looked_at_ms = 0
+        self._foreign = False
+        self._hudi_instants: InstantCache = {}
+        self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether Hudi has made commits that are part of no version yet."""
+        return self._foreign
+
+    def adopt(self) -> None:
+        """Make what Hudi wrote part of the value for good."""
+        if self._foreign:
+            session = self._session
+            session.remember(session.run(adoption.adopt(session.publisher, session.known())))
+            self._foreign = False
+
+    def sealed(self, *, look: bool = False, decided: bool = False) -> Timeline:
+        """The newest value, with what Hudi wrote beside it adopted in memory.
+
+        Hudi's directory is looked at when the session begins, when asked to, and then once a minute.
+
+        decided: look, and leave out what Hudi completed at times that have not come yet, see `is_decided`.
+        """
+        found = self._session.found()
+        tail = self._session.tail() if found is None else found.tail
+        now_ms = self._session.environment.now_ms()
+        if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
+            return tail
+        listed = None if found is None else found.hudi
+        foreign = self._foreign_completions(tail, listed)
+        self._looked_at_ms, self._foreign = now_ms, bool(foreign.completions)
+        completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
+        if not completions:
+            return tail
+        # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
+        clock = max(tail.clock, *(c.completed for c in completions))
+        return replace(tail.adopt(tail.nonce, 0, completions, foreign.schema), version=tail.version, clock=clock)
+
+    def _foreign_completions(self, value: Timeline, listed: Sequence[Stat] | None = None) -> Foreign:
+        """What Hudi has completed beside a value. listed: Hudi's directory, where it was listed just now."""
+        steps = foreign_completions(self._session.publisher.projector, value, self._hudi_instants, listed)
+        return self._session.run(steps)
+
+    def sealed_beside(self, call: Callable[[Timeline], None]) -> Timeline:
+        """As `sealed`. In a bucket, where a look takes round trips, a call gets the value that is known meanwhile.
+
+        call: asks for what is wanted of the value, as it is seldom another one; it raises nothing.
+        """
+        if not self._session.has_known or not self._session.is_far:
+            return self.sealed()
+        calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._session.known())]
+        sealed, _ = side_by_side(self._session.store, calls)
+        assert sealed is not None
+        return sealed
+
+    def decide(self, moment: InstantTime) -> None:
+        """Have a moment decided that the table's clock has not reached, though it has passed: see `events.decide`.
+
+        Raises `FutureSnapshotError` for a moment in the future of the store's clock, and where this process may not
+        write, or the store fails.
+        """
+        if self._session.known().version == 0 and not self._session.config.ours:
+            self._refuse_undecided(moment, "only Hudi has written to this table, and reading it writes nothing", None)
+        cause: Exception | None = None
+        try:
+            self._session.start()
+            known = self._session.known()
+            self._session.remember(self._session.run(moments.decide(self._session.publisher, known, moment)))
+        except (StorageUnavailableError, CommitUnknownError) as error:
+            cause = error
+        if self._session.known().clock < moment:
+            if cause is None:
+                self._refuse_undecided(moment, "it lies in the future of the store's clock", None)
+            self._refuse_undecided(
+                moment,
+                "it has passed, but no event of the table has a later time, and this process cannot publish one: let a "
+                "process that may write here ask for the moment once",
+                cause,
+            )
+
+    def _refuse_undecided(self, moment: InstantTime, why: str, cause: Exception | None) -> NoReturn:
+        raise FutureSnapshotError(
+            f"what this moment will show is not decided yet: {why}; or ask for one up to the newest moment that is "
+            'decided, which as_of="now" names. '
+            f"as_of={moment} newest_decided={self.sealed(decided=True).clock}" + (f" cause={cause}" if cause else "")
+        ) from cause
+
+    def is_decided(self, moment: InstantTime) -> bool:
+        """Whether no later commit of ours can come before a moment: the table's clock or the wall clock has passed it.
+
+        The clock of Hudi's writers may be ahead of ours, and the table's clock follows theirs only with our next event
+        that has looked. Where nothing of ours was ever published, the first event looks.
+        """
+        known = self._session.known()
+        return known.version == 0 or moment <= known.clock or moment < from_ms(self._session.environment.now_ms())
+
+    def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
+        """Commits that Hudi has made, that a cut shows, and that `value` does not have."""
+        foreign = self._foreign_completions(value)
+        missing = [completion for completion in foreign.completions if cut.shows(completion)]
+        self._foreign |= bool(missing)
+        return missing
+
+    def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
+        """The completions of a value, those of the `needed` segments included, in completion order."""
+        try:
+            result = [c for segment in value.segments if needed(segment) for c in self._segment(segment)]
+            result += value.completions
+        except SegmentGoneError:
+            result = self._completions_by_now(value, needed)
+        return sorted(result, key=lambda c: c.completed)
+
+    def _completions_by_now(self, value: Timeline, needed: Callable[[Segment], bool]) -> list[Completion]:
+        """The completions of a value that is no longer kept, of which a segment was swept, from the newest value.
+
+        They are those that the newest value has of versions up to that one, and those that it has dropped, which views
+        before `retention.dropped` alone may need.
+        """
+        newest = self._session.remember(self._session.run(newer_value(value)))
+        cut = restored_since(newest.restores, value.version)
+        if cut is not None and cut.first <= value.clock:
+            raise SnapshotExpiredError(
+                "the table was restored to an earlier moment while this snapshot was held, so that some of what it "
+                f"shows is gone: take a new one. version={value.version} clock={value.clock} restored_to={cut.to}"
+            )
+        if newest.retention.dropped > value.clock:
+            raise SnapshotExpiredError(
+                "the table has dropped the history that this snapshot is of, while it was held: take a new one. "
+                f"version={value.version} clock={value.clock} oldest={newest.retention.since}"
+            )
+
+        def wanted(segment: Segment) -> bool:
+            return needed(segment) or (segment.superseded is not None and segment.superseded > value.clock)
+
+        own = {c.requested: c for c in value.completions}
+        now = {c.requested: c for c in self.completions(newest, wanted) if c.version <= value.version}
+        return list((now | own).values())
+
+    def snapshot_completions(self, value: Timeline, cut: Cut | None = None) -> list[Completion]:
+        """The completions that a snapshot needs: segments that compactions have superseded by then are skipped."""
+        if cut is None:
+            return self.completions(value, lambda segment: segment.superseded is None)
+        return [c for c in self.completions(value, cut.needs) if cut.shows(c)]
+
+    def _segment(self, segment: Segment) -> tuple[Completion, ...]:
+        completions = self._segments.get(segment.name)
+        if completions is None:
+            completions = self._segments[segment.name] = self._session.run(read_segment(segment))
+            if len(self._segments) > _SEGMENTS_CACHED:
+                self._segments.popitem(last=False)
+        return completions

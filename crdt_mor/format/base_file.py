@@ -1,0 +1,322 @@
+"""Parquet as Hudi's readers take it: base files, and the blocks of log files.
+
+- No Arrow schema in the footer: with large, view or dictionary types in it hudi-rs refuses a log block.
+- Lists and maps in three levels with the names of the Parquet specification, timestamps in microseconds of UTC,
+  decimals in as few fixed bytes as hold their precision: what Spark and hudi-rs expect.
+- Row groups of about 131,072 rows, so that readers decode them in parallel.
+- Columns of numbers that do not get smaller are not compressed. A base file of ten columns, three of which have random
+  floats, decodes in three quarters of the time.
+- A dictionary only where values repeat. That is most of the cost of writing: a dictionary of a column of keys is a
+  hash table of every key, thrown away at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.format import bloom
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.layout import BY_KEY, ZSTD
+
+ROW_GROUP_ROWS: Final = 131_072
+CLUSTERED_ROW_GROUP_ROWS: Final = 32_768
+"""Rows of a row group in a base file that is clustered by some columns: fewer, so that a filter on them skips more."""
+MIN_RECORD_KEY: Final = "hoodie_min_record_key"
+MAX_RECORD_KEY: Final = "hoodie_max_record_key"
+AVRO_SCHEMA: Final = "parquet.avro.schema"
+LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
+ORDER: Final = "crdt_mor.order"
+"""The order of the rows, as `Layout` says it, where it is not that of their keys."""
+
+CALENDAR: Final = {"org.apache.spark.version": "3.5.6"}
+"""Metadata which says that the dates and times of a base file are in the proleptic Gregorian calendar, as Spark 3 has
+them.
+
+Spark 2 and Hive used other calendars for dates before 1582-10-15 and for moments before 1900. Spark 3 cannot know which
+of them a file is in that does not name the Spark that wrote it, and refuses such values (READ_ANCIENT_DATETIME). It
+reads a file as it is if that names Spark 3.0.0 or later (for INT96 3.1.0; versions are compared as texts) and does not
+have the key `org.apache.spark.legacyDateTime`. Hudi's readers read log blocks as they are and do not look at this key.
+
+Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of Spark 3.5.
+"""
+
+_ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"})
+_NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
+_NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
+"""Columns by which no reader skips rows, so that their statistics are not worth the time."""
+VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
+"""Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
+_SAMPLE_ROWS: Final = 1_024
+REPEATS_MIN: Final = 8
+"""A value must occur this often on average among the rows that share a dictionary. In a row group of 131,072 rows 5,000
+texts decode three times as fast from a dictionary as without, and 10,000 prices twice as fast, in two thirds of the
+bytes; 20,000 numbers twice as fast, but in more bytes, and they take longer to encode."""
+_JUDGED_FOR_WRITES: Final = 32
+_JUDGEMENTS_MAX: Final = 64
+
+_ZSTD_LEVEL: Final = 1
+_RUN_ROWS: Final = 8_192
+"""How many neighbouring values are compressed to see whether a column gets smaller."""
+_RATIO_MAX: Final = 0.9
+"""A column that compression leaves with more than this part of its bytes is not compressed: to undo that is most of the
+time that numbers take to decode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """From the end of a Parquet file: the number of its rows, its columns as stored, and its key-value metadata."""
+
+    rows: int
+    schema: pa.Schema
+    metadata: Mapping[str, str]
+
+    @property
+    def latest_requested(self) -> InstantTime | None:
+        """The latest requested time among the commits in this base file; None for base files that Hudi wrote."""
+        text = self.metadata.get(LATEST_REQUESTED)
+        return InstantTime(text) if text else None
+
+    @property
+    def order(self) -> str:
+        """The order of the rows in a base file of ours, as a `Layout` says it."""
+        return self.metadata.get(ORDER, str(BY_KEY))
+
+
+def base_metadata(
+    *,
+    min_record_key: str | None,
+    max_record_key: str | None,
+    avro_schema: str,
+    latest_requested: InstantTime | None,
+    order: str = str(BY_KEY),
+) -> dict[str, str]:
+    """The key-value metadata of a base file. A file without rows has no least and no greatest key."""
+    metadata = {AVRO_SCHEMA: avro_schema, **CALENDAR}
+    if min_record_key is not None and max_record_key is not None:
+        metadata |= {MIN_RECORD_KEY: min_record_key, MAX_RECORD_KEY: max_record_key}
+    if latest_requested is not None:
+        metadata[LATEST_REQUESTED] = latest_requested
+    if order != str(BY_KEY):
+        metadata[ORDER] = order
+    return metadata
+
+
+def write_parquet(
+    rows: pa.Table,
+    *,
+    row_group_rows: int = ROW_GROUP_ROWS,
+    codec: str = ZSTD,
+    repeating: Sequence[str] = (),
+    uncompressed: Sequence[str] = (),
+    log_block: bool = False,
+    lookup: str | None = None,
+) -> memoryview:
+    """`rows`, of the stored types, as the bytes of a Parquet file without metadata, encoded by this thread.
+
+    Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
+    `repeating`: the columns worth a dictionary (`repeating_columns`), beside the meta columns that always are.
+    `codec`: of a base file, as `Layout` names it.
+    `uncompressed`: columns of a base file that do not get smaller (`incompressible_columns`).
+    `lookup`: a column of distinct values, which has a Bloom filter by which readers find single ones.
+    `log_block`: lz4 and no statistics, since readers need every row of a block, and compaction soon rewrites it; a
+    third less work for the writer.
+    """
+    for item in rows.schema:
+        ready = item.type in VIEWS.values() or (item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type))
+        assert ready or _storable(item.type), f"not a stored type: {item.name} is {item.type}"
+    sink = pa.BufferOutputStream()
+    rows = rows.replace_schema_metadata(None)
+    bloom_filter = {} if lookup is None else bloom.options(lookup, min(rows.num_rows, row_group_rows))
+    options = _options(rows.schema, repeating, uncompressed, None if log_block else codec)
+    with pq.ParquetWriter(sink, rows.schema, **options, **bloom_filter) as writer:
+        writer.write_table(rows, row_group_size=row_group_rows)
+    return memoryview(sink.getvalue())
+
+
+def _options(
+    schema: pa.Schema, repeating: Sequence[str], uncompressed: Sequence[str], codec: str | None
+) -> dict[str, Any]:
+    """The options of pyarrow's writer; the head of this module says why they are these. codec: None: of a log block."""
+    log_block = codec is None
+    compressed = [leaf for item in schema if item.name not in uncompressed for leaf in _leaves(item.type, item.name)]
+    return {
+        "compression": "lz4" if log_block else dict.fromkeys(compressed, codec),
+        "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL) if codec == ZSTD else None,
+        "use_dictionary": [name for name in schema.names if name in _ALWAYS_REPEAT or name in repeating],
+        "write_statistics": [name for name in schema.names if not log_block and name not in _NEVER_FILTERED],
+        "write_page_index": not log_block,
+        "store_schema": False,
+        "use_compliant_nested_type": True,
+        "version": "2.6",
+    }
+
+
+def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:
+    """The columns of a Parquet file that one of a table becomes, each by its path, as the specification names it."""
+    if pa.types.is_list(type_):
+        yield from _leaves(type_.value_type, f"{path}.list.element")
+    elif pa.types.is_map(type_):
+        yield from _leaves(type_.key_type, f"{path}.key_value.key")
+        yield from _leaves(type_.item_type, f"{path}.key_value.value")
+    elif pa.types.is_struct(type_):
+        for i in range(type_.num_fields):
+            yield from _leaves(type_.field(i).type, f"{path}.{type_.field(i).name}")
+    else:
+        yield path
+
+
+def read_footer(source: ParquetSource) -> Footer:
+    """The footer of a Parquet file; a missing file is a FileNotFoundError, a damaged one a `FormatError`."""
+    try:
+        with source.open() as file:
+            parsed = file.metadata
+            stored = file.schema_arrow.remove_metadata()
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        refuse_encrypted(error, source.name)
+        raise FormatError(
+            "damaged Parquet file. Restore it from a copy, or restore the table to a commit before it. "
+            f"path={source.name} error={error}"
+        ) from error
+    metadata = {
+        key.decode(): value.decode(errors="replace")
+        for key, value in (parsed.metadata or {}).items()
+        if key != b"ARROW:schema"
+    }
+    return Footer(parsed.num_rows, stored, metadata)
+
+
+def refuse_encrypted(error: Exception, path: str, source: ParquetSource | None = None) -> None:
+    """Raise `UnsupportedFeatureError` if a Parquet file could not be read because it is encrypted.
+
+    error: what a reader said of the file. Some releases of polars only say that they do not understand its bytes.
+    source: the file, where Arrow is to be asked, too.
+    """
+    said = f"{error} {'' if source is None else _what_arrow_says(source)}"
+    if re.search("encrypted (metadata|footer)|Encryption error|Cannot decrypt", said):
+        raise UnsupportedFeatureError(
+            f"this Parquet file is encrypted, which this release does not read: use Hudi's own reader. path={path}"
+        ) from error
+
+
+def _what_arrow_says(source: ParquetSource) -> str:
+    """Why Arrow cannot read this file; nothing if it can."""
+    try:
+        with source.open() as file:
+            file.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _storable(type_: pa.DataType) -> bool:
+    """Whether Hudi's readers take what pyarrow makes of this type."""
+    if pa.types.is_list(type_):
+        return _storable(type_.value_type)
+    if pa.types.is_struct(type_):
+        return type_.num_fields > 0 and all(_storable(type_.field(index).type) for index in range(type_.num_fields))
+    if pa.types.is_map(type_):
+        return pa.types.is_string(type_.key_type) and _storable(type_.item_type)
+    if pa.types.is_timestamp(type_):
+        return bool(type_ == _TIMESTAMP)
+    return type_ in _FLAT or pa.types.is_decimal128(type_)
+
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_FLAT: Final = frozenset(
+    {pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32()}
+)
+
+
+def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tuple[str, ...]:
+    """The columns worth a dictionary, judged by a sample of the rows; meta columns are left out.
+
+    together: how many of the rows share a dictionary, at most.
+    """
+    most = min(rows.height, together) // REPEATS_MIN
+    if not most:
+        return ()
+    meta = _ALWAYS_REPEAT | _NEVER_REPEAT
+    candidates = [n for n, kind in rows.schema.items() if n not in meta and not kind.is_nested() and kind != pl.Boolean]
+    sample = rows.select(candidates)
+    if rows.height > 2 * _SAMPLE_ROWS:
+        sample = sample[np.minimum(_chances() * rows.height, rows.height - 1).astype(np.int64)]
+    return tuple(name for name in candidates if _distinct_values(sample[name], rows.height) <= most)
+
+
+class Judgements:
+    """What `repeating_columns` says of the rows of small writes to one table: it looks at one write in so many.
+
+    The rows of a writer are much alike, and to look at them takes a tenth of a write of 10,000 rows. Safe to share
+    between threads.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[tuple[str, ...], int]] = {}
+
+    def repeating(self, rows: pl.DataFrame, together: int) -> tuple[str, ...]:
+        """As `repeating_columns`, of these rows or of earlier ones with the same columns, about as many."""
+        kind = (*rows.schema.items(), min(rows.height, together).bit_length())
+        columns, left = self._known.get(kind, ((), 0))
+        if not left:
+            columns, left = repeating_columns(rows, together), _JUDGED_FOR_WRITES
+        if len(self._known) > _JUDGEMENTS_MAX:
+            self._known.clear()
+        self._known[kind] = columns, left - 1
+        return columns
+
+
+def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: str = ZSTD) -> tuple[str, ...]:
+    """The columns of numbers, dates and times beside `repeating` that do not get smaller, judged by a run of values."""
+    run = rows.slice(max(0, rows.height - _RUN_ROWS) // 2, _RUN_ROWS)
+    columns = (run[name] for name in rows.columns if name not in repeating and _has_numbers(rows.schema[name]))
+    return tuple(values.name for values in columns if not _gets_smaller(values, codec))
+
+
+def _has_numbers(kind: pl.DataType) -> bool:
+    """Whether a Parquet file has values of this type as the bytes of numbers."""
+    return kind.is_temporal() or kind.is_float() or kind.is_integer()
+
+
+def _gets_smaller(values: pl.Series, codec: str) -> bool:
+    data = values.drop_nulls().to_physical().to_numpy().tobytes()
+    compressor = pa.Codec("zstd", compression_level=_ZSTD_LEVEL) if codec == ZSTD else pa.Codec("lz4_raw")
+    return len(compressor.compress(data)) <= _RATIO_MAX * len(data)
+
+
+@cache
+def _chances() -> npt.NDArray[np.float64]:
+    """Where a sample takes its rows, each place in 0..1: as if at random, since values may come in runs or periods.
+
+    They are always the same, so that equal rows give equal files (SplitMix64, Steele et al. 2014).
+    """
+    state = np.arange(1, _SAMPLE_ROWS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (state ^ (state >> np.uint64(31))).astype(np.float64) / 2.0**64
+
+
+def _distinct_values(sample: pl.Series, rows: int) -> int:
+    """About how many distinct values a column has, of which this is a sample, of so many rows.
+
+    Chao's lower bound for the classes that a sample has missed (Chao 1984, "Nonparametric estimation of the number of
+    classes in a population").
+    """
+    classes = np.bincount(sample.unique_counts().to_numpy(), minlength=3)  # how many values occur so often
+    seen, once, twice = int(classes.sum()), int(classes[1]), int(classes[2])
+    if len(sample) == rows:
+        return seen
+    return seen + (once * once // (2 * twice) if twice else once * (once - 1) // 2)

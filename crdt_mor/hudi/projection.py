@@ -1,0 +1,294 @@
+"""What Hudi's own readers are told: the files of Hudi's timeline directory, as a function of one value.
+
+The table in `hudi.actions` says which files an action has, in which order they are put, and what they hold. The
+files of a cancelled plan are removed.
+
+The completion in the value, for some actions with its frozen plan, says everything that a completed file holds, so any
+helper can project any event, and all helpers put the same bytes. They are made only where a file is missing: those of a
+commit of 10,000 files take half a second, and the next publisher finds them there. Every completed file of a
+commit carries the value's joined schema, since Hudi's readers take the table's schema from the commit with the greatest
+requested time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.hudi.actions import (
+    WRITE,
+    Action,
+    D,
+    MomentaryAction,
+    P,
+    PlannedAction,
+    SettledAction,
+    action_ending_as,
+    action_named,
+    planned_action,
+)
+from crdt_mor.hudi.archive import HudiHistory, when_removed
+from crdt_mor.hudi.overwrite import place
+from crdt_mor.hudi.records import overwrite_record, pending_record
+from crdt_mor.hudi.restore import carry_out, withdraw_dropped
+from crdt_mor.hudi.restore_records import encode_savepoint_record
+from crdt_mor.log.paths import plan_path
+from crdt_mor.log.publish import EventFile, Publisher
+from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment
+from crdt_mor.log.steps import Delete, Read, Steps, Walk, delete_for_good
+from crdt_mor.log.tail import still_stands
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import (
+    SAVEPOINT,
+    TimelineFileName,
+    TimelineState,
+    data_file_name,
+    join_path,
+    timeline_file_name,
+)
+from crdt_mor.model.savepoint import Savepoint
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, completed_name
+from crdt_mor.store.protocol import Stat
+
+
+@lru_cache(maxsize=64)
+def avro_schema(schema: str, table: str) -> str:
+    """Avro JSON of a schema as the timeline value holds it."""
+    return TableSchema.from_json(schema).avro(table)
+
+
+@dataclass(frozen=True, slots=True)
+class Projector:
+    """Projects the events of one table."""
+
+    config: TableConfig
+
+    @property
+    def folder(self) -> str:
+        """Hudi's timeline directory."""
+        return join_path(".hoodie", self.config.timeline_path)
+
+    @property
+    def archive(self) -> str:
+        """Where Hudi archives what leaves that directory."""
+        return join_path(self.folder, self.config.history_path)
+
+    @property
+    def history(self) -> HudiHistory:
+        """What moves from the one to the other."""
+        return HudiHistory(self.folder, self.archive)
+
+    def path(self, name: TimelineFileName) -> str:
+        return f"{self.folder}/{name}"
+
+    def claim_path(self, instant: InstantTime) -> str:
+        """The file of a pending write by which a commit that is alone claims its time."""
+        return self.path(TimelineFileName(instant, WRITE.name, "inflight"))
+
+    def requested_path(self, instant: InstantTime) -> str:
+        """The other file of a pending write."""
+        return self.path(TimelineFileName(instant, WRITE.name, "requested"))
+
+    def pending_paths(self, instant: InstantTime, action: str) -> list[str]:
+        """The files of a pending instant, in the order in which to put them."""
+        row = action_named(action)
+        return self._paths(instant, row, (*row.begun, *row.ending))
+
+    def _paths(self, instant: InstantTime, action: Action, states: Iterable[TimelineState]) -> list[str]:
+        return [self.path(TimelineFileName(instant, action.name, state)) for state in states]
+
+    def place(self, value: Timeline) -> Steps[None]:
+        """Give the base files of the overwrite that `value.version` published, if it is one, their names."""
+        completions = (*value.completions, *(yield from wide_completions(value)))
+        yield from place(value, [c for c in completions if c.version == value.version])
+
+    def files(self, value: Timeline) -> Steps[list[EventFile]]:
+        """The files of the events that `value.version` published, in the order in which to put them."""
+        files: list[EventFile] = []
+        for pending in value.pending:
+            if pending.version == value.version:
+                files += self._begun(pending.requested, WRITE, pending_record)
+        for plan in (plan for plan in value.plans if plan.version == value.version):
+            action = planned_action(plan.action)
+            data = (yield Read(plan.path)) if action.told_open else None
+            if data is not None:
+                files += self._begun(plan.barrier, action, partial(_record, action, data, plan.path))
+        for savepoint in value.savepoints:
+            if savepoint.version == value.version and savepoint.told:
+                files += yield from self._saved(value, savepoint)
+        for completion in (*value.completions, *(yield from wide_completions(value))):
+            if completion.version == value.version and not completion.adopted:
+                files += yield from self._ended(completion, value.schema)
+        return files
+
+    def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove what was put for events whose instants were given up meanwhile, or whose table is no longer there."""
+        plans = [plan for instant in value.newly_pending if (plan := value.find_plan(instant)) is not None]
+        for plan in plans:
+            yield from self._withdraw(plan.barrier, plan.action)
+        for path in reversed(placed) if not plans else ():
+            yield Delete(path)
+
+    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
+        """Those of `placed` that are the files of an instant."""
+        names = ((path, timeline_file_name(path)) for path in placed)
+        return [path for path, name in names if name is not None and name.requested == instant]
+
+    def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
+        """Remove what the plans have left that this very version cancelled."""
+        for cancelled in value.rolled_back:
+            if cancelled.is_plan and cancelled.version == value.version:
+                yield from self._withdraw(cancelled.requested, cancelled.action)
+
+    def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed` whose instants have left Hudi's active timeline, in the order of an archiving."""
+        names = ((path, timeline_file_name(path)) for path in placed)
+        stale = [(path, name) for path, name in names if name and name.requested <= tail.archive.watermark]
+        for path, _ in sorted(stale, key=lambda item: when_removed(item[1])):
+            yield Delete(path)
+
+    def move_archived(self, value: Timeline) -> Steps[None]:
+        """Move the instants to Hudi's history that this very version archived."""
+        yield from self.history.project(value)
+
+    def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
+        yield from withdraw_dropped(tail, value, placed)
+
+    def carry_out_restore(self, value: Timeline) -> Steps[None]:
+        """Remove what this very version dropped, if it restored the table to an earlier moment."""
+        yield from carry_out(value, self.folder)
+
+    def savepoint_paths(self, savepoint: Savepoint) -> list[str]:
+        """The files of a savepoint, in the order in which to remove them: none where Hudi is not told of it."""
+        names = (
+            TimelineFileName(savepoint.marks, SAVEPOINT, "completed", savepoint.saved),
+            TimelineFileName(savepoint.marks, SAVEPOINT, "inflight"),
+        )
+        return [self.path(name) for name in names] if savepoint.told else []
+
+    def _saved(self, value: Timeline, savepoint: Savepoint) -> Steps[list[EventFile]]:
+        """The files of a savepoint. Once the version is no longer kept, others have put them long ago."""
+        cut = Cut("completed", savepoint.at)
+        shown = [c for c in value.completions if cut.shows(c)]
+        try:
+            for segment in (segment for segment in value.segments if cut.needs(segment)):
+                shown += [c for c in (yield from read_segment(segment)) if cut.shows(c)]
+        except SegmentGoneError:
+            if (yield from still_stands(value)):
+                raise
+            return []
+        record = partial(encode_savepoint_record, savepoint, tuple(fold_slices(shown)))
+        return [EventFile(path, record) for path in reversed(self.savepoint_paths(savepoint))]
+
+    def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
+        """Remove what a cancelled plan left: its outputs first (`events.plan` says why), then its files in Hudi's.
+
+        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
+        """
+        try:
+            files: list[Stat] = yield Walk()
+        except StorageUnavailableError:
+            return
+        named = ((file.path, data_file_name(file.path)) for file in files)
+        outputs = [path for path, name in named if name is not None and name.instant == barrier]
+        if (yield from delete_for_good(outputs)):
+            for path in reversed(self.pending_paths(barrier, action)):
+                yield Delete(path)
+
+    def _begun(self, instant: InstantTime, action: Action, make: Callable[[], bytes]) -> list[EventFile]:
+        """The files that say of an instant that it has begun.
+
+        A power cut that takes those of a write takes the writer as well, while a plan waits for any executor.
+        So the files of a write need not be durable, which saves a commit four of its twelve waits for the disk.
+        """
+        durable = action is not WRITE
+        return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begun)]
+
+    def _ended(self, completion: Completion, schema: str) -> Steps[list[EventFile]]:
+        action = action_ending_as(completion.action)
+        files: list[EventFile] = []
+        if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
+            files += self._begun(completion.requested, WRITE, pending_record)
+        if isinstance(action, MomentaryAction):
+            files += self._begun(completion.requested, action, partial(action.encode_record, completion))
+        if completion.overwriting is not None:  # it begins and ends in one event as well
+            files += self._begun(completion.requested, action, overwrite_record)
+        files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
+        path = self.path(completed_name(completion))
+        if isinstance(action, SettledAction):
+            return (yield from self._settled(completion, action, files))
+        if not isinstance(action, PlannedAction) or action.encode_outcome is None:
+            return [*files, EventFile(path, partial(self._completed, completion, schema))]
+        plan = plan_path(completion.requested, completion.nonce)
+        data = yield Read(plan)
+        if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
+            return []
+        begun: list[EventFile] = []
+        if not action.told_open:
+            begun = self._begun(completion.requested, action, partial(_record, action, data, plan))
+        return [*begun, *files, EventFile(path, partial(_outcome, action, completion, data, plan))]
+
+    def _settled(
+        self, completion: Completion, action: SettledAction[D], ending: Sequence[EventFile]
+    ) -> Steps[list[EventFile]]:
+        """The files of an event that has begun and ended what its frozen plan says."""
+        plan = plan_path(completion.requested, completion.nonce)
+        data = yield Read(plan)
+        if data is None:  # another table is here by now
+            return []
+        begun = self._begun(completion.requested, action, partial(_settled_record, action, data, plan))
+        outcome = partial(_settled_outcome, action, completion, data, plan)
+        return [*begun, *ending, EventFile(self.path(completed_name(completion)), outcome)]
+
+    def _completed(self, completion: Completion, schema: str) -> bytes:
+        encode = action_ending_as(completion.action).encode_completed
+        return encode(completion, avro_schema(schema, self.config.name))
+
+
+def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:
+    """What Hudi is told of the frozen plan in `data`, which is the object at `path`."""
+    return action.encode_record(action.decode(data, path))
+
+
+def _outcome(action: PlannedAction[P], completion: Completion, data: bytes, path: str) -> bytes:
+    """What Hudi is told of a completion whose frozen plan is in `data`, which is the object at `path`."""
+    assert action.encode_outcome is not None, "only actions of which Hudi is told more than the files"
+    return action.encode_outcome(completion, action.decode(data, path))
+
+
+def _settled_record(action: SettledAction[D], data: bytes, path: str) -> bytes:
+    """What Hudi is told of what has begun, by its frozen plan in `data`, which is the object at `path`."""
+    return action.encode_record(action.decode(data, path))
+
+
+def _settled_outcome(action: SettledAction[D], completion: Completion, data: bytes, path: str) -> bytes:
+    """What Hudi is told of its end."""
+    return action.encode_outcome(completion, action.decode(data, path))
+
+
+def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
+    """The completions of this very version that stand in a segment, since they are wide.
+
+    Once the version is no longer kept, its segment may have been swept. Then others have projected it long ago.
+    """
+    try:
+        return (yield from fresh_completions(value))
+    except SegmentGoneError:
+        if (yield from still_stands(value)):
+            raise
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class TablePublisher(Publisher):
+    """Publishes the events of one table, and tells Hudi's readers of them."""
+
+    projector: Projector

@@ -1,0 +1,56 @@
+"""Giving way: a service that loses one race after another, with an event that cannot be posted, asks for a turn.
+
+    ask     a service that has lost several races (a plan, its end, what is archived) touches one object, each time anew
+    wait    a writer that sees the object waits before it begins its next write, until the object is gone or is old
+    end     the service removes the object once its event is published
+
+Two writers that commit small writes without a pause would otherwise keep a service from publishing for as long as they
+go on: they publish the next version before the service has derived its plan.
+
+The object is a hint and no lock. No rule of the protocol rests on it. A writer waits for about a second at most, and
+for a service that died after it had asked only until the object is old.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crdt_mor.log.paths import INTENTS
+from crdt_mor.log.steps import Delete, GetStat, Pause, Steps, StoreNow, Touch
+from crdt_mor.store.protocol import Stat
+
+TURN: Final = f"{INTENTS}/turn"
+"""What is touched: one object for all who ask. It lies with the intents, so that one list finds both, and a sweep takes
+it where nobody is left to remove it."""
+
+LOST_MAX: Final = 3
+"""How many races an event has lost before its process asks."""
+
+FRESH_MS: Final = 2_000
+"""The age of the object, by the store's clock, up to which its process is taken for one that still tries."""
+
+_LOOKS_MAX: Final = 64
+_PAUSED: Final = 5
+"""The attempt after which a pause takes 16 milliseconds, on average."""
+
+
+def ask() -> Steps[None]:
+    """Ask for a turn, after a race that was lost."""
+    yield Touch(TURN)
+
+
+def end() -> Steps[None]:
+    """The turn was had. Others that have asked, too, ask again when they lose."""
+    yield Delete(TURN)
+
+
+def give_way() -> Steps[None]:
+    """Wait while somebody asks for a turn."""
+    for attempt in range(_LOOKS_MAX):
+        asked: Stat | None = yield GetStat(TURN)
+        if asked is None:
+            return
+        now_ms: int = yield StoreNow()
+        if abs(now_ms - asked.modified_ms) > FRESH_MS:
+            return
+        yield Pause(min(attempt, _PAUSED))

@@ -1,0 +1,130 @@
+"""Intents: events as values, which their writer can publish itself, or post for others to publish.
+
+Only the begin and the end of a write are posted. Neither is decided before it is published: each derives the next value
+from the tail that there is then, or nothing where its outcome is there already or it has become impossible.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from crdt_mor.errors import CrdtMorError
+from crdt_mor.log.stopping import blocking_token, require_open
+from crdt_mor.model.authors import Author, author_json, author_of
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.overwrite import void_files
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require_types
+from crdt_mor.model.timeline_parts import DataFile
+
+BYTES_MAX: Final = 1 << 14
+"""Bytes of an event that is posted. The end of a write of hundreds of file groups is published by its writer alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginIntent:
+    """The begin of a write. store_ms: what the store's clock said before; nonce: by which its writer finds it."""
+
+    nonce: str
+    store_ms: int | None
+    author: Author | None
+
+    def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
+        """The next value; None if the write has begun. Raises where nothing may begin."""
+        if tail.find_by_nonce(self.nonce):
+            return None
+        require_open(tail, self.author)
+        return tail.begin(self.nonce, wall_ms, self.store_ms, self.author)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteIntent:
+    """The end of a pending write: the files that it commits. driver: of a distributed write, which alone may end it."""
+
+    nonce: str
+    requested: InstantTime
+    driver: str
+    operation: str
+    files: tuple[DataFile, ...]
+    token: tuple[str, int] | None = None
+
+    def may_end(self, tail: Timeline) -> bool:
+        """Whether the write is pending, and its driver's, and its token was not used before."""
+        pending = tail.find_pending(self.requested)
+        return pending is not None and pending.driver == self.driver and blocking_token(tail, self.token) is None
+
+    def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
+        """The next value; None if it may not end, or an overwrite has voided files of it, which are to go first."""
+        if not self.may_end(tail) or void_files(tail, self.requested, self.files):
+            return None
+        return tail.complete(self.nonce, wall_ms, self.requested, self.operation, self.files, self.token)
+
+
+Intent = BeginIntent | CompleteIntent
+
+
+def combine(tail: Timeline, wall_ms: int, intents: Sequence[Intent]) -> tuple[Timeline, int]:
+    """One value that follows `tail` with all of these events that are possible, and how many are.
+
+    It has the nonce of one of them, and is `tail` itself where none is possible. Ends come before begins: so what a
+    write has begun from holds no commit that completed after its own time.
+    """
+    value, possible = tail, 0
+    for intent in sorted(intents, key=lambda intent: isinstance(intent, BeginIntent)):
+        try:
+            following = intent.derive(replace(value, version=tail.version), wall_ms)
+        except CrdtMorError:
+            continue  # its writer will be told
+        if following is not None:
+            value, possible = following, possible + 1
+    return value, possible
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def encode_intent(intent: Intent, table_id: str) -> bytes:
+    """The object of an intent."""
+    head = {"format": FORMAT, "table_id": table_id, "nonce": intent.nonce}
+    return json.dumps({**head, **_body(intent)}, separators=(",", ":")).encode()
+
+
+def _body(intent: Intent) -> dict[str, object]:
+    if isinstance(intent, BeginIntent):
+        return {"begin": [intent.store_ms, author_json(intent.author)]}
+    files = [file_json(file) for file in intent.files]
+    return {"complete": [intent.requested, intent.driver, intent.operation, files, intent.token]}
+
+
+def decode_intent(data: bytes, table_id: str) -> Intent | None:
+    """The intent in an object; None for what is not one of this table, as this release knows them: nobody needs it.
+
+    The writer that has posted it publishes its event itself, if no other does.
+    """
+    try:
+        document = json.loads(data)
+        if document["format"] != FORMAT or document["table_id"] != table_id:
+            return None
+        intent = _intent_of(document)
+        require_types([intent])
+    except WRONG_SHAPE:
+        return None
+    return intent
+
+
+def _intent_of(document: dict[str, Any]) -> Intent:
+    if "begin" in document:
+        store_ms, author = document["begin"]
+        return BeginIntent(document["nonce"], store_ms, author_of(author))
+    requested, driver, operation, files, token = document["complete"]
+    named = tuple(DataFile(*file) for file in files)
+    require_types(named)
+    application, number = token or ("", 0)
+    if not isinstance(application, str) or not isinstance(number, int):
+        raise TypeError(f"{token=}")
+    return CompleteIntent(
+        document["nonce"], requested, driver, operation, named, (application, number) if token else None
+    )

@@ -1,0 +1,492 @@
+"""Publishing: one value of the timeline follows another, by put-if-absent alone.
+
+    publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
+                        lost or unsure: pause, look at the new tail, derive again
+    project      a projector tells others of the event (Hudi's readers: `hudi.projection`), put-if-absent
+
+The rules that make it correct. Leaving out any one of them makes `tests/simulation/test_small_world.py` fail:
+
+  1. One terminal event per instant: `complete` and `roll_back` derive only from a value in which it is pending.
+  2. Help before you publish: version n is projected before n+1 is put, so what others are told never has a hole.
+  3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded,
+     version n must still be there, else the object may be a ghost below the tail (deletion is oldest first). What was
+     read back, or put by somebody else, is made durable before it is acknowledged or built upon.
+  4. Acknowledge last, after one's own projection.
+
+The first event of a table that was made without an id gives it one, which is its nonce. A process that loses that race
+derives again from a value that has the id.
+
+What is true of every version and the one that follows it is stated in `model.invariants`, and asked before each put.
+
+An event whose outcome the tail holds already derives nothing (`None`), so a process that is unsure starts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from crdt_mor.errors import (
+    ClockError,
+    CommitUnknownError,
+    CrdtMorError,
+    StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
+)
+from crdt_mor.ground.observing import RaceLostEvent, Tell, tell_nobody
+from crdt_mor.log.combining import PAUSED, Crowd, Posting
+from crdt_mor.log.intents import Intent
+from crdt_mor.log.lookup import is_given_up_in, newer_value
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal
+from crdt_mor.log.steps import (
+    PUTS_MAX,
+    Delete,
+    GetStat,
+    MakeDurable,
+    Nonce,
+    Now,
+    Pause,
+    Put,
+    Read,
+    Steps,
+    StoreNow,
+    Together,
+    put_all_surely,
+)
+from crdt_mor.log.tail import expire_versions, find_tail, still_stands
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
+from crdt_mor.model.invariants import require_invariants, require_sealed
+from crdt_mor.model.timeline import Timeline
+
+_BESIDE = 15
+"""How many files of writes that begin are put beside one that lasts."""
+
+_FEW = 16
+"""Files of a version that are looked for side by side. Of more, the last one is looked for first."""
+
+EXPIRE_EVERY = 32
+"""A publisher whose version is a multiple of this deletes the versions that are too old. Readers delete nothing."""
+
+CLOCK_AHEAD_MAX_MS = 60_000
+"""How far a writer's wall clock may be ahead of the store's clock when it moves the table's clock.
+
+A wall clock that is behind the store's or the table's clock does no harm, however wrong it is: it moves nothing."""
+
+Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
+"""(tail, wall clock in ms) -> the next value, or None if the tail holds the event's outcome already.
+
+A plain function where the tail says everything; a generator of steps where something has to be looked up for it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """A file that tells others of an event. `make` makes its bytes, which a process asks for that finds it missing."""
+
+    path: str
+    make: Callable[[], bytes]
+    durable: bool = True
+
+    @property
+    def data(self) -> bytes:
+        """The bytes, made anew each time."""
+        return self.make()
+
+    @property
+    def put(self) -> Put:
+        return Put(self.path, self.data, self.durable)
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """Files that tell others of a version, whose process has not looked yet whether they were put too late."""
+
+    value: Timeline
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcuts:
+    """How a process saves requests when it publishes: by what it knows before, does afterwards, or leaves to others.
+
+    looked: the value that it goes by was the tail a moment ago, so that the put itself tells whether it still is.
+    helped: a version that it knows to be projected; -1: it knows of none.
+    store_ms: a time that the store's clock has reached; None: it knows of none.
+    late: where it is noted which files were put, for `look_again`; None: whether they came too late is seen at once.
+    crowd: with it an intent may be published with others', or by others: see `log.combining`.
+    """
+
+    looked: bool = False
+    helped: int = -1
+    store_ms: int | None = None
+    late: list[Projected] | None = None
+    crowd: Crowd | None = None
+
+    def after_a_look(self, store_ms: int | None) -> Shortcuts:
+        """The same of a process that has found the tail just now, and noted the store's clock."""
+        return replace(self, looked=True, store_ms=store_ms)
+
+
+NO_SHORTCUTS = Shortcuts()
+
+
+class EventProjector(Protocol):
+    """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
+
+    def place(self, value: Timeline) -> Steps[None]:
+        """Give the data files their names that this very version asks for."""
+        ...
+
+    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
+        """The files of the events that this very version published, in the order in which they are put.
+
+        They are a function of the value and of immutable objects, so that everybody who helps puts the same bytes.
+        """
+        ...
+
+    def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove `placed`, files of this version's events that were put too late: nobody else comes to remove them."""
+        ...
+
+    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
+        """Those of `placed` that are the files of an instant."""
+        ...
+
+    def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
+        """Remove what the plans have left that this very version cancelled."""
+        ...
+
+    def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed` that were put after their instants had been archived, as `tail` says."""
+        ...
+
+    def move_archived(self, value: Timeline) -> Steps[None]:
+        """Move to the archive what this very version archived."""
+        ...
+
+    def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
+        ...
+
+    def carry_out_restore(self, value: Timeline) -> Steps[None]:
+        """Remove what this very version dropped, if it restored the table to an earlier moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes the events of one table, and has a projector tell others of them.
+
+    tell: is told of what happened, once it has; nothing here depends on it.
+    """
+
+    projector: EventProjector
+    tell: Tell = tell_nobody
+
+    def publish(
+        self,
+        derive: Derive,
+        known: Timeline | None = None,
+        shortcuts: Shortcuts = NO_SHORTCUTS,
+        intent: Intent | None = None,
+        wall_ms: int | None = None,
+    ) -> Steps[Timeline]:
+        """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
+
+        intent: the same event as a value, which may be posted.
+        wall_ms: the time to which the event moves the table's clock, where that is not the wall clock's. The store's
+            clock has passed it.
+        """
+        assert known is not None or not shortcuts.looked
+        tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
+        posting = Posting(intent, shortcuts.crowd)
+        try:
+            return (yield from self._publish(derive, tail, posting, shortcuts, wall_ms))
+        except StorageUnavailableError as error:
+            if posting.attempt == 0 and not posting.is_posted:
+                raise
+            raise unknown_outcome(error) from error
+        except CrdtMorError as error:
+            if not posting.is_posted:
+                raise
+            yield from posting.withdraw()
+            if isinstance(error, CommitUnknownError | TableReplacedError | TableNotFoundError):
+                raise
+            raise stopped_outcome(error) from error
+
+    def _publish(
+        self, derive: Derive, tail: Timeline, posting: Posting, shortcuts: Shortcuts, wall_ms: int | None
+    ) -> Steps[Timeline]:
+        """As `publish`, from the newest version that is known."""
+        segments: Contents = {}
+        unmade = 0
+        while True:
+            own: list[str] = []
+            try:
+                time_ms = (yield from wall_clock(tail, shortcuts.store_ms)) if wall_ms is None else wall_ms
+                event = yield from _derived(derive, tail, time_ms)
+                if event is not None and not (yield from posting.is_turn(tail)):
+                    yield Pause(PAUSED)
+                    tail = yield from find_tail(tail)
+                    continue
+                if tail.version != shortcuts.helped:
+                    yield from self._wait_for_projection(tail, posting)
+                    yield from self.help_project(tail)
+                if event is None:
+                    yield from posting.end(published=False)
+                    return tail
+                event = yield from posting.with_others(tail, event, time_ms)
+                value = yield from next_version(tail, event, segments, own)
+            except SegmentGoneError:
+                tail = yield from newer_value(tail)  # this process slept while many were published
+                continue
+            owned = yield from claim(tail, value)
+            posting.attempt += 1
+            if owned is not None:
+                yield from self.project(owned, own=True, late=shortcuts.late)
+                yield from expire_in_turn(owned)
+                yield from posting.end(published=True)
+                return owned
+            self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
+            if own and (yield from _has_lost(tail, value)):
+                yield from discard(own)
+            yield from posting.pause()
+            newest = yield from self.next_tail(tail, value)
+            unmade = unmade + 1 if newest.version == tail.version else 0
+            if unmade == PUTS_MAX:
+                raise _never_made(value)
+            tail = newest
+
+    def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
+        """The tail after a put that did not succeed.
+
+        If the table was replaced or removed, `lost` is deleted: it may stand above the tail of the table that is there
+        now. If the table is still there, and only a version of an earlier table stands above its tail, then `lost` may
+        become part of it yet.
+        """
+        try:
+            return (yield from find_tail(tail))
+        except (TableReplacedError, TableNotFoundError) as error:
+            if (yield from still_stands(tail)):
+                raise CommitUnknownError(
+                    "a process that has an earlier table of this place open writes here, so that it is not known "
+                    "whether this write is visible: look at the table before writing again, or write with a token, "
+                    f"which may be repeated. cause={error}"
+                ) from error
+            path = version_path(lost.version)
+            data = yield Read(path)
+            if data is not None and lost.is_in(data):
+                yield Delete(path)
+            raise
+
+    def help_project(self, tail: Timeline) -> Steps[None]:
+        """Rule 2: the publisher that follows a version makes sure that its events are projected."""
+        yield MakeDurable(version_path(tail.version))
+        yield from self.project(tail)
+
+    def _wait_for_projection(self, tail: Timeline, posting: Posting) -> Steps[None]:
+        """Where somebody else has published an event with many others, leave it to a few to project them all."""
+        files = (yield from self.projector.files(tail)) if posting.is_posted else []
+        if len(files) <= _FEW or not files[-1].durable:
+            return
+        while (yield GetStat(files[-1].path)) is None and not posting.draw(tail):
+            yield Pause(PAUSED)
+
+    def project(self, value: Timeline, *, own: bool = False, late: list[Projected] | None = None) -> Steps[None]:
+        """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
+
+        In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
+        front of a plan that is not to come any more.
+
+        own: it was published just now by this process. late: as in `Shortcuts`.
+        """
+        yield from self.projector.withdraw_cancelled(value)
+        yield from self.projector.place(value)
+        placed = yield from self.put_files(value, own=own)
+        if placed and late is not None:
+            late.append(Projected(value, tuple(placed)))
+        elif placed:
+            yield from self._withdraw_late(value, placed)
+        yield from self.projector.move_archived(value)
+        yield from self.projector.carry_out_restore(value)
+
+    def put_files(self, value: Timeline, *, own: bool) -> Steps[list[str]]:
+        """Put the files of a version's own events where there are none; returns the paths of those that were missing.
+
+        Those that last are put one after another, as Hudi's readers go by their order. Those of writes that begin come
+        first, side by side; many of them are put beside those that last, and before the last one. own: as for
+        `project`; then none is looked for.
+        """
+        files = yield from self.projector.files(value)
+        missing = files if own else (yield from _missing(files))
+        hints = [file.put for file in missing if not file.durable]
+        lasting = [file.put for file in missing if file.durable]
+        beside = _BESIDE * max(0, len(lasting) - 1) if value.newly_pending else 0
+        first = max(0, len(hints) - beside)
+        yield from put_all_surely(hints[:first])
+        for i, put in enumerate(lasting):
+            at = first + _BESIDE * i
+            yield from put_all_surely([put, *hints[at : at + _BESIDE]])
+        return [file.path for file in missing]
+
+    def look_again(self, late: Sequence[Projected]) -> Steps[None]:
+        """Remove of the files in `late` those that were put too late."""
+        for projected in late:
+            yield from self._withdraw_late(projected.value, projected.paths)
+
+    def _withdraw_late(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+        """Remove of the files that were just put those that do not belong there any more.
+
+        Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up or archived in
+        the meantime, its files have been removed by somebody who will not come again. If the table was, they were put
+        into another one. Nothing is archived while the version stands that published it, so that suffices for events
+        that nobody can give up.
+        """
+        begun = value.newly_pending
+        try:
+            if not begun and (yield from still_stands(value)):
+                return
+            tail = yield from find_tail(value)
+        except (TableReplacedError, TableNotFoundError):
+            yield from self.projector.withdraw_obsolete(value, placed)
+            return
+        yield from self.projector.withdraw_archived(tail, placed)
+        yield from self.projector.withdraw_dropped(tail, value, placed)
+        for instant in begun:
+            if (yield from is_given_up_in(instant, tail)):
+                yield from self.projector.withdraw_obsolete(value, self.projector.paths_of(instant, placed))
+
+
+def expire_in_turn(value: Timeline) -> Steps[None]:
+    """Delete the versions that are too old, if it is the turn of the publisher of `value`."""
+    if value.version % EXPIRE_EVERY == 0:
+        yield from expire_versions(value)
+
+
+def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
+    """Those files that are not there. Those that are there last from here on.
+
+    The maker of one may have died before it was durable, and what follows it must not outlast it.
+    """
+    if not files:
+        return []
+    if len(files) > _FEW and files[-1].durable and (yield GetStat(files[-1].path)) is not None:
+        yield MakeDurable(files[-1].path)  # its maker has put all others before
+        return []
+    stats = yield Together(tuple(GetStat(file.path) for file in files))
+    for file, stat in zip(files, stats, strict=True):
+        if stat is not None and file.durable:
+            yield MakeDurable(file.path)
+    return [file for file, stat in zip(files, stats, strict=True) if stat is None]
+
+
+def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
+    """Whether another version followed `tail`, so that `value` is not part of the table and will never be.
+
+    What stands in the place of `value` tells only as long as `tail` stands, too. Else it may be a ghost: `value` was
+    there, others followed it, and it was deleted.
+    """
+    data = yield Read(version_path(value.version))
+    return data is not None and not value.is_in(data) and (yield from still_stands(tail))
+
+
+def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+    """The outcome of a derivation of either kind."""
+    outcome = derive(tail, wall_ms)
+    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+
+def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
+    """The wall clock, which the next event may move the table's clock to: for good, so a broken one is refused.
+
+    It is compared with the store's clock, never with the table's, which a fast clock takes along, event by event. The
+    store is not asked as long as a time will do that its clock has reached for sure: `store_ms`, or the one that a
+    pending write noted at its begin. So neither the begin nor the end of a short write asks for it.
+    """
+    wall_ms: int = yield Now()
+    reached = [p.begun_ms for p in tail.pending if p.begun_ms is not None]
+    if store_ms is not None:
+        reached.append(store_ms)
+    if wall_ms > to_ms(tail.clock) and wall_ms > max(reached, default=0) + CLOCK_AHEAD_MAX_MS:
+        now_ms: int = yield StoreNow()
+        if wall_ms > now_ms + CLOCK_AHEAD_MAX_MS:
+            raise ClockError(
+                "this machine's clock is far ahead of the store's, and no later commit of anybody could be earlier "
+                f"than one of ours: set the clock, then write again. wall_clock={from_ms(wall_ms)} "
+                f"store_clock={from_ms(now_ms)} ahead_s={(wall_ms - now_ms) // 1000}"
+            )
+    return wall_ms
+
+
+def next_version(tail: Timeline, event: Timeline, segments: Contents, own: list[str]) -> Steps[Timeline]:
+    """The version that is put for an event that follows `tail`, once the invariants have nothing against it.
+
+    segments, own: as for `seal`.
+    """
+    nonce = yield Nonce()  # an attempt's own, so that it lands at most once
+    event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
+    value = yield from seal(tail, event, segments, own)
+    require_invariants(tail, event)
+    require_sealed(event, value)
+    return value
+
+
+def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
+    """Rule 3: put `value` after `tail`. The published value if it is genuinely ours; None if lost or unsure."""
+    created = yield Put(version_path(value.version), value.encode())
+    return (yield from confirmed(tail, value, created))
+
+
+def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Timeline | None]:
+    """As `claim`, once `value` was put. created: what the put has answered."""
+    path = version_path(value.version)
+    try:
+        if not created:
+            data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
+            if data is None:
+                return None
+            stored = Timeline.decode(data, path)
+            if stored.nonce != value.nonce:
+                return None
+            value = stored
+            yield MakeDurable(path)  # what was read back may not last yet
+        return value if (yield from is_genuine(tail)) else None
+    except StorageUnavailableError as error:
+        raise unknown_outcome(error) from error
+
+
+def _never_made(value: Timeline) -> CommitUnknownError:
+    """The error where the store makes no next version, nor has another process made one."""
+    return CommitUnknownError(
+        "the store makes no next version of the timeline: again and again it says that there is one already, or does "
+        "not say what became of it, and a look finds none. If it goes on so, try with crdt-mor check-store what its "
+        "conditional puts do. Look at the table before writing again, or write with a token, which may be repeated. "
+        f"path={version_path(value.version)} tries={PUTS_MAX}"
+    )
+
+
+def unknown_outcome(cause: StorageUnavailableError) -> CommitUnknownError:
+    """What a failure means once something may have been published."""
+    return CommitUnknownError(
+        "the store failed after it had been asked to publish, so this may be visible already: look at the table before "
+        f"writing again, or write with a token, which may be repeated. cause={cause}"
+    )
+
+
+def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
+    """What an error means once an event has been posted."""
+    return CommitUnknownError(
+        "this was stopped, and another process may have published it meanwhile: look at the table before writing "
+        f"again, or write with a token, which may be repeated. cause={cause}"
+    )
+
+
+def is_genuine(tail: Timeline) -> Steps[bool]:
+    """Whether the version that was just put after `tail` can be trusted: deletion is oldest first.
+
+    The nonce matters: what stands there may itself be a ghost, put by somebody who derived from a still older tail.
+    """
+    return (yield from still_stands(tail))

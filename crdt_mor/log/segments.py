@@ -1,0 +1,216 @@
+"""Segments: immutable objects to which a value's older completions are moved, so that the value stays small.
+
+    completions of the value ──seal──► a segment of level 0 ──16 of a level──► one of the next level, and so on
+    a wide commit            ──────────► a segment of its own, in the very event that publishes it
+    a clean that completes   ──────────► what nobody needs any more goes, what is mostly stale is packed anew
+
+Rolling up parts a run in two: completions that the latest snapshot needs, and completions that only history needs,
+whose files a compaction has superseded. So opening the latest snapshot reads few segments however long the history is.
+`planners.packing` says which completions share a segment.
+
+A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all who
+follow that tail put the same objects. What only one event needs has a name of that attempt, and a publisher that loses
+the race deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a version that is not
+above the oldest one that stands, and that neither this nor the tail names, is named by no version (`events.sweep`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from crdt_mor.errors import FormatError
+from crdt_mor.log.paths import segment_path
+from crdt_mor.log.steps import Delete, Put, Read, Steps, put_surely
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
+from crdt_mor.model.timeline_json import decode_segment, encode_segment
+from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
+from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, Ends, in_chunks, repack
+
+_CLEAN = "clean"
+"""The action of a clean, as `model.names` has it, which knows Hudi's words and is not for what publishes."""
+
+
+class SegmentGoneError(FormatError):
+    """A segment is not there: damage, unless the value that names it is so old that it was swept meanwhile."""
+
+
+Contents = dict[str, tuple[Completion, ...]]
+"""Completions by the name of their segment, so that each is read once however often an event loses its race."""
+
+
+def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> Steps[Timeline]:
+    """`value`, derived from `tail`, with completions in segments once they are many, or large.
+
+    Those of the tail are projected already. Those of `value` itself are moved only if they are large, so that no
+    version carries them: a process that projects the event finds them by `fresh_completions`.
+
+    known: what was read of segments. own: the paths of the segments that are put for this attempt alone are added.
+    """
+    if len(value.restores) > len(tail.restores):
+        return value  # a restore has made its segments itself; those of the tail hold what it drops
+    before = {c.requested for c in tail.completions}
+    fresh = [c for c in value.completions if c.requested not in before]
+    many = len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX
+    wide = bytes_of(fresh) >= COMPLETIONS_BYTES_MAX
+    cleaned = value.retention.dropped > tail.retention.dropped or any(c.action == _CLEAN for c in fresh)
+    if not (many or wide or cleaned):
+        return value
+    segments = list(tail.segments)
+    moved: list[Completion] = []
+    if many:
+        moved += tail.completions
+        segments += yield from put_chunks(SegmentName(tail.version, tail.nonce, 0, "live"), _live(moved))
+    if many or wide:
+        segments = yield from _roll_up_full(tail, segments, known)
+    attempt = SegmentName(tail.version, value.nonce, 0, "wide", own)
+    if wide:
+        moved += fresh
+        adopted = [c for c in fresh if c.adopted]  # nobody projects these, so that they may be in several segments
+        ours = tuple(c for c in fresh if not c.adopted)
+        segments += yield from put_chunks(attempt, [*_live(adopted), *([Chunk(ours, None)] if ours else [])])
+    retention = value.retention
+    if cleaned:
+        times = {c.requested for c in moved}
+        carried = [c for c in value.completions if c.requested not in times]
+        for segment in segments:
+            if segment.superseded is None:
+                yield from read_once(segment, known)
+        packed = repack(segments, known, carried, retention.dropped)
+        segments = list(packed.kept)
+        segments += yield from put_chunks(replace(attempt, level=1, kind="live"), packed.live)
+        segments += yield from put_chunks(replace(attempt, level=1, kind="past"), packed.history)
+        segments.sort(key=_by_age)
+        last, count = packed.dropped
+        dropped = max(tail.retention.dropped, last)
+        retention = replace(retention, dropped=dropped, dropped_count=retention.dropped_count + count)
+    return value.sealed(segments, moved, retention)
+
+
+def discard(own: list[str]) -> Steps[None]:
+    """Delete the segments that were put for attempts of which it is certain that they have lost their race."""
+    while own:
+        yield Delete(own[-1])
+        own.pop()
+
+
+def read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]]:
+    """The completions of a segment, which are noted in `known`."""
+    if segment.name not in known:
+        known[segment.name] = yield from read_segment(segment)
+    return known[segment.name]
+
+
+def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
+    """The completions of a segment; raises `SegmentGoneError` where it is not there."""
+    path = segment_path(segment.name)
+    data = yield Read(path)
+    if data is None:
+        raise SegmentGoneError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
+    return decode_segment(data, path)
+
+
+def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
+    """What this very version completed and has moved to a segment already. Mostly nothing, and then nothing is read.
+
+    It is in the segment whose last completion is at the value's clock, which no earlier version had reached.
+    """
+    for segment in value.segments:
+        if segment.last == value.clock:
+            return tuple(c for c in (yield from read_segment(segment)) if c.version == value.version)
+    return ()
+
+
+# --- rolling up -------------------------------------------------------------------------------------------------------
+
+
+def _roll_up_full(tail: Timeline, segments: list[Segment], known: Contents) -> Steps[list[Segment]]:
+    """The segments with each level rolled up that is full, live and history apart."""
+
+    def full_at(level: int, *, history: bool) -> list[Segment]:
+        at = [s for s in segments if s.level == level and (s.superseded is not None) == history]
+        small = [s for s in at if s.size < SEGMENT_BYTES_FULL]
+        return small if len(small) >= SEGMENTS_MAX else []
+
+    level = 0
+    while full := full_at(level, history=False):
+        segments = yield from _roll_up_live(tail, segments, full, level + 1, known)
+        level += 1
+    for level in sorted({s.level for s in segments if s.superseded is not None}):
+        if full := full_at(level, history=True):
+            segments = yield from _roll_up_history(tail, segments, full, level + 1, known)
+    return segments
+
+
+def _roll_up_live(
+    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
+) -> Steps[list[Segment]]:
+    """`full` become one run: what the latest snapshot needs, and what only history needs."""
+    run: list[Completion] = []
+    for segment in full:
+        run += yield from read_once(segment, known)
+    ends = superseded_at(run)
+    live = [c for c in run if ends[c.requested] is None]
+    past = [c for c in run if ends[c.requested] is not None]
+    name = SegmentName(tail.version, tail.nonce, level, "live")
+    written = yield from put_chunks(name, in_chunks(live, ends))
+    written += yield from put_chunks(replace(name, kind="past"), in_chunks(past, ends))
+    return sorted([*(s for s in segments if s not in full), *written], key=_by_age)
+
+
+def _roll_up_history(
+    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
+) -> Steps[list[Segment]]:
+    """`full` become one run. Each commit is superseded when its segment was, since more is not known of it here."""
+    run: list[Completion] = []
+    ends: dict[InstantTime, InstantTime | None] = {}
+    for segment in full:
+        content = yield from read_once(segment, known)
+        run += content
+        ends |= {c.requested: segment.superseded for c in content}
+    written = yield from put_chunks(SegmentName(tail.version, tail.nonce, level, "history"), in_chunks(run, ends))
+    return sorted([*(s for s in segments if s not in full), *written], key=_by_age)
+
+
+# --- putting ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """What the names of segments are made of. `own`: where the paths are noted of those that are of one attempt."""
+
+    version: int
+    nonce: str
+    level: int
+    kind: str
+    own: list[str] | None = None
+
+    def of(self, number: int) -> str:
+        name = f"{self.version:020d}-{self.nonce}-{self.level}-{self.kind}"
+        return f"{name}-{number}" if number else name
+
+
+def put_chunks(name: SegmentName, chunks: Iterable[Chunk]) -> Steps[list[Segment]]:
+    written = []
+    for number, chunk in enumerate(chunks):
+        part = chunk.completions
+        data = encode_segment(part)
+        path = segment_path(name.of(number))
+        if name.own is not None:
+            name.own.append(path)
+        yield from put_surely(Put(path, data))
+        first, last = part[0].completed, part[-1].completed
+        written.append(Segment(name.of(number), name.level, first, last, len(part), chunk.superseded, len(data)))
+    return written
+
+
+def _live(completions: Iterable[Completion]) -> list[Chunk]:
+    """Completions of which it is not asked yet whether a compaction has superseded them."""
+    chosen = list(completions)
+    ends: Ends = dict.fromkeys(c.requested for c in chosen)
+    return in_chunks(chosen, ends)
+
+
+def _by_age(segment: Segment) -> tuple[int, str, str]:
+    return -segment.level, segment.first, segment.name

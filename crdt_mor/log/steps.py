@@ -1,0 +1,256 @@
+"""Store operations as values, so that a protocol can be written without doing any I/O.
+
+A protocol is a generator that yields operations and is sent their results. `run` drives one against a real store;
+the exhaustive tests drive the same generators through every interleaving, with a crash possible at each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
+from crdt_mor.ground.clock import Environment
+from crdt_mor.store.protocol import Durable, Store, side_by_side
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """-> bytes | None"""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """-> bool | None: created, exists already, or unknown (the reply was lost)."""
+
+    path: str
+    data: bytes
+    durable: Durable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """-> bool, whether this very step has created `target`; not where there is one, or no `source`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetStat:
+    """-> Stat | None"""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """-> list[Stat], directly in the folder, by path."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """-> list[Stat], the data files of the table, by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """-> bool, whether the object is gone; removing what is not there is fine.
+
+    Only what nobody needs is ever deleted. So a process that may not delete it, or whose store does not answer, goes
+    on: the object stays for a process that may. After a power cut it may be back: see `delete_for_good`.
+    """
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """-> None; the object's modification time is the store's now. A hint: where the store refuses, nothing happens."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDurable:
+    """-> None; the object, which somebody else may have put, now survives a power cut; a deleted one stays away."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """-> int, wall clock in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNow:
+    """-> int, the store's own clock in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nonce:
+    """-> str, a text that nobody has used before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """-> None, after a moment that grows with `attempt`, with jitter."""
+
+    attempt: int
+
+
+Single = Read | Put | Copy | GetStat | List | Walk | Delete | Touch | MakeDurable | Now | StoreNow | Nonce | Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """-> list, the results in the order of `steps`, which may be done in any order, or all at once.
+
+    If the store fails at one of them, the others may have been done or not.
+    """
+
+    steps: tuple[Single, ...]
+
+
+Step = Single | Together
+Steps = Generator[Step, Any, T]
+"""A protocol that ends in a `T`."""
+
+PUTS_MAX = 10
+"""How often a put is repeated whose reply was lost."""
+
+PAUSE_MAX_S = 0.25
+_PAUSE_S = 0.001
+
+
+def run(steps: Steps[T], store: Store, environment: Environment) -> T:
+    """Drive a protocol against a store to its end. When the store fails it is told, and can say what that means."""
+    reply: object = None
+    failure: StorageUnavailableError | None = None
+    try:
+        while True:
+            try:
+                step = steps.send(reply) if failure is None else steps.throw(failure)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply, failure = None, None
+            try:
+                if isinstance(step, Together):
+                    calls = [partial(perform, part, store, environment) for part in step.steps]
+                    reply = side_by_side(store, calls)
+                else:
+                    reply = perform(step, store, environment)
+            except StorageUnavailableError as error:
+                failure = error
+    finally:
+        steps.close()
+
+
+def perform(step: Single, store: Store, environment: Environment) -> object:
+    """Do one operation and return its result."""
+    match step:
+        case Put(path, data, durable):
+            try:
+                return store.put(path, data, durable=durable)
+            except CommitUnknownError:
+                return None
+        case Copy(source, target):
+            try:
+                return store.copy(source, target)
+            except StorageUnavailableError:
+                if store.stat(source) is not None:
+                    raise
+                return False
+        case Delete(path):
+            try:
+                store.delete(path)
+            except StorageUnavailableError:
+                return False
+            return True
+        case Touch(path):
+            with suppress(StorageUnavailableError):
+                store.touch(path)
+        case MakeDurable(path):
+            store.make_durable(path)
+        case Pause(attempt):
+            environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
+        case _:
+            return _look(step, store, environment)
+    return None
+
+
+def _look(
+    step: Read | GetStat | List | Walk | Now | StoreNow | Nonce, store: Store, environment: Environment
+) -> object:
+    match step:
+        case Read(path):
+            return store.read(path)
+        case GetStat(path):
+            return store.stat(path)
+        case List(folder):
+            return store.list(folder)
+        case Walk():
+            return store.walk("")
+        case Now():
+            return environment.now_ms()
+        case StoreNow():
+            return store.now_ms()
+        case Nonce():
+            return environment.nonce()
+
+
+def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
+    """Put objects, side by side, whose content is the same in all processes that put them.
+
+    A lost reply says nothing, so the put is made again. All of them are durable afterwards, also those that were there:
+    the process that put them may have died before it had made them so.
+
+    Returns whether each was answered at once, so that none can land later than this; and those that were there.
+    """
+    unanswered, there = list(puts), list[Put]()
+    for attempt in range(PUTS_MAX):
+        replies = (yield Together(tuple(unanswered))) if unanswered else []
+        there += [put for put, created in zip(unanswered, replies, strict=True) if created is False]
+        unanswered = [put for put, created in zip(unanswered, replies, strict=True) if created is None]
+        if not unanswered:
+            for put in there:
+                if put.durable:
+                    yield MakeDurable(put.path)
+            return attempt == 0, there
+        yield Pause(attempt)
+    raise CommitUnknownError(
+        f"no put is answered any more; what was written may be there or not. path={unanswered[0].path}"
+    )
+
+
+def put_surely(put: Put) -> Steps[None]:
+    """`put_all_surely`, of one object."""
+    yield from put_all_surely([put])
+
+
+def delete_for_good(paths: Sequence[str]) -> Steps[bool]:
+    """Delete objects that must not be back after a power cut, since an event, or what is deleted next, relies on that.
+
+    Returns whether all of them are gone.
+    """
+    gone: dict[str, str] = {}
+    all_gone = True
+    for path in paths:
+        if (yield Delete(path)):
+            gone[path.rpartition("/")[0]] = path
+        else:
+            all_gone = False
+    for path in gone.values():  # one of each folder, with which all others last
+        yield MakeDurable(path)
+    return all_gone

@@ -1,0 +1,178 @@
+"""The tail: the newest version of the timeline. How it is found, and how the oldest versions are deleted.
+
+    find_tail    remembered value ─ gallop upward ─ look again that it still stands;  else list, take the highest
+
+The two belong together. Versions are deleted strictly oldest first, those before a restore at once. So a version that
+still stands vouches for all that were found above it: none of them was deleted, and none is a *ghost*, an object that a
+late put has left below the tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
+from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path
+from crdt_mor.log.steps import Delete, GetStat, List, Read, Steps, Together
+from crdt_mor.model.restore import restored_since
+from crdt_mor.model.timeline import Timeline
+
+KEPT_VERSIONS = 128
+"""Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
+
+
+_PROBES = 4
+"""How many later versions are asked for side by side, once there is one."""
+
+
+def find_tail(known: Timeline | None) -> Steps[Timeline]:
+    """The newest value. `known` is a value that was genuine once: the search begins there, without a listing.
+
+    Raises `TableReplacedError` where the table is no longer the one that `known` is of.
+    """
+    if known is not None:
+        tail = yield from _gallop(known)
+        if tail is not None:
+            return tail
+    while True:
+        names = yield List(VERSIONS)
+        if not names:
+            raise TableNotFoundError(f"there is no timeline here; was the table's {OWN_FOLDER} folder removed?")
+        path = names[-1].path
+        data = yield Read(path)
+        if data is None:
+            continue  # deleted since: the tail has moved on
+        newest = _decode_version(data, path)
+        if known is not None and (yield from _is_elsewhere(known, newest)):
+            raise table_replaced(known.table_id, newest.table_id)
+        # It may be a ghost: deleted after the listing, and put again by a late put before it was read. But then more
+        # than KEPT_VERSIONS newer versions had been published before it was read, and another listing shows the newest.
+        names = yield List(VERSIONS)
+        if names and names[-1].path < version_path(newest.version + KEPT_VERSIONS):
+            tail = yield from _gallop(newest)
+            if tail is not None and not _is_behind_a_gap(tail, names[-1].path):
+                return tail
+
+
+def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
+    """Whether a listing, made after a version was read, has shown a later one than a climb from there has reached.
+
+    A restore deletes versions at once. So what was read may be a ghost, however few versions have followed it.
+    """
+    return version_path(tail.version) < listed
+
+
+def _decode_version(data: bytes, path: str) -> Timeline:
+    """The value of a version; raises `FormatError` where its number is not that of its name."""
+    value = Timeline.decode(data, path)
+    if version_path(value.version) != path:
+        raise FormatError(f"this is another version than its name says: restore it. file={path} found={value.version}")
+    return value
+
+
+def is_kept(known: Timeline, tail: Timeline) -> bool:
+    """Whether `known` is too young to have been deleted when `tail` is the newest version of the same table."""
+    return tail.version < known.version + KEPT_VERSIONS
+
+
+def _is_elsewhere(known: Timeline, newest: Timeline) -> Steps[bool]:
+    """Whether `newest`, the newest version that is there, is of another table than `known`."""
+    if _is_foreign(newest, known):
+        return True
+    if restored_since(newest.restores, known.version) is not None:
+        return False  # a restore deletes all earlier versions
+    return is_kept(known, newest) and not (yield from still_stands(known))
+
+
+def _is_foreign(value: Timeline, known: Timeline) -> bool:
+    """Whether a value is certainly of another table. A table that was made without an id may have one by now."""
+    return known.table_id is not None and value.table_id != known.table_id
+
+
+def table_replaced(opened: str | None, found: str | None) -> TableReplacedError:
+    """The error of a process that has one table open and finds another one in its place."""
+    return TableReplacedError(
+        "the table here is another one than the one that was opened: it was removed and made again, or restored from a "
+        f"copy. Nothing was written; open it anew. opened={opened} found={found}"
+    )
+
+
+def _gallop(start: Timeline) -> Steps[Timeline | None]:
+    """The tail above `start`; None if `start` is no longer there.
+
+    Versions stand without a gap from the oldest kept one to the tail, so galloping and narrowing find the end. A probe
+    that hits nothing may have hit a deleted version, so `start` is read again *after* the last probe: versions go
+    oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
+    """
+    low = start.version
+    if (yield GetStat(version_path(low + 1))) is not None:
+        low = yield from _climb(low + 1)
+    tail = start
+    if low != start.version:
+        data = yield Read(version_path(low))
+        if data is None:
+            return None
+        tail = _decode_version(data, version_path(low))
+    if not (yield from still_stands(start)):
+        return None
+    if _is_foreign(tail, start):
+        raise table_replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
+    return tail
+
+
+def _climb(low: int) -> Steps[int]:
+    """The highest version above `low`, which is there, that probes side by side find: ever farther up, then closer."""
+    step = 1
+    while True:
+        probes = [low + step * (i + 1) for i in range(_PROBES)]
+        stats = yield Together(tuple(GetStat(version_path(version)) for version in probes))
+        hits = [version for version, stat in zip(probes, stats, strict=True) if stat is not None]
+        low = max([low, *hits])
+        if len(hits) == _PROBES:
+            step *= _PROBES
+        elif step == 1:
+            return low
+        else:
+            step = max(1, step // _PROBES)
+
+
+def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None]:
+    """Delete the objects that were put for an event which was then refused, if the table of `known` is gone.
+
+    An event is also refused while the table is there, if a process of an earlier table at this place has put a version
+    above its tail. Then the event may be part of the table already, and its objects stay.
+    """
+    for path in paths if not (yield from _is_here(known)) else ():
+        yield Delete(path)
+
+
+def _is_here(known: Timeline) -> Steps[bool]:
+    """Whether the table of `known` is still there, which its oldest version tells. When in doubt, yes."""
+    if (yield from still_stands(known)):
+        return True
+    names = yield List(VERSIONS)
+    if not names or known.table_id is None:
+        return False
+    data = yield Read(names[0].path)
+    return data is None or not _is_foreign(_decode_version(data, names[0].path), known)
+
+
+def still_stands(value: Timeline) -> Steps[bool]:
+    """Whether the object of this very version is still there: with its nonce, so that a ghost is not taken for it."""
+    data = yield Read(version_path(value.version))
+    return data is not None and value.is_in(data)
+
+
+def expire_versions(tail: Timeline) -> Steps[None]:
+    """Delete the versions that are too old, strictly oldest first and one at a time. Safety rests on that order.
+
+    So the first version that cannot be deleted ends it: the next publisher whose turn it is tries again.
+    """
+    with suppress(StorageUnavailableError):  # the event is published, and old versions do no harm
+        names = yield List(VERSIONS)
+        if not (yield from still_stands(tail)):
+            return  # the listing may be of another table, which was made here since
+        for name in names:
+            if name.path >= version_path(tail.version - KEPT_VERSIONS) or not (yield Delete(name.path)):
+                return

@@ -1,0 +1,448 @@
+"""The merge: one file slice in, the rows that a reader should see out.
+
+    1. the logs decide       every row and delete of the logs as a narrow line; one winner a key       (fold.py)
+    2. the base objects      only where it can: a log older than what the base folded in, an ordering column
+    3. the rest passes       base rows of keys that the logs replace are dropped inside the Parquet scan, all other
+                             rows pass through it untouched: never hashed, sorted or copied
+
+A predicate is pushed into step 3's scan, and applied to merged rows after merging. In a slice without a base the
+largest block plays it (a first load goes to logs). Knows columns and keys; neither files' names nor the timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.base_rows import BASE_TIME, Base, Scanned, without_each
+from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct, is_partial
+from crdt_mor.merge.contributions import (
+    AT,
+    KIND,
+    LINE_KEY,
+    ORDER,
+    ROW,
+    TIME,
+    Contributions,
+    gather,
+    given_names,
+    have_own_times,
+    height,
+    raw,
+    row_groups,
+    scan_ranges,
+)
+from crdt_mor.merge.contributions import scan as scan_parquet
+from crdt_mor.merge.fold import cleared, winners
+from crdt_mor.merge.hudi_patches import with_whole_rows
+from crdt_mor.merge.order import Keys, distinct_keys
+from crdt_mor.merge.patches import Patches, patches
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.states import shown, take
+
+Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
+
+PLAYS_BASE_BYTES_MIN = 1 << 20
+"""The least size of a block or run that plays the base. A smaller one is cheaper to merge with the others."""
+
+NEVER_COMPARED = ""
+"""The value of `Slice.base_latest` where a run of log blocks plays the base and is not the first. The rows of the run
+that other blocks touch are in a log block as well, so that base and logs need no comparison."""
+
+_BASE_ORDER, _CUT = "base_ordering", "cut"
+
+_NEWER = (pl.col(BASE_TIME) > pl.col(TIME)) | ((pl.col(BASE_TIME) == pl.col(TIME)) & (pl.col(KIND) != ROW))
+"""At one requested time the delete comes first, and a row meets only itself."""
+
+
+def merge(
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    *,
+    select: Sequence[str],
+    predicate: pl.Expr | None = None,
+    asked: pl.Expr | None = None,
+) -> list[pl.DataFrame]:
+    """The snapshot of one file slice: at least one frame, exactly the columns `select`, rows in any order.
+
+    asked: a part of the predicate that names the merge key alone. A payload sees no values of other keys.
+    """
+    return _merge(files, rule, columns, columns.merge_key, list(select), predicate, asked)
+
+
+def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
+    """Whether `resolve_at_once` takes a slice: one with a base and logs, in which the last line of a key wins."""
+    plain = rule.kind == "latest" and files.base is not None and bool(files.blocks) and files.base_rows is None
+    return plain and not (any(map(is_partial, files.blocks)) or have_own_times(files.blocks) or is_late(files))
+
+
+class AtOnce(NamedTuple):
+    """Of one of several slices: the winning rows of its logs, its base, and the keys of the base that are not shown."""
+
+    live: pl.DataFrame
+    base: Scanned
+    drop: Keys
+
+
+def resolve_at_once(
+    slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
+) -> list[AtOnce]:
+    """The logs of all slices merged, of each slice what `read_at_once` takes.
+
+    Each slice must be one that `can_be_at_once`, and no key may be in two of them.
+    """
+    key = columns.merge_key
+    need = _needed(select, predicate)
+    contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
+    won = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
+    best = contributions.lines.filter(won)
+    is_live = _marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
+    live = contributions.rows.select(need).filter(pl.Series(is_live))
+    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
+    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
+    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
+    keys_of = _cut(best[LINE_KEY], won.to_numpy(), np.add(heights, deletes))
+    live_of = _cut(live, is_live, heights)
+
+    def base_of(files: Slice) -> Scanned:
+        assert files.base is not None, "else it cannot be at once"
+        return Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
+
+    of_each = zip(live_of, map(base_of, slices), map(Keys, keys_of), strict=True)
+    return [AtOnce(*one) for one in of_each]
+
+
+def read_at_once(
+    resolved: Sequence[AtOnce], *, select: Sequence[str], predicate: pl.Expr | None = None
+) -> list[pl.DataFrame]:
+    """What `merge` gives of each of the slices, one after another. The bases are read here, together."""
+    rests = without_each([one.base for one in resolved], [one.drop for one in resolved], _needed(select, predicate))
+    frames = (_frames(one.live, rest, select, predicate) for one, rest in zip(resolved, rests, strict=True))
+    return list(chain.from_iterable(frames))
+
+
+def passed_through(
+    base: ParquetSource,
+    columns: Columns,
+    *,
+    select: Sequence[str],
+    predicate: pl.Expr | None,
+    limit: int | None,
+    ranges: Sequence[tuple[int, int]] | None = None,
+) -> pl.DataFrame:
+    """A base file without logs: columns, predicate and limit go all the way down. `ranges`: as `Slice.base_ranges`."""
+    rows = scan_parquet(base, columns) if ranges is None else scan_ranges(base, columns, ranges)
+    rows = (rows if predicate is None else rows.filter(predicate)).select(select)
+    return (rows if limit is None else rows.head(limit)).collect()
+
+
+def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
+    """The distinct keys that `blocks` write or delete, as `columns.merge_key` has them."""
+    key = columns.merge_key
+    return gather(blocks, MergeRule(), columns, key, [key]).lines[LINE_KEY].unique().alias(key)
+
+
+def written(
+    blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows of `blocks` as they are, and the keys that they delete."""
+    key = columns.merge_key
+    contributions = gather(blocks, MergeRule(), columns, key, select)
+    deleted = contributions.lines.filter(pl.col(KIND) != ROW)[LINE_KEY]
+    return contributions.rows.select(select), deleted.alias(key)
+
+
+def _merge(
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    select: list[str],
+    predicate: pl.Expr | None,
+    asked: pl.Expr | None,
+) -> list[pl.DataFrame]:
+    need = _needed(select, predicate)
+    files = with_whole_rows(files, rule, columns)
+    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
+    base = (
+        None
+        if files.base is None
+        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges)
+    )
+    with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
+        if base is not None and pool is not None:
+            base = base.begun(need, pool)
+        if rule.kind == "columns":
+            return _frames(*_merge_columns(files, rule, columns, key, need, base, asked), select, predicate)
+        resolved = resolve(files, rule, columns, key, need, base)
+        return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
+
+
+def _needed(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
+    return distinct(select, predicate.meta.root_names() if predicate is not None else [])
+
+
+def _frames(
+    merged: pl.DataFrame, rest: pl.DataFrame | None, select: Sequence[str], predicate: pl.Expr | None
+) -> list[pl.DataFrame]:
+    """Merged rows, to which the predicate is applied here, and the rest of the base, to which it was in the scan."""
+    if predicate is not None:
+        merged = merged.filter(predicate)
+    frames = [_exactly(frame, select) for frame in (merged, rest) if frame is not None]
+    return [f for f in frames if f.height] or frames[:1]
+
+
+def _exactly(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    return frame if frame.columns == list(columns) else frame.select(columns)
+
+
+def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:
+    """A slice without a base file, with its largest run of blocks that continue each other in the place of the base.
+
+    After a first load the run comes first, and nothing more is needed. Where it does not, its rows that other blocks
+    touch are kept as a log block as well, and merged where they stand in the order. A scan of a million rows takes half
+    the processor time for it if they were loaded first, and two thirds if they were loaded later.
+    """
+    if files.base is not None or not files.blocks:
+        return files
+    parquet = [_parquet(block) for block in files.blocks]
+    sizes = [len(data) for data in parquet]
+    first, end = _largest(files.blocks, sizes)
+    if sum(sizes[first:end]) < max(PLAYS_BASE_BYTES_MIN, sum(sizes) // 2):
+        return files
+    block = files.blocks[first]
+    assert isinstance(block, DataBlock)
+    assert all(sizes[first:end]), "a run is of Parquet alone"
+    contents = [raw(data) for data in parquet[first:end]]
+    base = ParquetSource.in_memory(*contents)
+    before, after = files.blocks[:first], files.blocks[end:]
+    if not before:
+        return Slice(base, block.instant, after)
+    others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[LINE_KEY].unique()
+    wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
+    hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
+    # The frame has columns that the block lacks, and of this rule alone the merge asks which ones a block gives.
+    given = tuple(given_names(block)) if rule.kind == "columns" else block.given
+    touched_rows = replace(block, rows=hit.collect(), given=given)
+    return Slice(base, NEVER_COMPARED, (*before, touched_rows, *after))
+
+
+def _largest(blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int]) -> tuple[int, int]:
+    """The largest run of blocks that continue each other: the place of its first block, and that behind its last."""
+    starts = [i for i, b in enumerate(blocks) if not (isinstance(b, DataBlock) and b.continues)]
+    return max(pairwise([*starts, len(blocks)]), key=lambda run: sum(sizes[slice(*run)]))
+
+
+def _parquet(block: DataBlock | DeleteBlock) -> bytes | memoryview:
+    """The Parquet bytes of a block; empty for deletes and for rows in memory."""
+    return block.rows if isinstance(block, DataBlock) and not isinstance(block.rows, pl.DataFrame) else b""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The winners: the rows at `live` in `rows` are shown, and the base's rows of the keys in `drop` are not.
+
+    dead: the lines of the deletes that won, plain ones under `latest`, tombstones under `ordering`.
+    """
+
+    drop: Keys
+    rows: pl.DataFrame
+    live: pl.Series
+    dead: pl.DataFrame
+    base: Base | None
+
+    def live_rows(self) -> pl.DataFrame:
+        """The winning rows of the logs."""
+        return self.rows.filter(pl.Series(_marks(self.live, self.rows.height)))
+
+    def untouched(self, select: Sequence[str]) -> pl.DataFrame | None:
+        """Step 3: the rows of the base that stand."""
+        return None if self.base is None else self.base.without(self.drop, select)
+
+
+def resolve(
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: Sequence[str],
+    scanned: Scanned | None,
+    *,
+    timed: bool = False,
+) -> Resolved:
+    """Steps 1 and 2, for `latest` and `ordering`. `scanned`: the base of `files`."""
+    assert rule.kind != "columns"
+    late = is_late(files)
+    contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late)
+    best, drop = winners(contributions.lines, rule)
+    ordering = rule.ordering
+    if ordering is not None:
+        drop = distinct_keys(contributions.lines[LINE_KEY])
+    base: Base | None = scanned
+    compete = late or (ordering is not None and files.base_latest != NEVER_COMPARED)
+    if scanned is not None and base is not None and contributions.lines.height and compete:
+        if ordering is None:
+            lost = _newer_in_base(scanned, best, files.base_latest)
+        else:
+            if scanned.predicate is None:  # one decode instead of two scans
+                base = scanned.decode(drop, distinct(need, [ordering], [COMMIT_TIME] if late else []))
+            lost = _base_wins(base, ordering, contributions, best, late)
+        best = best.join(lost.to_frame(LINE_KEY), on=LINE_KEY, how="anti", maintain_order="left")
+        newer = _newer_than_delete(base, contributions, best) if late and ordering is not None else lost.clear()
+        stays = pl.concat([lost, newer]).to_frame(LINE_KEY)
+        if stays.height:
+            drop = Keys(drop.texts.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY])
+    is_row = best[KIND] == ROW
+    return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
+
+
+def _marks(places: pl.Series, count: int) -> np.ndarray:
+    """Of so many rows, whether each is at one of these places."""
+    marks = np.zeros(count, dtype=bool)
+    marks[places.to_numpy()] = True
+    return marks
+
+
+def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
+    """What was chosen of some rows, cut where each so many of these rows end."""
+    before = np.concatenate([[0], np.cumsum(is_chosen)])[np.cumsum(np.append(0, counts))].tolist()
+    return [chosen.slice(first, end - first) for first, end in pairwise(before)]
+
+
+def is_late(files: Slice) -> bool:
+    """Whether some log may have been requested before a commit that the base folded in."""
+    if files.base is None or files.base_latest == NEVER_COMPARED:
+        return False
+    latest = files.base_latest if files.base_latest is not None else latest_in(files.base)
+    oldest = min((_oldest(b) for b in files.blocks), default="~")
+    return latest is None or oldest < latest
+
+
+def _oldest(block: DataBlock | DeleteBlock) -> str:
+    if isinstance(block, DeleteBlock) and TIME in block.keys.columns and block.keys.height:
+        return str(block.keys[TIME].min())
+    # Carried rows that are older than the base are in blocks of their own times (`compaction.compact_logs`).
+    return block.instant
+
+
+def latest_in(base: ParquetSource) -> str | None:
+    """The greatest requested time in a base file, by its statistics; None if it has none."""
+    groups = row_groups(base, COMMIT_TIME)
+    return None if groups is None else max((str(group.greatest) for group in groups), default="")
+
+
+def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:
+    """Under `latest`: the keys whose base row beats the winner of the logs. Rows older than all winners are not read.
+
+    latest: the greatest requested time in the base, if it is known.
+    """
+    late = best if latest is None else best.filter(pl.col(TIME) <= latest)
+    oldest = late[TIME].min()
+    if not isinstance(oldest, str):
+        return late[LINE_KEY]  # which is empty
+    return base.since(oldest).join(late.select(LINE_KEY, KIND, TIME), on=LINE_KEY, how="inner").filter(_NEWER)[LINE_KEY]
+
+
+def _base_wins(base: Base, ordering: str, contributions: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
+    """Under `ordering`: the keys whose base row beats the winner of the logs."""
+    need = [pl.col(ordering).alias(_BASE_ORDER), *([pl.col(COMMIT_TIME).alias(BASE_TIME)] if late else [])]
+    rows = base.rows(best[LINE_KEY], need)
+    rows = rows.join(best.select(LINE_KEY, KIND, ORDER, *([TIME] if late else [])), on=LINE_KEY, how="inner")
+    in_base, in_logs = pl.col(_BASE_ORDER), pl.col(ORDER)
+    greater = in_base.is_not_null() & (in_logs.is_null() | (in_base > in_logs).fill_null(False))
+    wins = rows.filter(greater | (in_base.eq_missing(in_logs) & (_NEWER if late else pl.lit(False))))
+    cut = cleared(contributions.lines)
+    if not cut.height:
+        return wins[LINE_KEY]
+    if not late:
+        return wins.join(cut, on=LINE_KEY, how="anti")[LINE_KEY]
+    cuts = wins.join(cut.select(LINE_KEY, pl.col(TIME).alias(_CUT)), on=LINE_KEY, how="left")
+    return cuts.filter(pl.col(_CUT).is_null() | (pl.col(BASE_TIME) >= pl.col(_CUT)))[LINE_KEY]
+
+
+def _newer_than_delete(base: Base, contributions: Contributions, best: pl.DataFrame) -> pl.Series:
+    """The keys whose base row is newer than a late plain delete, after which the logs have no version."""
+    alone = cleared(contributions.lines).join(best, on=LINE_KEY, how="anti").select(LINE_KEY, TIME)
+    rows = base.rows(alone[LINE_KEY], [pl.col(COMMIT_TIME).alias(BASE_TIME)])
+    return rows.join(alone, on=LINE_KEY, how="inner").filter(pl.col(BASE_TIME) >= pl.col(TIME))[LINE_KEY]
+
+
+def _merge_columns(
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: list[str],
+    scanned: Scanned | None,
+    asked: pl.Expr | None,
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
+    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
+    lines = contributions.lines
+    if asked is not None:
+        lines = lines.filter(lines.select(pl.col(LINE_KEY).alias(key)).select(asked.alias("asked"))["asked"])
+    folded = patches(contributions, lines, rule, key)
+    if scanned is None:
+        return _overlay(folded, need, None, None), None
+    if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
+        return _overlay(folded, need, None, None), scanned.without(Keys(folded.keys), need)
+    # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
+    few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
+    base = scanned.decode(Keys(folded.keys), distinct(need, below) if few else below)
+    every = len(base.places) == base.frame.height
+    rest = None if every else base.others(need) if few else scanned.without(Keys(folded.keys), need)
+    folded = folded.renumbered(base.numbers)
+    under = np.full(len(folded.keys), -1, dtype=np.int64)
+    under[: len(base.places)] = base.places
+    return _overlay(folded, need, base.frame, np.where(folded.reset, -1, under)), rest
+
+
+def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
+    """Whether the logs alone set every column of the touched rows."""
+    return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
+
+
+def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
+    """Merged rows. A column of a payload has the fold of base and logs; any other column has the value of the log row
+    that gave it last, else that of the base, else null."""
+    merged: dict[str, pl.Series] = {}
+    for member in folded.rule.members_of(need):
+        states = folded.states(member, base, under)
+        merged |= {series.name: series for series in shown(member, states, need, folded.keys)}
+    others = [column for column in need if column not in merged]
+    if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
+        return _beside_newest(folded, merged, others).select(need)
+    for column in others:
+        index, series = folded.row_of(column), folded.contributions.rows[column]
+        if base is not None and under is not None and (index < 0).any():
+            below = np.where(under >= 0, under + series.len(), -1)
+            index = np.where(index >= 0, index, below)
+            series = pl.concat([series, base[column]])
+        merged[column] = take(series, index)
+    rows = pl.DataFrame([merged[column] for column in need])
+    live = folded.newest >= 0
+    return rows if live.all() else rows.filter(pl.Series(live))
+
+
+def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
+    """The newest rows of the logs, filtered as whole rows in their order, and the columns `merged` beside them.
+
+    That is faster than to gather the rows column by column.
+    """
+    rows_of_logs = folded.contributions.rows
+    live = np.flatnonzero(folded.newest >= 0)
+    key_of = np.full(rows_of_logs.height, -1, dtype=np.int64)
+    key_of[folded.newest[live]] = live
+    keep = key_of >= 0
+    rows = rows_of_logs.select(others) if keep.all() else rows_of_logs.select(others).filter(pl.Series(keep))
+    return rows.with_columns(take(series, key_of[keep]) for series in merged.values())

@@ -1,0 +1,201 @@
+"""From the files of a slice to the blocks that the kernel merges.
+
+    base file ─► its source       log files ─► log blocks ─► data blocks and delete blocks, by START_COMMIT_TIME
+
+Files are opened here and blocks are decoded by `format`; `merge` knows neither of the two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+
+import polars as pl
+
+from crdt_mor.columns.schema import META_COLUMNS
+from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.format.base_file import read_footer
+from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
+from crdt_mor.ground.memory import keep_freed_memory
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.visible import latest_in
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import LogFileName, is_own_token
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.read.damage import check_length, is_ours, naming_damage
+from crdt_mor.read.hudi_rows import split_deletes, with_key
+from crdt_mor.store.protocol import Bucket, Store, is_bucket
+from crdt_mor.store.ranges import WHOLE_BYTES_MAX
+
+REQUESTS_OF_SLICE = 8
+"""Files of one slice that are asked for at once, at most."""
+
+NATURAL_ORDER = 0
+"""The ordering value, an int, of a delete that removes whatever came before it, in Hudi as in our plain deletes."""
+
+
+def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
+    """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
+    keep_freed_memory()
+    base, contents = _opened(store, slice_, config)
+    logs: list[tuple[int, DataFile, LogBlock]] = []
+    for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
+        check_length(data, log, config)
+        logs += [(order, log, block) for block in read_log(data, log.path)]
+    carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
+    data_blocks = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
+    blocks: list[tuple[InstantTime, int, DataBlock | DeleteBlock]] = []
+    for i, decoded in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
+        order, log, block = logs[i]
+        parts = decoded
+        if is_ours(log, config):  # its commit says how many rows it has, and none of its keys is in two of its blocks
+            continues = i > 0 and not carried[i] and _continues(block, logs[i - 1][2], config)
+            height = log.rows if data_blocks[block.path] == 1 else None
+            parts = [
+                replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in decoded
+            ]
+        blocks += [(block.instant, order, part) for part in parts]
+    blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
+    latest = None
+    if base is not None:
+        with naming_damage(store, slice_):
+            # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
+            latest = read_footer(base).latest_requested or latest_in(base)
+    return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[ParquetSource | None, list[memoryview]]:
+    """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
+    if not is_bucket(store):
+        logs = [_view(store, log.path) for log in slice_.logs]
+        return (None if slice_.base is None else base_source(store, slice_.base)), logs
+
+    def ask(file: DataFile) -> ParquetSource | memoryview:
+        if file is not slice_.base:
+            return _log_in_bucket(store, file, config)
+        with naming_damage(store, slice_):
+            source = base_source(store, file)
+            read_footer(source)
+        return source
+
+    base: ParquetSource | None = None
+    contents: list[memoryview] = []
+    for answer in in_threads(ask, slice_.files, REQUESTS_OF_SLICE):
+        if isinstance(answer, ParquetSource):
+            base = answer
+        else:
+            contents.append(answer)
+    return base, contents
+
+
+def _log_in_bucket(store: Bucket, log: DataFile, config: TableConfig) -> memoryview:
+    """All that a log holds. Of small ones that were read of late, the bytes are still at hand."""
+    if not is_ours(log, config):
+        return _view(store, log.path)
+    try:
+        return memoryview(store.ranges_of(log.path, log.size).read(0, log.size))
+    except FileNotFoundError as error:
+        raise SnapshotExpiredError.of_file(log.path) from error
+
+
+def _view(store: Store, path: str) -> memoryview:
+    """All that a log holds."""
+    data = store.view(path)
+    if data is None:
+        raise SnapshotExpiredError.of_file(path)
+    return data
+
+
+def base_source(store: Store, base: DataFile) -> ParquetSource:
+    """A base file; raises `SnapshotExpiredError` where it is gone.
+
+    That of an overwrite may not have its name yet (`hudi.overwrite`). Until then it is where it was staged, and is
+    taken into memory from there, as it may get its name and leave that place at any moment.
+    """
+    if is_bucket(store) and base.size and not base.staged and is_own_token(base.name.token):
+        # The read of it finds out whether it is there.
+        return ParquetSource(base.path, ranges=store.ranges_of(base.path, base.size))
+    source = store.parquet(base.path)
+    if source is None and base.staged:
+        data = store.read(base.staged)
+        source = store.parquet(base.path) if data is None else ParquetSource.in_memory(data, name=base.path)
+    if source is None:
+        raise SnapshotExpiredError.of_file(base.path)
+    return source
+
+
+def fetch_end(store: Bucket, file: DataFile) -> None:
+    """Ask for the end of a file of ours that will be kept in memory, if it is there and not known yet."""
+    kept = file.is_base or file.size <= WHOLE_BYTES_MAX
+    if kept and file.size and not file.staged and is_own_token(file.name.token):
+        with suppress(FileNotFoundError):
+            store.ranges_of(file.path, file.size).read(file.size - 1, 1)
+
+
+def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
+    """Whether a block has more whole rows of the file and commit of the block `before` it, and so no key of that one.
+
+    That is so of our own files, in which each key of a commit is in one block.
+    """
+    rows = block.kind is before.kind is BlockKind.PARQUET and not block.partial and not config.delete_markers
+    return rows and (block.path, block.instant, block.schema) == (before.path, before.instant, before.schema)
+
+
+def open_blocks(
+    blocks: Sequence[LogBlock], carried: Sequence[bool], config: TableConfig
+) -> list[list[DataBlock | DeleteBlock]]:
+    """Log blocks as the kernel takes them; a log block may become two.
+
+    carried: for each block, whether a compaction carried its rows over, so that they bear their own requested times.
+    """
+    deletes = iter(decode_deletes([block for block in blocks if block.kind is BlockKind.DELETE]))
+    return [
+        _open_deletes(block, next(deletes), config)
+        if block.kind is BlockKind.DELETE
+        else _open_rows(block, carry, config)
+        for block, carry in zip(blocks, carried, strict=True)
+    ]
+
+
+def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+    columns = _user_columns(block.schema) if block.partial else None
+    rows: memoryview | pl.DataFrame = block.content
+    if block.kind is BlockKind.AVRO:
+        frame = pl.from_arrow(decode_avro(block))
+        assert isinstance(frame, pl.DataFrame)
+        rows = frame
+    data = DataBlock(block.instant, rows, columns, own_times=carry)
+    return split_deletes(with_key(data, config), block.schema, config)
+
+
+@lru_cache(maxsize=256)
+def _user_columns(schema: str) -> tuple[str, ...]:
+    """The columns of an Avro schema without Hudi's own."""
+    fields = [field["name"] for field in json.loads(schema)["fields"]]
+    return tuple(name for name in fields if name not in META_COLUMNS)
+
+
+def _open_deletes(block: LogBlock, deletes: pl.DataFrame, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+    merge = config.merge
+    keys = deletes["record_key"].alias(RECORD_KEY).to_frame()
+    ordering = deletes["ordering"]
+    if merge.kind == "latest" and not merge.hudi_commit_time and ordering.dtype == pl.String:
+        # A compaction that carried them left each delete its own requested time.
+        carried = bool({ordering.min(), ordering.max()} - {None, block.instant})
+        return [DeleteBlock(block.instant, keys.with_columns(ordering.alias("time")) if carried else keys)]
+    if merge.kind != "ordering" or ordering.dtype == pl.Null:
+        return [DeleteBlock(block.instant, keys)]
+    keys = keys.with_columns(ordering)
+    plain = pl.col("ordering").is_null()
+    if ordering.dtype == pl.Int32 and not block.ordered:
+        plain = plain | (pl.col("ordering") == NATURAL_ORDER)
+    parts = [keys.filter(plain).drop("ordering"), keys.filter(~plain)]
+    return [DeleteBlock(block.instant, part) for part in parts if part.height]

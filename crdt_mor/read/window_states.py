@@ -1,0 +1,188 @@
+"""What file groups hold at the two ends of a window of changes, read for the keys that the window's commits wrote.
+
+    logs that the commits wrote ─► keys ─► the file slices at the start, merged: the rows before
+                                      └──► the file slices at the end, merged: the rows after
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CheckpointExpiredError, SnapshotExpiredError
+from crdt_mor.events.session import Session
+from crdt_mor.laws.merging import Merging, merging_of
+from crdt_mor.merge import kernel
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
+from crdt_mor.merge.polars_types import stored_array
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.fetching import plan
+from crdt_mor.read.open_slice import open_slice
+
+Scope = tuple[str, str | None]
+"""A file group: partition and file id. Or, with None for the file id, all file groups of a partition."""
+
+
+@dataclass(frozen=True)
+class TouchedGroups:
+    """File groups that a window's commits touched and whose keys live in no others, with their slices at both ends.
+
+    That is one file group, or all of a partition in which some were replaced; those have no `file_id`.
+    written: the logs that the commits wrote to the one file group; None where they rewrote rows instead.
+    """
+
+    partition: str
+    file_id: str | None
+    before: tuple[FileSlice, ...]
+    after: tuple[FileSlice, ...]
+    written: FileSlice | None = None
+
+    @property
+    def scope(self) -> Scope:
+        return self.partition, self.file_id
+
+    def weight(self, raw: bool) -> int:
+        """What reading them costs, in bytes: of raw rows only what was written, else the states beside it as well."""
+        written = (self.written,) if self.written is not None else self.after
+        return sum(slice_.weight for slice_ in (written if raw else (*written, *self.before, *self.after)))
+
+
+@dataclass(frozen=True)
+class States:
+    """Reads the states of touched file groups.
+
+    schema: the table's at the window's end, as the timeline keeps it.
+    forward: the window does not end before it starts, so that its commits are shown at its end.
+    """
+
+    session: Session
+    schema: str
+    forward: bool
+
+    @property
+    def merging(self) -> Merging:
+        return merging_of(self.session.config, self.schema)
+
+    @property
+    def key(self) -> str:
+        """The column that names a row of one partition."""
+        return self.merging.columns.merge_key
+
+    def keys(self, groups: TouchedGroups) -> pl.Series | None:
+        """The keys that the commits wrote, as the kernel compares them; None where their files do not say."""
+        if groups.written is None:
+            return None
+        blocks = self._blocks(groups.written)
+        with naming_damage(self.session.store, groups.written):
+            return kernel.touched(blocks, self.merging.columns)
+
+    def written(self, logs: FileSlice, select: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
+        """The rows and the deleted keys that logs hold, as they were written."""
+        blocks = self._blocks(logs)
+        with naming_damage(self.session.store, logs):
+            return kernel.written(blocks, self.merging.columns, select)
+
+    def before(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
+        """The state at the start, of some keys or of all: `select`, and before it the key and the commit time."""
+        with expired_start():
+            return self.merged(groups.before, keys, select)
+
+    def after(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
+        """The state at the end, of all keys that the commits wrote, or of all keys; columns as those of `before`.
+
+        Where the latest commit wins, whatever was requested before the window's commits has lost, and is not read.
+        """
+        since = None
+        if groups.written is not None and self.merging.rule.kind == "latest" and self.forward:
+            since = min(log.name.instant for log in groups.written.logs)
+        return self.merged(groups.after, keys, select, since)
+
+    def merged(
+        self,
+        slices: Sequence[FileSlice],
+        keys: pl.Series | None,
+        select: Sequence[str],
+        since: InstantTime | None = None,
+    ) -> pl.DataFrame:
+        """Merged rows of some keys, or of all: `select`, and before it the key and the commit time."""
+        merging = self.merging
+        columns = distinct([self.key, COMMIT_TIME], select)
+        predicate = None if keys is None else pl.col(self.key).is_in(keys.implode())
+        frames = [pl.DataFrame(schema={name: merging.columns.schema[name] for name in columns})]
+        for slice_ in slices:
+            blocks = self._open(slice_, since)
+            with naming_damage(self.session.store, slice_):
+                blocks = plan(blocks, merging, columns, predicate).fetched()
+                frames += kernel.merge(
+                    blocks, merging.rule, merging.columns, select=columns, predicate=predicate, asked=predicate
+                )
+        return pl.concat(frames)
+
+    def deleted_rows(self, keys: pl.Series, groups: TouchedGroups, select: Sequence[str]) -> pl.DataFrame:
+        """What is left of deleted rows: their key and partition columns, all others null."""
+        merging, spec = self.merging, self.session.config.key
+        stored = TableSchema.from_json(self.schema).stored
+        known: dict[str, pl.Series | object] = dict(spec.partition_values(groups.partition, stored))
+        if self.key == RECORD_KEY:
+            key_values = spec.key_values(stored_array(keys, pa.string()), stored)
+            known |= {name: pl.Series(pl.from_arrow(values)) for name, values in key_values.items()}
+        known[self.key] = keys
+        unknown = [name for name in spec.partition_fields if name in select and name not in known]
+        if unknown and len(keys):
+            known |= self._last_values(keys, groups, unknown)
+        types = merging.columns.schema
+        columns = [
+            value.cast(types[name]).alias(name)
+            if isinstance(value := known.get(name), pl.Series)
+            else pl.Series(name, [value], types[name]).new_from_index(0, len(keys))
+            for name in select
+        ]
+        return pl.DataFrame(columns)
+
+    def _last_values(self, keys: pl.Series, groups: TouchedGroups, names: Sequence[str]) -> dict[str, pl.Series]:
+        """Partition columns of deleted rows, as the rows had them before the window or in it.
+
+        Needed where the partition's path does not tell them: another key generator's path may not, and neither does
+        the path of rows without a value.
+        """
+        states = [self.before(groups, keys, names).select(self.key, *names)]
+        if groups.written is not None:
+            states.append(self.written(groups.written, [self.key, *names])[0])
+        rows = pl.concat(states).unique(self.key, keep="first")
+        values = keys.to_frame(self.key).join(rows, on=self.key, how="left", maintain_order="left")
+        return {name: values[name] for name in names}
+
+    def _blocks(self, logs: FileSlice) -> Sequence[DataBlock | DeleteBlock]:
+        with expired_start():
+            return open_slice(self.session.store, logs, self.session.config).blocks
+
+    def _open(self, slice_: FileSlice, since: InstantTime | None) -> Slice:
+        """A slice, without what was requested before `since`, unless later rows are partial and stand on it."""
+        store, config = self.session.store, self.session.config
+        if since is None:
+            return open_slice(store, slice_, config)
+        late = replace(slice_, logs=tuple(log for log in slice_.logs if log.name.instant >= since))
+        blocks = open_slice(store, late, config)
+        if any(is_partial(block) for block in blocks.blocks):
+            return open_slice(store, slice_, config)
+        if blocks.base_latest is not None and blocks.base_latest < since:
+            return replace(blocks, base=None, base_latest=None)
+        return blocks
+
+
+@contextmanager
+def expired_start() -> Iterator[None]:
+    """A file that is missing inside this block is one that the window's start needs."""
+    try:
+        yield
+    except SnapshotExpiredError as error:
+        raise CheckpointExpiredError(
+            f"what is after this checkpoint is gone: scan the table and go on from the scan's checkpoint. {error}"
+        ) from error

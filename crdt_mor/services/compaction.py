@@ -1,0 +1,254 @@
+"""Compaction by causal stability, as a service: which file groups a plan takes, and how one of them is folded.
+
+`services.service` schedules, completes and cancels the plans, and `planners.compaction` says what they freeze. Per file
+group the plan's inputs are folded into a base file and, where one is needed, a carry log. Which fold depends on the
+merge:
+
+    overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
+                       rows; tombstones that win and are not yet stable are carried
+    everything else    the base folds what is stable; the rest is carried, folded per key and gap between pending writes
+
+A log compaction folds nothing into the base: the new slice gets a copy of it, on a local disk a second name of the same
+bytes, and the logs become one carry. It costs as much as the logs, however large the base is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import SnapshotExpiredError, UnsupportedFeatureError
+from crdt_mor.events.session import Session
+from crdt_mor.format.base_file import read_footer
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.laws.merging import merging_of, require_payloads
+from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock
+from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
+from crdt_mor.merge.polars_types import stored_array
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.layout import Layout
+from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, join_path
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.planners.compaction import CompactionPlan, GroupInput, plan_again, plan_compaction, plan_logs
+from crdt_mor.read.damage import POLARS_ERRORS, naming_damage
+from crdt_mor.read.open_slice import base_source, open_slice
+from crdt_mor.services.service import Service
+from crdt_mor.write.base_files import base_file
+from crdt_mor.write.log_files import Deletes, Rows, StoredRows, log_file, put_chunks, put_log
+from crdt_mor.write.refusals import require_no_archive, require_written_format
+
+Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
+"""Chooses the file groups of a plan from (a value, its latest slices, the groups in open plans); a pure function."""
+
+
+def compaction(
+    log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False, reorder: bool = False
+) -> Service[CompactionPlan]:
+    """The compaction of the file groups that have at least `log_files_min` log files; of these, those that it chooses.
+
+    choose: None chooses all. logs_only: a log compaction, where there is a base file.
+    reorder: also of the file groups whose base file has its rows in another order than the table asks for.
+    """
+    orders: dict[str, str] | None = {} if reorder else None
+    return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute)
+
+
+def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
+    """The compaction of those of these file groups that have any log, even a carry alone."""
+
+    def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+        wanted = set(groups)
+        slices = [s for s in fold_slices(session.views.snapshot_completions(value)) if s.group in wanted]
+        return _unless_waiting(session, value, plan_logs(value, slices, session.config.merge, taken))
+
+    return Service(COMPACT, _require, plan, _execute)
+
+
+def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
+    """The compaction of the file groups of an earlier plan, as far as they need it still."""
+
+    def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
+        slices = fold_slices(session.views.snapshot_completions(value))
+        return _unless_waiting(session, value, plan_again(value, slices, session.config.merge, taken, before))
+
+    return Service(COMPACT, _require, plan, _execute)
+
+
+def _require(session: Session) -> None:
+    require_written_format(session.settings())
+    require_no_archive(session)
+    require_payloads(session.config)
+
+
+def _plan(
+    log_files_min: int,
+    choose: Choose | None,
+    logs_only: bool,
+    orders: dict[str, str] | None,
+    session: Session,
+    value: Timeline,
+    taken: Collection[FileGroup],
+) -> CompactionPlan | None:
+    merge = session.config.merge
+    # The session keeps the segments it has read, so that planning again after a lost race is quick.
+    slices = fold_slices(session.views.snapshot_completions(value, None))
+    groups = None if choose is None else choose(value, slices, taken)
+    reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
+    plan = plan_compaction(value, slices, merge, taken, log_files_min, groups, logs_only, reordered)
+    return _unless_waiting(session, value, plan)
+
+
+def _in_another_order(
+    session: Session, value: Timeline, slices: Sequence[FileSlice], orders: dict[str, str]
+) -> set[FileGroup]:
+    """The file groups whose base file has its rows in another order than `value` asks for.
+
+    orders: those of base files by their paths, as they were found before. A base file never changes, so that planning
+        again after a lost race reads the footers of new ones alone.
+    """
+
+    def order(slice_: FileSlice) -> str:
+        assert slice_.base is not None
+        with naming_damage(session.store, slice_):
+            return read_footer(base_source(session.store, slice_.base)).order
+
+    unknown = [slice_ for slice_ in slices if slice_.base is not None and slice_.base.path not in orders]
+    for slice_, found in zip(unknown, in_threads(order, unknown), strict=True):
+        assert slice_.base is not None
+        orders[slice_.base.path] = found
+    asked = str(Layout.of(value.properties))
+    return {slice_.group for slice_ in slices if slice_.base is not None and orders[slice_.base.path] != asked}
+
+
+def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | None) -> CompactionPlan | None:
+    """A plan; None in a table of Hudi's that is compacted only while nothing is pending."""
+    return None if session.config.merge.hudi_commit_time and value.pending else plan
+
+
+# --- one file group ---------------------------------------------------------------------------------------------------
+
+
+def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
+    """The base file of the one file group that is in `plan`, and its carry, if it needs one.
+
+    threads: how many row groups are merged at a time, and how many encoded.
+    """
+    try:
+        return _compacted(session, plan, threads)
+    except (pa.ArrowException, *POLARS_ERRORS) as error:
+        if isinstance(error, MemoryError):
+            raise
+        line = str(error).partition("\n")[0]
+        raise UnsupportedFeatureError(
+            "this release cannot merge the files of a file group, which is its fault: tell us what the columns hold. "
+            f"file={_base_path(plan, plan.groups[0])} cause={type(error).__name__}: {line}"
+        ) from error
+
+
+def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
+    config, store = session.config, session.store
+    (group,) = plan.groups
+    merging = merging_of(config, plan.schema)
+    rule, columns, schema = merging.rule, merging.columns, merging.schema
+    slice_ = FileSlice(group.partition, group.file_id, group.base, group.logs)
+    pending = plan.pending_of(group)
+    opened = open_slice(store, slice_, config)
+    with naming_damage(store, slice_):
+        if group.logs_only and (carry := compact_logs(opened, rule, columns, pending)) is not None:
+            copied = _copy_base(session, plan, group)
+            return [copied, *_put_carry(session, plan, group, carry, schema)]
+        if opened.base is not None:
+            opened = replace(opened, base=opened.base.at_hand())
+        if rule.kind == "latest":
+            compacted = compact_all(opened, rule, columns, pending[0] if pending else None)
+        else:
+            compacted = compact_stable(opened, rule, columns, pending)
+        rows, empty_states = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
+        if state_columns := {m.hidden for m in rule.members if m.hidden}:
+            # A state that every row can do without is left out as a column: readers decode even a column of nulls.
+            parts = list(rows)
+            empty_states = {name for name in state_columns if all(p[name].null_count() == p.height for p in parts)}
+            rows = iter(parts)
+        base_schema = schema.select(name for name in schema.declared.names if name not in empty_states)
+        files = [_put_base(session, plan, group, rows, base_schema, threads)]
+        for _ in rows:
+            pass  # another executor had put the base, so that nobody took the rows; only all of them tell what to carry
+        return [*files, *_put_carry(session, plan, group, compacted.carry(), schema)]
+
+
+def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> DataFile:
+    """The base file of a log compaction: the old one under the new name, with the same rows and the same footer."""
+    assert group.base is not None
+    store, base = session.store, group.base
+    path = _base_path(plan, group)
+    if store.stat(path) is None:
+        if store.stat(base.path) is None:
+            raise SnapshotExpiredError.of_file(base.path)
+        if store.copy(base.path, path):
+            return replace(base, path=path)
+    store.make_durable(path)  # another executor's, on which this one builds
+    return replace(base, path=path)
+
+
+def _base_path(plan: CompactionPlan, group: GroupInput) -> str:
+    return join_path(group.partition, str(BaseFileName(group.file_id, WRITE_TOKEN, plan.barrier)))
+
+
+def _put_base(
+    session: Session,
+    plan: CompactionPlan,
+    group: GroupInput,
+    rows: Iterable[pl.DataFrame],
+    schema: TableSchema,
+    threads: int,
+) -> DataFile:
+    path = _base_path(plan, group)
+    file_name = path.rpartition("/")[2]
+    layout = replace(Layout.parse(plan.order), compression=plan.compression)
+    content, statistics = base_file(session.config, group.partition, file_name, rows, schema, threads, layout)
+    size, created = put_chunks(session.store, path, content)
+    if created:
+        return DataFile(path, size, statistics.rows)
+    written = DataFile(path, size, 0)
+    with naming_damage(session.store, FileSlice(group.partition, group.file_id, written, ())):
+        return replace(written, rows=read_footer(base_source(session.store, written)).rows)
+
+
+def _put_carry(
+    session: Session, plan: CompactionPlan, group: GroupInput, carry: Carry, schema: TableSchema
+) -> list[DataFile]:
+    """The carry log, if there is anything to carry."""
+    carried = [contents for block in carry for contents in _log_blocks(block, session.config, schema)]
+    if not carried:
+        return []
+    name = LogFileName(group.file_id, plan.barrier)
+    data, file = log_file(session.config, schema, group.partition, name, carried)
+    return [put_log(session.store, file.path, data, file)]
+
+
+def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
+    """A block that the compaction carries, as what a log file holds: a delete block for each requested time."""
+    if isinstance(block, DataBlock):
+        assert isinstance(block.rows, pl.DataFrame)
+        partial = block.given is not None and set(block.given) != set(schema.declared.names)
+        yield Rows(InstantTime(block.instant), StoredRows.of(block.rows, schema), partial)
+    elif "time" in block.keys.columns:
+        for group, keys in block.keys.group_by("time", maintain_order=True):
+            time = InstantTime(str(group[0]))
+            # In a table that Hudi made, deletes bear no ordering value: its readers go by their block's instant.
+            times = None if config.merge.hudi_commit_time else pa.repeat(pa.scalar(time), keys.height)
+            yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), times)
+    else:
+        ordering = None
+        if "ordering" in block.keys.columns:
+            ordering = stored_array(block.keys["ordering"], schema.stored.field(config.merge.ordering).type)
+        yield Deletes(InstantTime(block.instant), stored_array(block.keys[RECORD_KEY], pa.string()), ordering)

@@ -1,0 +1,388 @@
+"""Erasure: what is left to do when the delete of some rows is committed, until no file holds a byte of them.
+
+    1. settle    no write that is older than the delete is pending any more: nothing brings the rows back
+    2. fold      the file groups that may hold them are compacted; a stable delete leaves neither row nor tombstone
+    3. wait      for writes that began before that: their transactions may still read what was there
+    4. clean     the history of these file groups begins now, and their older files are deleted
+    5. prove     a listing shows that nothing of them is left, not even what dead processes have left, and no power cut
+                 brings any of it back
+
+A note of the erasure is put before its delete, and removed at the end. It names file groups and no keys. So the next
+erasure of any process finishes one that died or gave up waiting. Every step finds out from the table whether it is
+done, so any number of processes may go through them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
+from crdt_mor.events import rollback, sweep
+from crdt_mor.events.session import Session
+from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.log.lookup import find_completion, may_be_dropped
+from crdt_mor.log.paths import ERASURES, STAGED, TICKET, erasure_path, stable_path
+from crdt_mor.log.steps import Put, put_surely
+from crdt_mor.model.authors import Info
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
+from crdt_mor.model.names import SAVEPOINT, data_file_name, join_path
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import FileGroup, Pending
+from crdt_mor.planners.clean import RetentionPolicy
+from crdt_mor.planners.erasure import Erasure, history_begins
+from crdt_mor.services import service
+from crdt_mor.services.clean import Cleaner, saved_files
+from crdt_mor.services.compaction import compaction_of
+from crdt_mor.services.compaction_finish import finish as finish_plan
+from crdt_mor.services.compaction_finish import raise_failed
+from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
+from crdt_mor.store.protocol import Stat
+
+ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ("erasure", "true"))
+"""What the commit of an erasure says of itself; never which keys it was about."""
+
+GROUPS_MAX: Final = 1000
+"""The most file groups that get a mark of their own. Of an erasure in more of them the whole table's mark moves."""
+
+PUT_SILENT_MS: Final = 15_000
+"""A temporary file that was not written to for so long is of a process that died."""
+
+_CLOCK_AHEAD_MS: Final = 5_000
+_NO_OBJECT: Final = ".erased"
+"""A name that no object has. To make it durable is to make durable what was deleted in its folder."""
+
+_EVERYTHING_KEPT: Final = RetentionPolicy(keep_ms=1 << 60)
+_LOOK_EVERY_S: Final = (0.05, 5.0)
+"""How long to wait between two looks at what an erasure waits for: at first, and at most."""
+
+
+class Patience:
+    """How long an erasure waits for what others do, by the environment's clock."""
+
+    def __init__(self, session: Session, wait_ms: int) -> None:
+        self.environment = session.environment
+        self._until_ms = session.environment.now_ms() + wait_ms
+        self._step_s = _LOOK_EVERY_S[0]
+
+    def another_look(self) -> bool:
+        """Let some time pass; False, at once, if there is none left."""
+        left_ms = self._until_ms - self.environment.now_ms()
+        if left_ms <= 0:
+            return False
+        self.environment.sleep(min(self._step_s, left_ms / 1000))
+        self._step_s = min(2 * self._step_s, _LOOK_EVERY_S[1])
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What finishing erasures has removed. retained_from: from when on history of the file groups is kept."""
+
+    groups: tuple[FileGroup, ...] = ()
+    files: int = 0
+    bytes: int = 0
+    retained_from: InstantTime = EPOCH
+
+
+# --- the notes --------------------------------------------------------------------------------------------------------
+
+
+def note(session: Session, erasure: Erasure) -> None:
+    """Put the note of an erasure whose delete is not committed yet."""
+    session.run(put_surely(Put(erasure_path(erasure.requested), erasure.encode())))
+
+
+def open_erasures(session: Session) -> list[Erasure]:
+    """The erasures whose delete is committed, or may yet be, and that nobody has finished. Notes of others go."""
+    stats = session.store.list(ERASURES)
+    if not stats:
+        return []
+    tail, found = session.tail(), []
+    for stat in stats:
+        data = session.store.read(stat.path) if stat.path.endswith(".json") else None
+        if data is None:
+            continue
+        erasure = Erasure.decode(data, stat.path)
+        if erasure.table_id != tail.table_id:
+            continue  # an earlier table's that was here
+        if _may_be_committed(session, erasure.requested, tail):
+            found.append(erasure)
+        else:
+            with suppress(StorageUnavailableError):  # another user's, or this process only looks
+                _forget(session, erasure)
+    return found
+
+
+def _may_be_committed(session: Session, requested: InstantTime, tail: Timeline) -> bool:
+    """Whether the delete of an erasure was not rolled back."""
+    if tail.find_pending(requested) is not None or may_be_dropped(requested, tail):
+        return True
+    return session.run(find_completion(requested, tail)) is not None
+
+
+def _forget(session: Session, erasure: Erasure) -> None:
+    session.store.delete(stable_path(erasure.requested))
+    session.store.delete(erasure_path(erasure.requested))
+
+
+# --- the steps --------------------------------------------------------------------------------------------------------
+
+
+def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) -> Removed:
+    """Go through all the steps for some erasures whose deletes are committed or pending.
+
+    Raises `ErasureUnfinishedError` where others have to end first what they do, and `InvalidInputError`, before
+    anything is deleted, where savepoints of Hudi's hold the rows.
+    """
+    if not erasures:
+        return Removed()
+    groups = tuple(sorted({group for erasure in erasures for group in erasure.groups}))
+    refuse_saved(session, groups)
+    await_writes(session, max(e.requested for e in erasures), patience, "may still bring rows that are erased")
+    stable_at: dict[FileGroup, InstantTime] = {}
+    for erasure in erasures:
+        since = _stable_at(session, erasure)
+        stable_at |= {group: max(since, stable_at.get(group, EPOCH)) for group in erasure.groups}
+    before = _files_of(session, groups)
+    started_ms = session.store.now_ms()
+    marks = _fold(session, stable_at, patience)
+    if marks:
+        last = max(marks.values())
+        await_writes(session, last, patience, "began when the rows were still there, and may be reading them")
+        _execute_plans(session, lambda barrier, _: barrier < last)
+        _clean(session, marks)
+    _sweep(session)
+    _prove(session, marks, started_ms, patience)
+    _keep_away(session, groups)
+    for erasure in erasures:
+        _forget(session, erasure)
+    left = {stat.path for stat in _files_of(session, groups)}
+    gone = [stat for stat in before if stat.path not in left]
+    return Removed(groups, len(gone), sum(stat.size for stat in gone), max(marks.values(), default=EPOCH))
+
+
+def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
+    """Raise `InvalidInputError` where a savepoint of Hudi's names files of these file groups."""
+    refuse_saved_in(session, session.tail(), groups)
+    held = [path for path in saved_files(session) if _group_of(path) in set(groups)]
+    if held:
+        listed = session.store.list(session.publisher.projector.folder)
+        names = sorted(stat.path.rpartition("/")[2] for stat in listed if stat.path.endswith(f".{SAVEPOINT}"))
+        raise InvalidInputError(
+            "savepoints of Hudi's keep files that hold these rows: delete the savepoints with Hudi (call "
+            "delete_savepoint), then erase again. Nothing more was deleted by now. "
+            f"savepoints={names} files={len(held)} file={min(held)}"
+        )
+
+
+def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGroup]) -> None:
+    """Raise `InvalidInputError` where a savepoint of a value shows files of these file groups."""
+    for savepoint in value.savepoints:
+        cut = Cut("completed", savepoint.at)
+        held = [s for s in fold_slices(session.views.snapshot_completions(value, cut)) if s.group in set(groups)]
+        if held:
+            raise InvalidInputError(
+                "a savepoint keeps files that hold these rows, and the table could be restored to it: drop it with "
+                f"drop_savepoint({savepoint.name!r}), then erase again. Nothing more was deleted by now. "
+                f"savepoint={savepoint.name} as_of={savepoint.at} file={held[0].files[0].path}"
+            )
+
+
+def await_writes(session: Session, until: InstantTime, patience: Patience, why: str) -> None:
+    """Wait until no write that was requested at or before `until` is pending; name them where that takes too long.
+
+    The delete of an earlier erasure is not waited for, as its process may have died on a full disk: it is given up.
+    Where its process is alive it deletes once more, which is no harm.
+    """
+    while True:
+        tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
+        for earlier in (p for p in tail.pending if p.requested < until and _is_erasure(p)):
+            tail = session.run(rollback.give_up(session.publisher, tail, earlier.requested, None, others=True))
+        session.remember(tail)
+        pending = [p for p in tail.pending if p.requested <= until]
+        if not pending:
+            return
+        if not patience.another_look():
+            raise _unfinished(session, pending, why)
+
+
+def _is_erasure(write: Pending) -> bool:
+    return write.author is not None and write.author.info == ERASURE_INFO
+
+
+def _unfinished(session: Session, pending: Sequence[Pending], why: str) -> ErasureUnfinishedError:
+    named = ", ".join(_described(p) for p in sorted(pending, key=lambda p: p.requested)[:8])
+    more = f", and {len(pending) - 8} more" if len(pending) > 8 else ""
+    return ErasureUnfinishedError(
+        f"the erasure is not finished: writes are under way that {why}. They are: {named}{more}. When they have ended, "
+        "erase again, which goes on from here; or let it wait for them, erase(..., wait=timedelta(minutes=10)); one "
+        "that is silent for too long is given up, as inspect.pending() says. "
+        f"table={session.config.name} pending={len(pending)} oldest={min(p.requested for p in pending)}",
+        tuple(sorted(p.requested for p in pending)),
+    )
+
+
+def _described(write: Pending) -> str:
+    who = f" by {write.author.application} on {write.author.host}, pid {write.author.pid}" if write.author else ""
+    return f"{write.requested}{who}, since {to_datetime(write.requested):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _stable_at(session: Session, erasure: Erasure) -> InstantTime:
+    """A time of the table's clock at which no write older than the delete was pending; of all looks the first noted."""
+    path = stable_path(erasure.requested)
+    tail = session.tail()
+    assert not [p for p in tail.pending if p.requested <= erasure.requested]
+    session.run(put_surely(Put(path, tail.clock.encode())))
+    data = session.store.read(path)
+    return tail.clock if data is None else parse(data.decode())  # None: somebody has just finished the erasure
+
+
+def _fold(
+    session: Session, stable_at: Mapping[FileGroup, InstantTime], patience: Patience
+) -> dict[FileGroup, InstantTime]:
+    """Compact these file groups as far as that is needed; the time at which the history of each may begin."""
+    while True:
+        _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
+        value = session.tail()
+        slices = fold_slices(session.views.snapshot_completions(value))
+        begins = history_begins(session.views.completions(value), slices, stable_at)
+        unfolded = stable_at.keys() - begins.keys()
+        if not unfolded:
+            return {group: since for group, since in begins.items() if since > EPOCH}
+        plan = service.schedule(session, compaction_of(unfolded))
+        if plan is not None:
+            _execute(session, plan.barrier, unfolded)
+            continue
+        tail = session.tail()
+        # A plan of others that held the file groups may have been completed since the look before: then none is open,
+        # nothing is pending, and the next look finds them folded.
+        if tail.pending and not tail.plans and not patience.another_look():
+            raise _unfinished(session, tail.pending, "keep this table from being compacted")
+
+
+def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGroup]], bool]) -> None:
+    """Execute the open compactions that are chosen by their barriers and file groups.
+
+    One that cannot be executed is cancelled, which removes its outputs as well.
+    """
+    for plan in service.open_plans(session, COMPACT):
+        if chosen(plan.barrier, set(plan.file_groups)):
+            _execute(session, plan.barrier, ())
+
+
+def _execute(session: Session, barrier: InstantTime, needed: Collection[FileGroup]) -> None:
+    """Execute an open compaction; raise what is said of one of the file groups `needed` that cannot be compacted."""
+    for plan in service.open_plans(session, COMPACT):
+        if plan.barrier == barrier:
+            failed = finish_plan(session, plan).failed
+            raise_failed({group: error for group, error in failed.items() if group in needed})
+
+
+def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
+    """Move the marks of these file groups, or, where they are too many, the table's, and delete what lies before."""
+    policy = _EVERYTHING_KEPT
+    if len(marks) > GROUPS_MAX:
+        last_ms = to_ms(max(marks.values()))
+        ahead_ms = last_ms - session.store.now_ms()  # the table's clock is ahead of the store's by some events
+        if 0 <= ahead_ms < _CLOCK_AHEAD_MS:
+            session.environment.sleep((ahead_ms + 1) / 1000)
+        policy = RetentionPolicy(keep_ms=max(0, session.store.now_ms() - last_ms))
+
+    def unsaved(value: Timeline) -> Mapping[FileGroup, InstantTime]:
+        refuse_saved_in(session, value, marks)  # one that was made since the erasure began
+        return marks
+
+    Cleaner(session, policy, unsaved).clean()
+
+
+def _sweep(session: Session) -> None:
+    """Delete what writes and plans that were given up have left, and what was staged for them."""
+    session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
+
+
+# --- the proof --------------------------------------------------------------------------------------------------------
+
+
+def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:
+    """Raise `ErasureUnfinishedError` where a listing shows a file that may hold the rows."""
+    while left := [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]:
+        if not patience.another_look():
+            raise ErasureUnfinishedError(
+                "the erasure is not finished: files are left that may hold the rows. A process that has just died may "
+                "have left them, then erase again in a minute; or another user's, then let somebody erase who may "
+                f"delete them. table={session.config.name} files={len(left)} file={min(left)}"
+            )
+
+
+def _keep_away(session: Session, groups: Collection[FileGroup]) -> None:
+    """Make sure that nothing which any process has deleted is back after a power cut."""
+    for folder in sorted({STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
+        session.store.make_durable(join_path(folder, _NO_OBJECT))
+
+
+def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
+    """The data files of these file groups that are no part of what views show from their marks on."""
+    if not marks:
+        return []
+    there = _files_of(session, marks)  # before the tail: what is put later belongs to what begins later
+    value = session.tail()
+    needed: set[str] = set()
+    barriers: dict[FileGroup, InstantTime] = {}
+    completions = session.views.completions(value)
+    for c in completions:
+        for file in c.files:
+            if file.is_base and file.group in marks and c.completed <= marks[file.group]:
+                barriers[file.group] = max(file.name.instant, barriers.get(file.group, EPOCH))
+    for c in completions:
+        for file in c.files:
+            since = file.name.instant if file.is_base else c.completed
+            if since >= barriers.get(file.group, EPOCH):
+                needed.add(file.path)
+    under_way = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
+    left = []
+    for stat in there:
+        name = data_file_name(stat.path)
+        if name is None or stat.path in needed or name.instant in under_way or name.instant >= value.clock:
+            continue
+        if session.store.stat(stat.path) is not None:  # a sweep may have been at it meanwhile
+            left.append(stat.path)
+    return left
+
+
+def _staged_before(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
+    """What tasks have staged for writes that are over."""
+    until = max(marks.values(), default=EPOCH)
+    staged = (stat.path for stat in session.store.list(STAGED))
+    return [path for path in staged if not path.endswith(TICKET) and path.rpartition("/")[2].partition("-")[0] <= until]
+
+
+def _unlinked(session: Session, started_ms: int) -> list[str]:
+    """The temporary files of puts that began before the erasure was settled, without those that are dead: they go."""
+    now_ms, left = session.store.now_ms(), []
+    for stat in session.store.list(TEMP_FOLDER):
+        if not stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}") or stat.modified_ms > started_ms:
+            continue
+        try:
+            if now_ms - stat.modified_ms < PUT_SILENT_MS:
+                raise StorageUnavailableError(stat.path)
+            session.store.delete(stat.path)
+        except StorageUnavailableError:
+            left.append(stat.path)
+    return left
+
+
+def _files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
+    """The data files that a listing finds of some file groups."""
+    wanted = set(groups)
+    listed = (stat for partition in {partition for partition, _ in wanted} for stat in session.store.list(partition))
+    return [stat for stat in listed if _group_of(stat.path) in wanted]
+
+
+def _group_of(path: str) -> FileGroup | None:
+    name = data_file_name(path)
+    return None if name is None else (join_path(path.rpartition("/")[0]), name.file_id)

@@ -1,0 +1,178 @@
+"""Which files hold some keys: the rows of them, live or long overwritten, and the deletes that name them.
+
+A key is live where a reader sees a row of it. It is dead where only files say that there was one: a row that was
+deleted or moved to another partition, in the latest slice or in files that only history needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from crdt_mor.events.session import Session
+from crdt_mor.format.log import read_log
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock, DeleteBlock
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.read.fetching import column_of
+from crdt_mor.read.open_slice import open_blocks
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.write.log_files import BUCKET
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What one file group holds of some keys.
+
+    live: those of the named keys of which a reader sees a row; all columns of `sought` below.
+    buried: dead keys that a plain delete has to name, because a tombstone with an ordering value lasts for ever.
+    latest: the latest requested time of what the latest slice holds of dead keys; EPOCH: nothing.
+    held: whether any file holds a dead key.
+    """
+
+    group: FileGroup
+    live: pl.DataFrame
+    buried: pl.DataFrame
+    latest: InstantTime
+    held: bool
+
+    @property
+    def touched(self) -> bool:
+        """Whether a file of the group holds what is to be erased."""
+        return self.held or bool(self.live.height)
+
+
+def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: InstantTime | None) -> list[Traces]:
+    """What each file group of `value` holds of the keys; file groups that hold nothing of them are left out.
+
+    sought: `_hoodie_record_key`, `_hoodie_partition_path` (null: the key in whatever partition), and the bucket. A key
+        that is named in one partition is looked for in the others as well, where a row that moved has left its bytes;
+        but a row of another partition that is live there is a row of its own, and stays.
+    before: rows that were requested at or after this time are not meant; None: there is none.
+    """
+    by_bucket = {int(str(key[0])): rows for key, rows in sought.partition_by(BUCKET, as_dict=True).items()}
+    files: dict[FileGroup, list[DataFile]] = {}
+    for completion in session.views.completions(value):
+        for file in completion.files:
+            if bucket_of_file_id(file.name.file_id) in by_bucket:
+                files.setdefault(file.group, []).append(file)
+    snapshot = Snapshot.seal(session, value)
+    slices = {slice_.group: slice_ for slice_ in snapshot.slices}
+
+    def look(group: FileGroup) -> Traces:
+        bucket = bucket_of_file_id(group[1])
+        assert bucket is not None
+        return _traces(snapshot, group, slices.get(group), files[group], by_bucket[bucket], before)
+
+    return [found for found in in_threads(look, sorted(files)) if found.touched]
+
+
+def _traces(
+    snapshot: Snapshot,
+    group: FileGroup,
+    slice_: FileSlice | None,
+    files: Sequence[DataFile],
+    sought: pl.DataFrame,
+    before: InstantTime | None,
+) -> Traces:
+    session, keys = snapshot.session, sought[RECORD_KEY].unique()
+    live = _live(snapshot, slice_, keys)
+    here = sought.with_columns(pl.lit(group[0]).alias(PARTITION_PATH))
+    named = here.filter(sought[PARTITION_PATH].is_null() | (sought[PARTITION_PATH] == group[0])).unique()
+    meant = live if before is None else live.filter(pl.col(COMMIT_TIME) < before)
+    dead = keys.filter(~keys.is_in(live[RECORD_KEY].implode()))
+    lines = pl.concat([_NO_LINES, *(_lines(session, log, dead) for log in (slice_.logs if slice_ else ()))])
+    held = bool(lines.height) or any(_holds(session, file, dead) for file in reversed(files))
+    last = lines.group_by(RECORD_KEY).agg(
+        pl.col("time").filter("ordered").max().alias("tombstone"), pl.col("time").filter("plain").max().alias("plain")
+    )
+    buried = last.filter(pl.col("tombstone").is_not_null() & ~(pl.col("plain") > pl.col("tombstone")).fill_null(False))
+    latest = lines["time"].max()
+    return Traces(
+        group,
+        named.join(meant, on=RECORD_KEY, how="semi"),
+        here.unique().join(buried, on=RECORD_KEY, how="semi"),
+        EPOCH if latest is None else InstantTime(str(latest)),
+        held,
+    )
+
+
+def _live(snapshot: Snapshot, slice_: FileSlice | None, keys: pl.Series) -> pl.DataFrame:
+    """Those of the keys that are live in a slice, each with the requested time of its row."""
+    none = pl.DataFrame(schema={RECORD_KEY: pl.String, COMMIT_TIME: pl.String})
+    one = replace(snapshot, slices=() if slice_ is None else (slice_,))
+    among = pl.col(RECORD_KEY).is_in(keys.implode())
+    return pl.concat([none, *one.frames(none.columns, None, finish=lambda frame: frame.filter(among))])
+
+
+_NO_LINES = pl.DataFrame(schema={RECORD_KEY: pl.String, "time": pl.String, "plain": pl.Boolean, "ordered": pl.Boolean})
+
+
+def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
+    """What a log file holds of some keys: a line for each row and delete, with its requested time."""
+    lines = [_NO_LINES]
+    for block in _blocks(session, log) if keys.len() else ():
+        among = pl.col(RECORD_KEY).is_in(keys.implode())
+        if isinstance(block, DeleteBlock):
+            ordered = "ordering" in block.keys.columns
+            time = pl.col("time") if "time" in block.keys.columns else pl.lit(block.instant)
+            found = (
+                block.keys.lazy()
+                .filter(among)
+                .select(
+                    RECORD_KEY, time.alias("time"), pl.lit(not ordered).alias("plain"), pl.lit(ordered).alias("ordered")
+                )
+            )
+        else:
+            time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
+            found = (
+                _rows(block)
+                .filter(among)
+                .select(RECORD_KEY, time.alias("time"), pl.lit(False).alias("plain"), pl.lit(False).alias("ordered"))
+            )
+        lines.append(found.collect())
+    return pl.concat(lines)
+
+
+def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
+    """Whether a file has a row or a delete of one of the keys; one that is gone has none."""
+    if not keys.len():
+        return False
+    if not file.is_base:
+        return bool(_lines(session, file, keys).height)
+    source = session.store.parquet(file.path)
+    if source is None:
+        return False
+    try:
+        found = column_of(source, RECORD_KEY).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
+    except FileNotFoundError:  # it was cleaned away meanwhile
+        return False
+    return bool(found.height)
+
+
+def _blocks(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:
+    data = session.store.view(log.path)
+    if data is None:
+        return
+    blocks = read_log(data, log.path)
+    carried = [block.instant != log.name.instant for block in blocks]
+    for parts in open_blocks(blocks, carried, session.config):
+        yield from parts
+
+
+def _rows(block: DataBlock) -> pl.LazyFrame:
+    if isinstance(block.rows, pl.DataFrame):
+        return block.rows.lazy()
+    return ParquetSource.in_memory(bytes(block.rows)).scan()
+
+
+def all_rows(frames: Collection[pl.DataFrame], like: pl.DataFrame) -> pl.DataFrame:
+    """The rows of all frames, each once; those of none in the columns of `like`."""
+    return pl.concat([like.clear(), *(frame.select(like.columns) for frame in frames)]).unique()

@@ -1,0 +1,90 @@
+"""What `maintain` says of what it has done: values, and their texts for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from crdt_mor.model.policies import words_of_bytes
+from crdt_mor.planners.compaction_due import plural
+
+DETAILS_SHOWN = 3
+"""Reasons that the text of an action names; the rest it counts."""
+
+State = Literal["done", "due", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """One thing that `maintain` has done, or would do, or could not do.
+
+    service: `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive` or `tokens`; `maintain`, where the
+        table forbids all of them.
+    state: `due` in a dry run, and of an erasure that waits for writers; `refused` where the table or this release
+        forbids it; `failed`: `error` says why.
+    why: what made it due, in words, "" where that was not found out; `details`: the same of each file group.
+    file_groups, rows: what was compacted. files_written, bytes_written: new files. files_removed, bytes_removed: what
+    was deleted.
+    """
+
+    service: str
+    state: Literal["done", "due", "refused", "failed"]
+    why: str
+    details: tuple[str, ...] = ()
+    file_groups: int = 0
+    rows: int = 0
+    files_written: int = 0
+    bytes_written: int = 0
+    files_removed: int = 0
+    bytes_removed: int = 0
+    error: str = ""
+
+    def __str__(self) -> str:
+        shown = self.details[:DETAILS_SHOWN]
+        more = f", and {len(self.details) - len(shown):,} more" if len(self.details) > len(shown) else ""
+        reasons = f" ({'; '.join(shown)}{more})" if shown else ""
+        outcome = "; ".join(filter(None, (self._results(), self.error)))
+        said = f"{self.service.replace('_', ' ')} {self.state}" + (f", since {self.why}{reasons}" if self.why else "")
+        return f"{said}: {outcome}" if outcome else said
+
+    def _results(self) -> str:
+        parts = []
+        if self.file_groups:
+            parts.append(plural(self.file_groups, "file group"))
+        if self.files_written:
+            parts.append(f"wrote {plural(self.files_written, 'file')}, {words_of_bytes(self.bytes_written)}")
+        if self.files_removed:
+            parts.append(f"removed {plural(self.files_removed, 'file')}, {words_of_bytes(self.bytes_removed)}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What a call of `maintain` has done, in the order in which it was done. dry_run: it has done nothing."""
+
+    actions: tuple[Upkeep, ...]
+    dry_run: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed; what a table forbids is no failure."""
+        return all(action.state != "failed" for action in self.actions)
+
+    @property
+    def files_removed(self) -> int:
+        return sum(action.files_removed for action in self.actions)
+
+    @property
+    def bytes_removed(self) -> int:
+        return sum(action.bytes_removed for action in self.actions)
+
+    @property
+    def files_written(self) -> int:
+        return sum(action.files_written for action in self.actions)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(action.bytes_written for action in self.actions)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.actions)) or "nothing is due"

@@ -1,0 +1,384 @@
+"""A migration: a copy of a table that follows it while all write on, then one event that closes the old table.
+
+    copy     all that the old table shows at some moment, a few file groups a commit
+    follow   what was changed since, window after window, until little is left
+    close    one event: nothing begins in the old table any more, and writers are told the new address
+    settle   what was pending then is waited for, or rolled back
+    last     the last window
+    open     one event: the new table takes writes, which come after all that the old one had
+
+Nothing is kept in memory between these steps: each step is noted in the new table before it is done
+(`model.migration`), and each of its commits carries a token with the next number. A call after a crash, or beside
+another process, goes on from the last number that is committed.
+
+The last window is taken from a value in which the old table is closed and nothing is pending. So no write can complete
+after it, and no acknowledged commit is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeVar
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError, TokenOrderError, UnsupportedFeatureError
+from crdt_mor.events import migration, sweep
+from crdt_mor.events import write as events
+from crdt_mor.events.session import Session
+from crdt_mor.laws.merging import check_columns
+from crdt_mor.model.authors import Author, Info
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.migration import Moving, Origin, Step, require_arrived
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cut import window_end
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.read.window import Window
+from crdt_mor.read.window_states import States, TouchedGroups
+from crdt_mor.services.migration_cargo import Cargo, Loader, keeps_partitions_apart, refuse_twins
+from crdt_mor.services.rollback import roll_back
+from crdt_mor.write.open_write import OpenWrite
+
+BATCH_BYTES: Final = 64 << 20
+"""Bytes of files that one commit of a migration is made of, about, so that memory is bounded."""
+
+LITTLE_BYTES: Final = 8 << 20
+LITTLE_COMMITS: Final = 50
+"""With so little left to follow, the old table is closed: writers are turned away for as long as that takes to copy."""
+
+_LOOK_EVERY_S: Final = 0.05
+
+_S = TypeVar("_S")
+
+PendingPolicy = Literal["wait", "roll_back"]
+Phase = Literal["copy", "follow", "settle", "opened"]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """How far a migration is.
+
+    phase: `copy`, of all rows; `follow`, what was changed since; `settle`, the last of it, while writers are turned
+        away; `opened`, it is over.
+    done, parts: how many parts of this step are done, and how many it has.
+    rows, commits: what this call has written so far.
+    """
+
+    phase: Literal["copy", "follow", "settle", "opened"]
+    done: int
+    parts: int
+    rows: int
+    commits: int
+
+
+Tell = Callable[[MigrationProgress], None]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one commit of a step holds: the shares of file slices that are copied, or what changed in file groups.
+
+    deletes, rows: whether this commit deletes, and whether it writes. A window of several parts deletes in all of them
+    first: a row may have moved from a file group in one part to one in another.
+    """
+
+    slices: Sequence[FileSlice] = ()
+    share: tuple[int, int] = (0, 1)
+    touched: Sequence[TouchedGroups] = ()
+    states: States | None = None
+    deletes: bool = True
+    rows: bool = True
+
+    def load(self, loader: Loader, cut: Cut) -> Cargo:
+        """What the commit writes. cut: the end of the step."""
+        if self.states is None:
+            return loader.copied(self.slices, cut, self.share)
+        cargo = loader.changed(self.states, self.touched)
+        if not self.deletes:
+            cargo = replace(cargo, deletes=cargo.deletes.clear())
+        if not self.rows:
+            cargo = replace(cargo, rows=cargo.rows.clear(), tombstones=cargo.tombstones.clear())
+        return cargo
+
+
+@dataclass
+class Migration:
+    """One call's work on a migration.
+
+    source, target: the tables, the latter one with an origin. rows, commits: what this call has written.
+    """
+
+    source: Session
+    target: Session
+    tell: Tell
+    rows: int = 0
+    commits: int = 0
+
+    def run(self, pending: PendingPolicy) -> Timeline:
+        """Do what is left of the migration; returns a value of the new table, which is open.
+
+        Raises `TableArrivingError` where it was given up meanwhile.
+        """
+        left_before: int | None = None
+        while True:
+            arrived = self.target.remember(self.target.tail())
+            origin = _origin(arrived)
+            if origin.is_opened:
+                return arrived
+            require_not_given_up(self.source, self.target, arrived)
+            if not self._do(origin.step):
+                continue  # another process has gone on meanwhile
+            self.source.adopt()
+            value = self.source.views.sealed(decided=True)
+            self._require_no_twins(value, origin.step)
+            closed = self._require_moving(value).is_closed
+            rest = self._window(value, Step(origin.step.until, value.clock))
+            if closed and not value.pending and not rest.commits:
+                self._grow(value)  # columns may come without rows
+                opened = self.target.run(migration.open_target(self.target.publisher, arrived, value, self._author))
+                if _origin(self.target.remember(opened)).is_opened:
+                    self._tell("opened", 0, 0)
+                continue
+            if origin.step.until != EPOCH and (closed or self._is_little(rest, left_before)):
+                self._close(value)
+                value = self._settled(pending)
+            left_before = _bytes(rest)
+            step = Step(origin.step.until, value.clock)
+            self.target.remember(
+                self.target.run(
+                    migration.aim(self.target.publisher, arrived, step.until, len(self._parts(value, step)))
+                )
+            )
+
+    # --- the steps --------------------------------------------------------------------------------------------------
+
+    def _do(self, step: Step) -> bool:
+        """Write what is left of a step; False where it turns out that others have, and are further."""
+        last = self._last_number()
+        if last >= step.next_number - 1:
+            return True
+        self.source.adopt()
+        value = self.source.views.sealed(decided=True)
+        self._grow(value)
+        loader = Loader(self.source, value, self.target.config)
+        parts = self._parts(value, step)
+        if len(parts) != step.count:
+            raise UnsupportedFeatureError(
+                "this step of the migration was planned by another release, which would cut it in other parts: go on "
+                f"with that one, or give the migration up and start anew. planned={step.count} here={len(parts)}"
+            )
+        phase: Phase = "copy" if step.since == EPOCH else "follow"
+        if self._require_moving(value).is_closed:
+            phase = "settle"
+        for i, part in enumerate(parts):
+            number = step.first + i
+            if number > last:
+                cargo = part.load(loader, Cut("completed", step.until))
+                try:
+                    self._write(loader, cargo, number)
+                except TokenOrderError:
+                    return False
+            self._tell(phase, i + 1, len(parts))
+        return True
+
+    def _write(self, loader: Loader, cargo: Cargo, number: int) -> None:
+        """Commit cargo under the number of its token, once, however often this is tried."""
+        if cargo.is_empty:
+            return
+        write = OpenWrite.begin(self.target, (self._author.application, number), self._author.info)
+        try:
+            loader.fill(write.statements, cargo)
+        except BaseException:
+            write.abandon()
+            raise
+        outcome = write.commit()
+        if not outcome.repeated:
+            self.rows += cargo.rows.height
+            self.commits += 1
+
+    def _parts(self, value: Timeline, step: Step) -> list[_Part]:
+        """What the commits of a step hold: a function of the step and of what the source's history says of it."""
+        if step.since == EPOCH:
+            cut = self._cut(value, step.until)
+            slices = fold_slices(self.source.views.snapshot_completions(value, cut))
+            parts: list[_Part] = []
+            for few in _batches((slice_, slice_.weight) for slice_ in slices):
+                shares = max(1, -(-sum(slice_.weight for slice_ in few) // (2 * BATCH_BYTES)))
+                parts += [_Part(few, (number, shares)) for number in range(shares)]
+            return parts
+        states, touched = self._window(value, step).touched()
+        batches = [
+            _Part(touched=few, states=states)
+            for few in _batches((groups, groups.weight(raw=False)) for groups in touched)
+        ]
+        if len(batches) < 2:
+            return batches
+        return [*(replace(part, rows=False) for part in batches), *(replace(part, deletes=False) for part in batches)]
+
+    def _window(self, value: Timeline, step: Step) -> Window:
+        since, until = (self._cut(value, time) for time in (step.since, step.until))
+        return Window.seal(self.source, value, since, until)
+
+    def _cut(self, value: Timeline, time: InstantTime) -> Cut:
+        """A moment of the source; raises `CheckpointExpiredError` where its history is not kept any more."""
+        if time == EPOCH:
+            return Cut.start("completed")
+        return window_end(self.source, value, Cut("completed", time).checkpoint(value.table_id), "completed", "since")
+
+    def _grow(self, value: Timeline) -> None:
+        """Give the new table the columns and types that the old one has gained."""
+        columns = TableSchema.from_json(value.schema).declared
+        grown = events.grow(
+            self.target.publisher,
+            self.target.known(),
+            columns,
+            lambda schema: check_columns(self.target.config, schema),
+            self._author,
+        )
+        self.target.remember(self.target.run(grown))
+
+    def _require_no_twins(self, value: Timeline, step: Step) -> None:
+        """Raise where rows of two partitions have become one row: the new table lacks rows then."""
+        if step.until == EPOCH or keeps_partitions_apart(self.source.config.key, self.target.config.key):
+            return
+        cut = self._cut(value, step.until)
+        there, here = Snapshot.seal(self.target, self.target.tail()), Snapshot.seal(self.source, value, cut)
+        if there.count() == here.count():
+            return
+        if _origin(self.target.tail()).step == step:  # else another process has gone on
+            refuse_twins(Loader(self.source, value, self.target.config), cut)
+            raise InvalidInputError(
+                "a key has been in several partitions for a while that are one in the new table, which now lacks a "
+                "row: migrate again, to an address where there is no table yet."
+            )
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _is_little(self, rest: Window, left_before: int | None) -> bool:
+        """Whether what is left to follow is little, or at least does not get less by following."""
+        left = _bytes(rest)
+        if left <= LITTLE_BYTES and len(rest.commits) <= LITTLE_COMMITS:
+            return True
+        return left_before is not None and left >= left_before
+
+    def _close(self, value: Timeline) -> None:
+        assert self.target.config.table_id is not None
+        closed = self.source.run(migration.close(self.source.publisher, value, self.target.config.table_id))
+        self.source.remember(closed)
+        self._tell("settle", 0, 0)
+
+    def _settled(self, policy: PendingPolicy) -> Timeline:
+        """The value of the closed table in which nothing is pending any more. Writers that died expire meanwhile."""
+        source = self.source
+        while True:
+            tail = source.run(sweep.upkeep_and_adoption(source.publisher, source.known(), source.expiry_ms))
+            source.remember(tail)
+            self._require_moving(tail)
+            if not tail.pending:
+                return tail
+            if policy == "roll_back":
+                for write in tail.pending:
+                    with suppress(InvalidInputError):  # it has completed meanwhile
+                        roll_back(source, write.requested)
+            else:
+                source.environment.sleep(_LOOK_EVERY_S)
+
+    def _require_moving(self, value: Timeline) -> Moving:
+        """The migration as the old table has it; raises where it was given up."""
+        if value.moving is None or value.moving.table_id != self.target.config.table_id:
+            require_not_given_up(self.source, self.target, self.target.remember(self.target.tail()))
+            raise InvalidInputError(
+                f"this migration was given up, and the table stays where it is. target={self.target.config.table_id}"
+            )
+        return value.moving
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _author(self) -> Author:
+        origin = _origin(self.target.known())
+        info: Info = (("message", f"migrated from {origin.uri}"[:1000]),)
+        return self.target.author(origin.application, info)
+
+    def _last_number(self) -> int:
+        tail = self.target.remember(self.target.tail())
+        token = tail.find_token(_origin(tail).application)
+        return token.number if token is not None else 0
+
+    def _tell(self, phase: Phase, done: int, parts: int) -> None:
+        self.tell(MigrationProgress(phase, done, parts, self.rows, self.commits))
+
+
+def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
+    """Note in the new table whose rows arrive there, and in the old one where it moves. uri: the new address.
+
+    A migration that is given up between the two must not leave the old table moving to a table that is never opened.
+    """
+    arrived = target.remember(target.run(migration.receive(target.publisher, target.tail(), origin)))
+    require_not_given_up(source, target, arrived)
+    if _origin(arrived).is_opened:
+        return
+    assert target.config.table_id is not None
+    announced = migration.announce(source.publisher, source.known(), Moving(uri, target.config.table_id))
+    source.remember(source.run(announced))
+    require_not_given_up(source, target, target.remember(target.tail()))
+
+
+def require_not_given_up(source: Session, target: Session, arrived: Timeline) -> None:
+    """Raise `TableArrivingError` where the new table was given up, as a value of it says, and reopen the old one.
+
+    The process that gave it up has reopened the old one, too, unless it has died. But another process may have
+    announced the migration since.
+    """
+    origin = _origin(arrived)
+    if not origin.given_up:
+        return
+    assert target.config.table_id is not None
+    source.remember(source.run(migration.reopen(source.publisher, source.known(), target.config.table_id)))
+    require_arrived(origin)
+
+
+def cancel(source: Session, target: Session | None) -> bool:
+    """Give the migration of a table up, which takes writes again; False where none is under way.
+
+    target: the table that it moves to; None: that one was removed. It is given up first, so that nobody opens it later.
+    Raises `InvalidInputError` where it takes writes already.
+    """
+    table = source.remember(source.tail())
+    if table.moving is None:
+        return False
+    moves_to: str | None = table.moving.table_id
+    assert source.config.table_id is not None
+    if target is not None:
+        given_up = migration.give_up_arrival(target.publisher, target.tail(), source.config.table_id)
+        target.remember(target.run(given_up))
+        moves_to = target.config.table_id  # of no other migration that was announced since
+    assert moves_to is not None
+    source.remember(source.run(migration.reopen(source.publisher, table, moves_to)))
+    return True
+
+
+def _origin(value: Timeline) -> Origin:
+    assert value.origin is not None, "the rows of another table arrive here"
+    return value.origin
+
+
+def _bytes(window: Window) -> int:
+    """Bytes of the files that the commits of a window wrote."""
+    return sum(file.size for commit in window.commits for file in commit.files)
+
+
+def _batches(items: Iterable[tuple[_S, int]]) -> list[list[_S]]:
+    """Items with their weights, in their order, as many together as stay within `BATCH_BYTES`, but one at least."""
+    batches: list[list[_S]] = []
+    room = 0
+    for item, weight in items:
+        if not batches or weight > room:
+            batches.append([])
+            room = BATCH_BYTES
+        batches[-1].append(item)
+        room -= weight
+    return batches

@@ -1,0 +1,107 @@
+"""Giving up one write or one plan by hand, by its instant.
+
+One event comes first; the files go once that event is known to stand. The process that is at work on the write or plan
+is told when it comes to complete: a writer gets `WriterExpiredError`, an executor of a plan removes what it wrote.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError
+from crdt_mor.events import plan as plans
+from crdt_mor.events import rollback
+from crdt_mor.events.session import Session
+from crdt_mor.log.lookup import find_completion, find_rollback
+from crdt_mor.model.authors import Author
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import data_file_name
+
+WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A write or a plan that is given up for good: readers never saw any of it, and never will.
+
+    instant: its requested time, 17 digits.
+    kind: `write`, or of a plan its service: `compaction`, `clean`, …
+    application, host, pid: who began the write; None where that is not known, as of plans.
+    repeated: it had been given up before. left: how many of its data files are left, since they could not be removed.
+    """
+
+    instant: InstantTime
+    kind: str
+    application: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    repeated: bool = False
+    left: int = 0
+
+    def __str__(self) -> str:
+        what = f"write {self.instant}" if self.kind == WRITE else f"plan of {self.kind} {self.instant}"
+        if self.repeated:
+            return f"the {what} had been given up before"
+        by = f" of {self.application} (process {self.pid} on {self.host})" if self.application is not None else ""
+        done = "rolled back the" if self.kind == WRITE else "cancelled the"
+        files = (
+            f"{self.left:,} of its files could not be removed, which the next sweep tries again"
+            if self.left
+            else "its files are removed"
+        )
+        return f"{done} {what}{by}: readers never saw any of it, and {files}"
+
+
+def roll_back(session: Session, instant: InstantTime) -> GivenUp:
+    """Give up the pending write, or the open plan, of this instant, and remove its files.
+
+    Raises `InvalidInputError` for an instant that is committed, and for one of which the table knows nothing.
+    """
+    value = session.tail()
+    pending, plan = value.find_pending(instant), value.find_plan(instant)
+    if pending is not None:
+        value = session.run(rollback.give_up(session.publisher, value, instant, None, others=True))
+    elif plan is not None:
+        value = session.run(plans.cancel(session.publisher, value, instant))
+    session.remember(value)
+    gone = value.find_rolled_back(instant)
+    if gone is not None:
+        repeated = pending is None and plan is None
+        author = pending.author if pending is not None else None
+        found = _given_up(instant, gone.action if gone.is_plan else WRITE, author, repeated)
+        return replace(found, left=_count_left(session, instant))
+    if (session.run(find_rollback(instant, value))) is not None:
+        return _given_up(instant, WRITE, None, repeated=True)
+    completion = session.run(find_completion(instant, value))
+    if completion is None:
+        _refuse_unknown(instant)
+    raise InvalidInputError(
+        "this instant is committed, and readers have seen it: only what is pending can be rolled back. To undo a "
+        "commit, write the rows again as they were, which as_of a moment before shows. "
+        f"instant={instant} operation={completion.operation} completed={completion.completed} "
+        f"version={completion.version}"
+    )
+
+
+def _count_left(session: Session, instant: InstantTime) -> int:
+    """How many data files of an instant are there, as far as this process may look."""
+    with suppress(StorageUnavailableError):
+        names = (data_file_name(stat.path) for stat in session.store.walk(""))
+        return sum(name is not None and name.instant == instant for name in names)
+    return 0
+
+
+def _given_up(instant: InstantTime, kind: str, author: Author | None, repeated: bool) -> GivenUp:
+    if author is None:
+        return GivenUp(instant, kind, repeated=repeated)
+    return GivenUp(instant, kind, author.application, author.host, author.pid, repeated)
+
+
+def _refuse_unknown(instant: InstantTime) -> NoReturn:
+    raise InvalidInputError(
+        "the table has no pending write and no open plan of this instant, and knows of none that ended: "
+        "table.inspect.pending() lists the writes that are pending, table.inspect.timeline() the plans that are open. "
+        f"A pending write of Hudi's is rolled back by Hudi alone. instant={instant}"
+    )

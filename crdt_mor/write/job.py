@@ -1,0 +1,255 @@
+"""A distributed write: many processes stage its rows, and it is still one commit.
+
+    driver    plan      the columns are checked and the schema grows, before anything runs; nothing has begun yet
+    tasks     stage     the first to come begins the write, the others join it by its ticket; each puts whole log files
+                        below `.hoodie/.crdt_mor/staged`, and returns a receipt
+    driver    complete  gives the files that the receipts name their final names, and publishes one commit
+
+Hudi's readers take every log file by its name for part of the table, once its instant is completed. So no task ever
+writes under a final name: what failed, repeated, speculative and late tasks stage lies where nobody looks, and is
+removed with the write, or by a later sweep.
+
+The write begins with its first task, since what runs before that may take hours in which nobody could keep it alive.
+While tasks run they touch its heartbeat. Each of these processes may run on another machine; all that they share is the
+`WriteJob`.
+
+A job is one write, however often its tasks and its driver are run: it begins once, and once it has become a commit,
+every later call returns that commit.
+
+Drivers that follow one another, or run at once, may hold different receipts, so other bytes for one file group. Hence a
+driver first *takes the write over*, by an event of the timeline: from then on it alone may complete the write, under a
+number that stands in the name of every file that it places. No two drivers ever place files of one name, so what a
+commit says of a file is true of the bytes under that name. Earlier drivers cannot complete any more, so this one
+removes what they placed; what an earlier driver that was asleep places still later is swept.
+
+A file group gets one log file a commit, each key in it at most once. Where several tasks staged rows of one group, the
+driver joins their blocks, if no key is in two of them, and else folds them in the order of the tasks, as if one process
+had written them all. A program that brings the rows of a group together first, by `file_groups`, saves the driver this
+work.
+
+An overwrite is such a write whose tasks stage base files, see `write.job_overwrite`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import pyarrow as pa
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
+from crdt_mor.events import job as jobs
+from crdt_mor.events import overwrite as overwriting
+from crdt_mor.events import rollback, ticket
+from crdt_mor.events import write as events
+from crdt_mor.events.heartbeat import beating
+from crdt_mor.events.session import Session
+from crdt_mor.log import stopping
+from crdt_mor.log.lookup import find_completion, find_overwrite
+from crdt_mor.log.paths import STAGED, heartbeat_path
+from crdt_mor.log.stopping import require_open
+from crdt_mor.merge.blocks import PARTITION_PATH
+from crdt_mor.model.authors import Info, application_of
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
+from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
+from crdt_mor.store.protocol import Chunks
+from crdt_mor.write import job_overwrite
+from crdt_mor.write.job_files import place_files
+from crdt_mor.write.job_values import Job, Receipt, Replacing, StagedFile
+from crdt_mor.write.log_files import BUCKET, put_log, staging
+from crdt_mor.write.open_write import OpenWrite, join
+from crdt_mor.write.overwrite import Partitions, scope_of
+from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
+from crdt_mor.write.statements import Operation, SchemaMode, Statement, keyed
+
+
+def plan(
+    session: Session,
+    operation: Operation,
+    schema: pa.Schema,
+    mode: SchemaMode,
+    plain: bool,
+    token: tuple[str, int] | None,
+    info: Info = (),
+    replaced: Partitions | Literal[False] = False,
+) -> Job:
+    """Check what can be checked without rows; then `mode="merge"` grows the table's schema.
+
+    replaced: of an overwrite, the partitions that it replaces; False: the write replaces nothing.
+
+    The columns stay if the rows are refused later: growth that waited for them might meet another writer's by then.
+    """
+    require_writable(session)
+    session.adopt()
+    tail = session.tail()
+    require_own_groups(tail)
+    planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
+    author = session.author(application_of(info, token), info)  # the tasks are of the driver's application
+    name = ticket.job_name(session.environment.nonce(), planned_at)
+    if stopping.blocking_token(tail, token) is not None:
+        stopping.repeated_token(tail, token)
+        return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
+    require_open(tail, author)
+    rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version, author=author))
+    _collect(rehearsal, schema.empty_table(), operation, mode, plain)
+    replaces = None if replaced is False else _replacing(rehearsal, replaced)
+    rehearsal.publish_growth()
+    payloads = session.payloads()
+    return Job(
+        name, operation, plain, token, table_id=tail.table_id, planned=tail.clock,
+        application=author.application, info=info, payloads=payloads,
+        replacing=replaces,
+    )  # fmt: skip
+
+
+def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
+    """Stage the rows that `read()` returns as log files that nobody sees yet; nothing where the job is done."""
+    session.require_table(job.table_id)
+    if job.repeated:
+        return Receipt(task)
+    joined = join(session, job.name, job.planned, session.author(job.application, job.info))
+    if isinstance(joined, events.WriteOutcome):
+        return Receipt(task, joined.completion.requested)
+    value, begun = joined
+    store = session.store
+    store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
+    try:
+        with beating(store, session.environment, begun.requested, session.expiry_ms), staging():
+            rows = read()
+            write = OpenWrite(session, value, begun, task=task)
+
+            def put(file: DataFile, data: Chunks) -> StagedFile:
+                write.require_pending()
+                path = f"{STAGED}/{begun.requested}-{session.environment.nonce()}"
+                return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
+
+            statements = _collect(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
+            bases = job_overwrite.stage_part(write, statements, job.replacing) if job.replacing else ()
+            logs = job.replacing is None or job_overwrite.needs_logs(write)
+            files = tuple(write.stage(statements, put)) if logs else ()
+            write.require_pending()
+    except WriterExpiredError:  # the write ended meanwhile, and what ended it did not see the files staged here
+        _clear(session, job, begun)
+        with suppress(StorageUnavailableError):
+            store.delete(heartbeat_path(begun.requested))
+        raise
+    return Receipt(task, begun.requested, rows.num_rows, files, bases)
+
+
+def complete(
+    session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None, info: Info = ()
+) -> events.WriteOutcome:
+    """Publish the files that the receipts name as one commit; all other files that were staged of it are removed.
+
+    info: what its commit says of itself, besides what the job says.
+    """
+    application = application_of(info, token) or job.application
+    session.require_table(job.table_id)
+    token = token or job.token
+    _refuse_tasks_twice(receipts)
+    if job.repeated:
+        tail = session.durable_tail()
+        assert token is not None
+        return events.WriteOutcome(stopping.repeated_token(tail, token), tail, repeated=True)
+    author = session.author(application, tuple({**dict(job.info), **dict(info)}.items()))
+    joined = join(session, job.name, job.planned, author)
+    if isinstance(joined, events.WriteOutcome):
+        _refuse_other_writes(receipts, joined.completion.requested)
+        return _repeated(session, joined.completion)
+    value, begun = joined
+    _refuse_other_writes(receipts, begun.requested)
+    driven = replace(begun, driver=session.environment.nonce(), author=author)
+    write = OpenWrite(session, value, driven, token, started_ms=session.environment.now_ms())
+    write.keep_alive()
+    try:
+        if job.replacing is None:
+            return write.commit(partial(place_files, write, job.operation, receipts), job.operation)
+        return write.end(
+            partial(job_overwrite.gather_parts, write, job.replacing, receipts),
+            lambda staged: overwriting.overwrite(session.publisher, value, write.begun, staged, write.token),
+        )
+    except WriterExpiredError:
+        completion = session.run(find_completion(begun.requested, session.tail()))
+        if completion is None:
+            raise
+        return _repeated(session, completion)
+    finally:
+        _clear(session, job, begun)
+
+
+def _repeated(session: Session, ended: Completion | Token) -> events.WriteOutcome:
+    """The commit that the write of a job has become before. ended: the completion of the write."""
+    tail = session.durable_tail()
+    overwrite = session.run(find_overwrite(ended.requested, tail))
+    return events.WriteOutcome(overwrite or ended, tail, repeated=True)
+
+
+def abandon(session: Session, job: Job, driver: str | None = None) -> None:
+    """Roll the write back, if it has begun, and remove what its tasks staged.
+
+    driver: the one that gives up; a write that another driver has taken over goes on. None: whatever driver it has.
+    """
+    value = session.tail()
+    begun = value.find_by_nonce(job.name)
+    if begun is not None:
+        with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
+            session.run(rollback.give_up(session.publisher, value, begun.requested, None, driver))
+
+
+def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
+    """Partition and bucket of each row."""
+    require_bucketed(config)
+    needed = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
+    absent = [name for name in needed if name not in data.column_names]
+    if absent:
+        raise InvalidInputError(f"the file group of a row follows from its key and partition columns. missing={absent}")
+    keys = keyed(config, schema.normalise(data.select(list(needed))))
+    return {"partition": keys[PARTITION_PATH].to_arrow().cast(pa.string()), "bucket": keys[BUCKET].to_arrow()}
+
+
+def _clear(session: Session, job: Job, begun: Pending) -> None:
+    """Remove what was staged, unless the write goes on under another driver."""
+    with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
+        session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
+
+
+def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> list[Statement]:
+    """Make the rows the one statement of a write."""
+    if operation == "DELETE":
+        write.statements.delete(rows, plain)
+    else:
+        write.statements.upsert(rows, operation, mode)
+    return write.statements.collected
+
+
+def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:
+    """What an overwrite of these partitions replaces."""
+    if partitions == "dynamic":
+        return Replacing(None)
+    return Replacing(scope_of(rehearsal, partitions))
+
+
+# --- the driver's part ------------------------------------------------------------------------------------------------
+
+
+def _refuse_other_writes(receipts: Sequence[Receipt], requested: InstantTime) -> None:
+    for receipt in receipts:
+        if receipt.requested not in (None, requested):
+            raise InvalidInputError(
+                "a receipt of another job: complete each job with its own. "
+                f"task={receipt.task} requested={receipt.requested} of_this_job={requested}"
+            )
+
+
+def _refuse_tasks_twice(receipts: Sequence[Receipt]) -> None:
+    tasks = [receipt.task for receipt in receipts]
+    if len(set(tasks)) < len(tasks):
+        raise InvalidInputError(
+            "two receipts of one task: keep the one whose attempt counts, the other's rows are the same. "
+            f"task={next(t for t in tasks if tasks.count(t) > 1)}"
+        )

@@ -1,0 +1,170 @@
+"""Placing: the files that tasks of a distributed write staged become one log file per file group, under its final name.
+
+A file that one task alone staged of its group is copied. Where several tasks staged many rows of one group, and none
+has a key of another, their blocks are put one after another as they are, and only the keys of the rows are read. Other
+files are read back as the statements that they were made of, and folded in the order of the tasks.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+
+import polars as pl
+
+from crdt_mor.columns.schema import META_COLUMNS
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError
+from crdt_mor.events import job
+from crdt_mor.format.log import read_log
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.log import stopping
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock, DeleteBlock
+from crdt_mor.merge.kernel import touched
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
+from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.read.open_slice import open_blocks
+from crdt_mor.write.job_values import Receipt, StagedFile
+from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.statements import Operation, Statement, has_places, refuse_repeats
+
+JOINED_ROWS_MIN: Final = 8_192
+"""The least number of rows of a task, on average, whose blocks stay as they are. To a reader a block costs as much as
+some thousand rows, so that smaller ones are folded into blocks of the usual size."""
+
+
+def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
+    """Give every touched file group its one log file, under a name that no other driver of this write gives."""
+    drivers = write.take_over()
+    if stopping.blocking_token(write.require_pending(), write.token) is not None:
+        return []  # completing finds the earlier commit
+    groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
+    for receipt in sorted(receipts, key=lambda r: r.task):
+        for staged in receipt.files:
+            groups.setdefault(staged.file.group, []).append((receipt, staged))
+
+    def place(group: FileGroup) -> DataFile:
+        parts = groups[group]
+        if len(parts) == 1:
+            return _copy(write, parts[0][1])
+        return _join(write, [staged for _, staged in parts]) or _fold(write, operation, parts)
+
+    files = list(in_threads(place, sorted(groups)))
+    if drivers > 1:
+        write.session.run(job.remove_files_of_earlier_drivers(write.begun.requested, drivers))
+    return files
+
+
+def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
+    """Place what one task alone staged of a file group: a copy of its file."""
+    name = replace(staged.file.name, token=write.write_token)
+    file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
+    write.expect_file(file)
+    store = write.session.store
+    try:
+        store.copy(staged.path, file.path)
+    except StorageUnavailableError:
+        write.require_pending()  # a write that was given up a moment ago has lost what its tasks staged
+        raise
+    write.note_placed(file)
+    stat = store.stat(file.path)
+    _require_whole(write, staged, None if stat is None else stat.size)
+    return file
+
+
+def _require_whole(write: OpenWrite, staged: StagedFile, size: int | None) -> None:
+    """Raise unless `size`, that of what is there of a staged file, is that of what its task wrote."""
+    if size != staged.file.size:
+        write.require_pending()
+        raise InvalidInputError(
+            "a staged file is not what its task wrote, as after a power cut: plan the write again. "
+            f"file={staged.path} size={size} written={staged.file.size}"
+        )
+
+
+def _join(write: OpenWrite, parts: Sequence[StagedFile]) -> DataFile | None:
+    """Place the blocks of several tasks one after another; None where they are small, or a key may be in two of them.
+
+    Files with deletes are folded, since deletes stand before all rows of a file.
+    """
+    rows = sum(staged.file.rows for staged in parts)
+    if rows < JOINED_ROWS_MIN * len(parts) or any(staged.file.deletes for staged in parts):
+        return None
+    contents = [_content(write, staged) for staged in parts]
+    columns = write.statements.merging.columns
+    opened = [_blocks(write, staged, data) for staged, data in zip(parts, contents, strict=True)]
+    keys = pl.concat([touched(blocks, columns) for blocks in opened])
+    if keys.n_unique() < len(keys):
+        return None
+    name = replace(parts[0].file.name, token=write.write_token)
+    return write.put(DataFile(join_path(parts[0].file.partition, str(name)), 0, rows), contents)
+
+
+def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
+    """Place what several tasks staged of a file group: one log file in which each key is once."""
+    refuse_crowded(write, [receipt for receipt, _ in parts])
+    statements = [statement for _, staged in parts for statement in reopen(write, staged)]
+    if operation == "INSERT":
+        keys = [s.rows.select(RECORD_KEY, PARTITION_PATH) for s in statements if isinstance(s, RowsWrite)]
+        refuse_repeats(pl.concat(keys))
+    (file,) = write.stage(statements, write.put)
+    return file
+
+
+def refuse_crowded(write: OpenWrite, receipts: Sequence[Receipt]) -> None:
+    """Raise where tasks that share a file group have more rows than can be told apart, and some payload has to."""
+    crowded = next((r for r in receipts if not has_places(r.task, r.rows)), None)
+    if crowded is not None and _keeps_states(write):
+        raise InvalidInputError(
+            "too many tasks or rows to tell the writes of one key apart that came from different tasks: bring the rows "
+            f"of each file group together first (file_groups says which). task={crowded.task} rows={crowded.rows}"
+        )
+
+
+def _keeps_states(write: OpenWrite) -> bool:
+    """Whether some payload keeps a state, in which it may tell writes of one commit apart by their places."""
+    return any(member.hidden is not None for member in write.statements.merging.rule.members)
+
+
+def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
+    """A staged log file as the statements that it was made of."""
+    group = of_group(staged.file.group)
+    rule = write.statements.merging.rule
+    statements: list[Statement] = []
+    for block in _blocks(write, staged, _content(write, staged)):
+        if not isinstance(block, DataBlock):
+            statements.append(DeleteWrite(block.keys.drop("time", strict=False).with_columns(**group)))
+            continue
+        assert not isinstance(block.rows, pl.DataFrame)
+        rows = pl.read_parquet(io.BytesIO(block.rows))
+        states = rule.stored([name for name in rows.columns if name not in META_COLUMNS])
+        columns = tuple(states) if write.session.config.merge.custom else None
+        statements.append(RowsWrite(rows.select(*states, RECORD_KEY).with_columns(**group), columns))
+    return statements
+
+
+def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
+    """All that a staged log file holds; raises where it is not what its task wrote."""
+    data = write.session.store.view(staged.path)
+    if data is None:
+        write.require_pending()
+        raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")
+    _require_whole(write, staged, len(data))
+    return data
+
+
+def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[DataBlock | DeleteBlock]:
+    """The blocks of a staged log file, which holds `data`."""
+    assert isinstance(staged.file.name, LogFileName)
+    blocks = read_log(data, staged.path)
+    return list(chain.from_iterable(open_blocks(blocks, [False] * len(blocks), write.session.config)))
+
+
+def of_group(group: FileGroup) -> dict[str, pl.Expr]:
+    """The columns that say of rows in which file group they are."""
+    partition, file_id = group
+    return {PARTITION_PATH: pl.lit(partition), BUCKET: pl.lit(bucket_of_file_id(file_id), pl.Int32)}

@@ -1,0 +1,138 @@
+"""Rows in the order of file groups and keys, however many there are: an external merge sort over the store.
+
+    rows ─ parts of some 100,000 ─► sorted, put as a run ─┐
+                                                          ├─ merged, a piece of each run in memory ─► sorted frames
+    rows ─ …                     ─► sorted, put as a run ─┘
+
+Where there are more runs than are merged at once, some of them become one longer run first. So what is in memory is a
+part of the rows while runs are put, and `FAN_IN` pieces while they are merged; neither grows with the rows.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+
+from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.read.fetching import rows_of
+from crdt_mor.store.protocol import Store
+from crdt_mor.write.log_files import BUCKET
+
+ORDER: Final = (PARTITION_PATH, BUCKET, RECORD_KEY)
+"""The columns that rows are sorted by; texts by their bytes."""
+
+RUN_ROWS: Final = 262_144
+"""The most rows of an object of a run."""
+FAN_IN: Final = 16
+"""The most runs that are merged at once."""
+PIECE_ROWS: Final = 16_384
+"""The rows of each run that are in memory while runs are merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sorted rows, in objects that follow one another: each with its path and the number of its rows."""
+
+    objects: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """Sorts rows.
+
+    name: gives a fresh path for each object of a run. run_rows, piece_rows, fan_in: as the constants of this module.
+    """
+
+    store: Store
+    name: Callable[[], str]
+    run_rows: int = RUN_ROWS
+    piece_rows: int = PIECE_ROWS
+    fan_in: int = FAN_IN
+
+    def run(self, frames: Iterable[pl.DataFrame]) -> Run:
+        """Put sorted rows as a run, in objects of `run_rows` rows."""
+        objects = []
+        for rows in _in_frames_of(frames, self.run_rows):
+            path = self.name()
+            content = io.BytesIO()
+            rows.write_parquet(content, compression="lz4", statistics=False, row_group_size=self.piece_rows)
+            self.store.put(path, content.getbuffer(), durable=False)
+            objects.append((path, rows.height))
+        return Run(tuple(objects))
+
+    def merged(self, runs: Iterable[Run]) -> Iterator[pl.DataFrame]:
+        """The rows of all runs, sorted, in frames of any size. Objects are removed as they are read to their end."""
+        left = list(runs)
+        while len(left) > self.fan_in:
+            first, left = left[: self.fan_in], left[self.fan_in :]
+            left.append(self.run(self._merge(first)))
+        yield from self._merge(left)
+
+    def _merge(self, runs: Iterable[Run]) -> Iterator[pl.DataFrame]:
+        """Up to the last row of the piece that ends first, all rows that there are of any run are in memory."""
+        cursors = [_Cursor(self._pieces(run)) for run in runs]
+        while cursors := [cursor for cursor in cursors if cursor.fill()]:
+            bound = min(cursor.last for cursor in cursors)
+            yield pl.concat([cursor.take(bound) for cursor in cursors]).sort(ORDER)
+
+    def _pieces(self, run: Run) -> Iterator[pl.DataFrame]:
+        for path, count in run.objects:
+            source = self.store.parquet(path)
+            if source is None:
+                raise SnapshotExpiredError.of_file(path)
+            for start in range(0, count, self.piece_rows):
+                yield rows_of(source, start, self.piece_rows).collect()
+            self.store.delete(path)
+
+
+@dataclass
+class _Cursor:
+    """A place in a run: `rows` are those that are read and not taken."""
+
+    pieces: Iterator[pl.DataFrame]
+    rows: pl.DataFrame = field(default_factory=pl.DataFrame)
+
+    def fill(self) -> bool:
+        """Have rows, if any are left."""
+        while not self.rows.height:
+            piece = next(self.pieces, None)
+            if piece is None:
+                return False
+            self.rows = piece
+        return True
+
+    @property
+    def last(self) -> tuple[str, int, str]:
+        """Where the last row stands that is read."""
+        partition, bucket, key = self.rows.select(ORDER).row(-1)
+        return partition, bucket, key
+
+    def take(self, bound: tuple[str, int, str]) -> pl.DataFrame:
+        """The rows up to a bound, which is included."""
+        partition, bucket, key = bound
+        of_group = (pl.col(PARTITION_PATH) == partition) & (pl.col(BUCKET) == bucket)
+        before = (pl.col(PARTITION_PATH) < partition) | (
+            (pl.col(PARTITION_PATH) == partition) & (pl.col(BUCKET) < bucket)
+        )
+        count = int(self.rows.select((before | (of_group & (pl.col(RECORD_KEY) <= key))).sum()).item())
+        taken, self.rows = self.rows.head(count), self.rows.slice(count)
+        return taken
+
+
+def _in_frames_of(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of that many; the last one may have fewer."""
+    waiting: list[pl.DataFrame] = []
+    for frame in frames:
+        waiting.append(frame)
+        if sum(part.height for part in waiting) >= rows:
+            whole = pl.concat(waiting)
+            full = whole.height - whole.height % rows
+            yield from whole.head(full).iter_slices(rows)
+            waiting = [whole.slice(full)] if full < whole.height else []
+    if waiting and (rest := pl.concat(waiting)).height:
+        yield rest
