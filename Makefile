@@ -49,8 +49,9 @@ check-pythons: setup  ## The fast tier on Python 3.12 and 3.13, where this machi
 check-packages: setup  ## Build what a release uploads, check it, install it elsewhere and use it there
 	$(BIN)/python -m tests.packages
 
-lint: setup      ## ruff
+lint: setup      ## ruff: rules and format
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: setup     ## mypy, strict
 	$(BIN)/mypy
@@ -62,8 +63,9 @@ bench: setup     ## Every script in benches and the suite, full size
 bench-small: setup  ## The same with --small: that they run, not how fast
 	@$(MAKE) --no-print-directory bench ARGS=--small
 
-format: setup    ## Let ruff fix what it can
+format: setup    ## Let ruff format, and fix what it can
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 lock:            ## Resolve requirements.lock again (needs uv)
 	uv pip compile pyproject.toml --extra dev --python-version 3.11 --no-emit-index-url --no-emit-find-links \

@@ -102,8 +102,7 @@ def codecs(rows: int, rounds: int) -> None:
     repeating = list(repeating_columns(frame))
     plain = list(incompressible_columns(frame, repeating))
     ways: dict[str, Callable[[], bytes]] = {
-        name: partial(encode, table, codec, level, repeating, plain)
-        for name, (codec, level) in CODECS.items()
+        name: partial(encode, table, codec, level, repeating, plain) for name, (codec, level) in CODECS.items()
     }
     ways["zstd, level 1, of every column"] = lambda: encode(table, "zstd", 1, repeating, [])
     print(f"\nnot compressed but where it says so: {', '.join(plain)}\n")

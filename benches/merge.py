@@ -110,8 +110,7 @@ def slice_of(case: Case, how: Merging, keys: int, touched: int, folder: Path) ->
     shuffled = CHANCE.permutation(keys)[:touched]
     parts = [np.sort(shuffled[i::BLOCKS]) for i in range(BLOCKS)]
     blocks = [
-        DataBlock(instant(i), encoded(rows(case, how, part, i), log_block=True))
-        for i, part in enumerate(parts, 1)
+        DataBlock(instant(i), encoded(rows(case, how, part, i), log_block=True)) for i, part in enumerate(parts, 1)
     ]
     return Slice(ParquetSource.file(str(base)), instant(0), tuple(blocks))
 
@@ -160,6 +159,7 @@ def measure(case: Case, keys: int, folder: Path) -> list[float]:
 
     tenth, every = slice_of(case, how, keys, keys // 10, folder), slice_of(case, how, keys // 5, keys // 5, folder)
     few = slice_of(case, how, keys // 50, keys // 50, folder)
+
     def each(*works: Callable[[], object], rows: float) -> list[float]:
         return [1e6 * taken / rows for taken in seconds(*works, rounds=ROUNDS, chance=CHANCE)]
 

@@ -1,14 +1,14 @@
 """Tables that are larger than those of the suite: many rows, many file groups, and what their compaction costs.
 
-    large      20,000,000 rows in 16 file groups under ten logs of 1 %: reads of two columns and of all ten, streamed,
-               each reader in a process of its own: seconds, processor time, peak memory above its imports
-    wide       5,000 file groups of 200 rows: a load, an upsert into every group, opening, a scan, a compaction
-    compact    4,000,000 rows in 4 file groups under ten logs of 5 %: our compaction of the table, and Hudi's own, in
-               Spark, of a copy, where Maven is there to fetch it; megabytes are those of the files that they read
+large      20,000,000 rows in 16 file groups under ten logs of 1 %: reads of two columns and of all ten, streamed,
+           each reader in a process of its own: seconds, processor time, peak memory above its imports
+wide       5,000 file groups of 200 rows: a load, an upsert into every group, opening, a scan, a compaction
+compact    4,000,000 rows in 4 file groups under ten logs of 5 %: our compaction of the table, and Hudi's own, in
+           Spark, of a copy, where Maven is there to fetch it; megabytes are those of the files that they read
 
-    python benches/scale.py                  # a quarter of an hour, 12 GB of disk
-    python benches/scale.py --only wide
-    python benches/scale.py --small
+python benches/scale.py                  # a quarter of an hour, 12 GB of disk
+python benches/scale.py --only wide
+python benches/scale.py --small
 """
 
 from __future__ import annotations

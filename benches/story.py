@@ -244,9 +244,7 @@ class Paimon:
         from pypaimon import CatalogFactory, Schema
 
         key = pa.field("id", pa.string(), nullable=False)
-        schema = Schema.from_pyarrow_schema(
-            SCHEMA.set(0, key), primary_keys=["id"], options={"bucket": str(BUCKETS)}
-        )
+        schema = Schema.from_pyarrow_schema(SCHEMA.set(0, key), primary_keys=["id"], options={"bucket": str(BUCKETS)})
         catalog = CatalogFactory.create({"warehouse": path})
         catalog.create_database("d", True)
         catalog.create_table("d.t", schema, False)

@@ -1,7 +1,7 @@
 """The lists of many keys as one flat frame, where polars is fast and a loop over lists is slow.
 
-    [[b, a], [], [c]]   flat ──►   row  0 0 2       change ──►   row  0 0 2       gathered ──►   [[a, b], [], [c]]
-                                   item b a c                    item a b c
+[[b, a], [], [c]]   flat ──►   row  0 0 2       change ──►   row  0 0 2       gathered ──►   [[a, b], [], [c]]
+                               item b a c                    item a b c
 """
 
 from __future__ import annotations

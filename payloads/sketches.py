@@ -207,8 +207,7 @@ class Quantiles(Payload):
         )
         before = pl.col("upto") - count
         of_probability = [
-            lines.filter(before <= p * pl.col("most"), pl.col("upto") > p * pl.col("most"))
-            for p in self.probabilities
+            lines.filter(before <= p * pl.col("most"), pl.col("upto") > p * pl.col("most")) for p in self.probabilities
         ]
         return pl.concat(of_probability).sort("row", maintain_order=True).select("row", "item")
 

@@ -1,8 +1,8 @@
 """Theta sketches that hold all their hashes, many at once: such a sketch is a sorted set.
 
-    no value     header                         words of 64 bits, as the compact and ordered form of Apache
-    one          header, hash                   DataSketches has them, serial version 3; its first byte is the number
-    several      header, count, hash, hash, …   of words before the hashes, and 3 in a sketch that estimates
+no value     header                         words of 64 bits, as the compact and ordered form of Apache
+one          header, hash                   DataSketches has them, serial version 3; its first byte is the number
+several      header, count, hash, hash, …   of words before the hashes, and 3 in a sketch that estimates
 """
 
 from __future__ import annotations

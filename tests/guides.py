@@ -43,7 +43,6 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-
 class Interpreter:
     """A Python of its own, in which blocks run one after another."""
 

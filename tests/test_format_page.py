@@ -219,7 +219,9 @@ def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_name
 def test_the_page_has_the_numbers_and_names_of_the_code() -> None:
     versions = re.findall(r"^\| .*? \| (\d+) \| ([\d, ]+) \|", PAGE.partition("## Times")[0], re.MULTILINE)
     assert [now for now, _ in versions] == [ENGINE_VERSION, str(FORMAT), str(compaction.FORMAT)]
-    assert [read for _, read in versions[1:]] == [", ".join(map(str, f)) for f in (FORMATS_READ, compaction.FORMATS_READ)]
+    assert [read for _, read in versions[1:]] == [
+        ", ".join(map(str, f)) for f in (FORMATS_READ, compaction.FORMATS_READ)
+    ]
     assert f"the newest {KEPT_VERSIONS} stay" in PAGE
     names = (MERGE_STRATEGY_ID, LATEST_REQUESTED, EPOCH, WRITE_TOKEN, f"`{OWN_KEY}`", f"`{HIDDEN}<")
     assert not [name for name in names if name not in PAGE]

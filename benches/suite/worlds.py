@@ -1,9 +1,9 @@
 """The tables that are measured: one shape each, made through the public API alone.
 
-    load      `rows` rows in one append; compacted, unless the shape says never
-    commits   `logs` of them, each `percent` % of the rows: 90 % updates, 5 % inserts, 5 % deletes, in one transaction
-    straggler one more transaction of 1 % of the rows, begun before half of the commits and a compaction of them, and
-              committed after it ("late"); or begun after that compaction ("timely"): the same table without a straggler
+load      `rows` rows in one append; compacted, unless the shape says never
+commits   `logs` of them, each `percent` % of the rows: 90 % updates, 5 % inserts, 5 % deletes, in one transaction
+straggler one more transaction of 1 % of the rows, begun before half of the commits and a compaction of them, and
+          committed after it ("late"); or begun after that compaction ("timely"): the same table without a straggler
 """
 
 from __future__ import annotations

@@ -62,9 +62,7 @@ class Changes(ArrowRows):
         declared = [self._schema.declared.field(name).with_nullable(True) for name in self._columns]
         return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
 
-    def limited(
-        self, *, commits: int | None = None, files: int | None = None, bytes: int | None = None
-    ) -> Changes:
+    def limited(self, *, commits: int | None = None, files: int | None = None, bytes: int | None = None) -> Changes:
         """These changes, ended after as many commits as stay within the limits, but one at least.
 
         files, bytes: of the files that the commits wrote. The rest is what comes after the `checkpoint` of these.

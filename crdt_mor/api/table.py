@@ -462,9 +462,7 @@ class Table(Readable, WrittenByMany):
         require_partitions(partitions)
         return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
 
-    def truncate(
-        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
-    ) -> Commit:
+    def truncate(self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None) -> Commit:
         """Delete all rows of the table, as an `overwrite` by none does."""
         return commit_once(self._session, token, commit_info, Transaction.truncate)
 

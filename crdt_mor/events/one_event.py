@@ -224,9 +224,7 @@ def commit(
     return LoneCommit(completion, owned)
 
 
-def _claim(
-    publisher: TablePublisher, requested: InstantTime, expected: Expected | None
-) -> Steps[_Claim | None]:
+def _claim(publisher: TablePublisher, requested: InstantTime, expected: Expected | None) -> Steps[_Claim | None]:
     """The claim of a time, which is ours; None where it is another's, or what is `expected` is not so."""
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)

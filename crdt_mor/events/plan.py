@@ -82,9 +82,7 @@ def schedule(
         return value, None
     plan = cast("P | None", (yield from read_plan(value, scheduled)))
     groups = len(plan.file_groups) if plan is not None else 0
-    publisher.tell(
-        PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups)
-    )
+    publisher.tell(PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups))
     return value, plan
 
 

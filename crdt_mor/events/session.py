@@ -49,7 +49,6 @@ from crdt_mor.store.protocol import Stat, Store, is_bucket, side_by_side
 T = TypeVar("T")
 
 
-
 def read_config(store: Store, uri: str) -> TableConfig:
     """What the table says about itself; raises `TableNotFoundError`, which names a table of another format."""
     return _config_in(store, store.read(PROPERTIES), uri)
@@ -229,7 +228,7 @@ class Session:
         return self.remember(self.run(first_tail(self.config)))
 
     def found(self) -> opening.Found | None:
-        """The newest value of a table in a bucket that is being opened, with what came with it; None: it is looked for."""
+        """The newest value of a table that is being opened in a bucket, and what came with it; None: look for it."""
         first, self._first = self._first, None
         if first is None or self._known is not None or not is_bucket(self.store):
             return None
@@ -290,9 +289,7 @@ class Session:
             )
         )  # fmt: skip
 
-    def join(
-        self, job: str, planned: InstantTime, author: Author
-    ) -> tuple[Timeline, Pending] | write.WriteOutcome:
+    def join(self, job: str, planned: InstantTime, author: Author) -> tuple[Timeline, Pending] | write.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
         joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author))

@@ -39,7 +39,9 @@ class Rollback:
 
 def encode_rollback_plan(rollback: Rollback) -> bytes:
     """The bytes of a `.rollback.requested` file."""
-    return avro_record.encode(_PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION})
+    return avro_record.encode(
+        _PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION}
+    )
 
 
 def encode_rollback(rollback: Rollback) -> bytes:

@@ -186,6 +186,7 @@ ROLL_BACK = MomentaryAction(
     encode_record=encode_rollback_record,
 )
 
+
 def _said_by_the_plan(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001
     raise AssertionError(f"the completion alone does not say what it did. instant={completion.requested}")
 

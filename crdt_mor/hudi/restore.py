@@ -117,7 +117,8 @@ def dropped_by_restores(value: Timeline, named: Named, known: set[InstantTime]) 
         suspects = {
             requested
             for requested, names in named.items()
-            if requested not in known and requested < restore.at
+            if requested not in known
+            and requested < restore.at
             and any(name.completed is None or restore.to < name.completed < restore.at for name in names)
         }
         data = (yield Read(restore.path)) if suspects else None

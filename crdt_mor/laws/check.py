@@ -37,7 +37,7 @@ _ROUNDING: Final = (0.1, 0.2, 0.3, 1e16, 1.0, -1e16)
 
 
 _NULLS: Final = (
-    " (a null inside a value: where such are none of the payload's values, say nulls_inside = \"refuse\", and writes "
+    ' (a null inside a value: where such are none of the payload\'s values, say nulls_inside = "refuse", and writes '
     "refuse them)"
 )
 
@@ -171,9 +171,7 @@ def _presentable(payload: Payload, ones: list[tuple[pa.DataType, Any]]) -> list[
     return [one for one in ones if not (record and all(field is None for field in one[1].values()))]
 
 
-def _raised(
-    payload: Payload, first: tuple[pa.DataType, Any], ones: list[tuple[pa.DataType, Any]]
-) -> dict[str, str]:
+def _raised(payload: Payload, first: tuple[pa.DataType, Any], ones: list[tuple[pa.DataType, Any]]) -> dict[str, str]:
     """What a payload raises where one of some values meets itself or the first example, by law."""
     if not ones:
         return {}

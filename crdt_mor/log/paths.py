@@ -1,18 +1,18 @@
 """Where the objects of a table's own timeline live, below Hudi's folder `.hoodie`.
 
-    .hoodie/.heartbeat/<T>                    touched by the writer of the pending instant T while it runs
-    .hoodie/.crdt_mor/timeline/<version>.json one version of the timeline's value
-    .hoodie/.crdt_mor/segments/<name>.json    a run of older completions
-    .hoodie/.crdt_mor/plans/<b>-<nonce>.json  a frozen plan, whose instant's time is b
-    .hoodie/.crdt_mor/plans/failed-<digest>   empty: a file group that could not be compacted, with these very files
-    .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
-    .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
-    .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
-    .hoodie/.crdt_mor/intents/<nonce>.json    an event that its writer has posted for others to publish
-    .hoodie/.crdt_mor/intents/turn            empty: a service asks writers for a turn
-    .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
-    .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
-    .hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
+.hoodie/.heartbeat/<T>                    touched by the writer of the pending instant T while it runs
+.hoodie/.crdt_mor/timeline/<version>.json one version of the timeline's value
+.hoodie/.crdt_mor/segments/<name>.json    a run of older completions
+.hoodie/.crdt_mor/plans/<b>-<nonce>.json  a frozen plan, whose instant's time is b
+.hoodie/.crdt_mor/plans/failed-<digest>   empty: a file group that could not be compacted, with these very files
+.hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
+.hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
+.hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
+.hoodie/.crdt_mor/intents/<nonce>.json    an event that its writer has posted for others to publish
+.hoodie/.crdt_mor/intents/turn            empty: a service asks writers for a turn
+.hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
+.hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
+.hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
 """
 
 from __future__ import annotations

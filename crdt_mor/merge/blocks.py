@@ -84,9 +84,7 @@ class Columns:
     numbered: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls, stored: pa.Schema, key_column: str | None = None, numbered: frozenset[str] = frozenset()
-    ) -> Columns:
+    def of(cls, stored: pa.Schema, key_column: str | None = None, numbered: frozenset[str] = frozenset()) -> Columns:
         """From the stored Arrow schema (user columns only)."""
         frame = pl.from_arrow(pa.Table.from_batches([], stored))
         assert isinstance(frame, pl.DataFrame)

@@ -1,9 +1,9 @@
 """Folding column by column: per key, which row gives each column, and what its payload makes of all of them.
 
-    lines ─ keys ─► codes       every array here has one place for each key, in the order of `keys`
-    cut                         a key's last plain delete: what came before it never counts again
-    newest, value, given        positions in the rows of the logs, -1 for none
-    states                      a payload's fold, on top of what the base has
+lines ─ keys ─► codes       every array here has one place for each key, in the order of `keys`
+cut                         a key's last plain delete: what came before it never counts again
+newest, value, given        positions in the rows of the logs, -1 for none
+states                      a payload's fold, on top of what the base has
 """
 
 from __future__ import annotations

@@ -157,9 +157,7 @@ def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline)
     before = {p.requested: p for p in previous.pending}
     return all(
         (old.nonce, old.version, old.begun_ms) == (p.nonce, p.version, p.begun_ms)
-        and (
-            (old.driver, old.drivers, old.author) == (p.driver, p.drivers, p.author) or p.drivers == old.drivers + 1
-        )
+        and ((old.driver, old.drivers, old.author) == (p.driver, p.drivers, p.author) or p.drivers == old.drivers + 1)
         for p in following.pending
         if (old := before.get(p.requested)) is not None
     )
@@ -454,9 +452,7 @@ def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
     """Sealing moves completions to segments, and drops what nobody needs; all else is as the event has it."""
     if event is sealed:
         return True
-    dropped = replace(
-        event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count
-    )
+    dropped = replace(event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count)
     moved = replace(sealed, completions=event.completions, segments=event.segments)
     return moved == replace(event, retention=dropped)
 

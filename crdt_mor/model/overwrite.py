@@ -1,7 +1,7 @@
 """What an overwrite covers, and what is noted of it for writes that began before it.
 
-    scope      all of the table, or some partitions, by their paths: also of file groups that do not exist yet
-    barrier    the moment of the overwrite in the order of requested times: what was requested before it is void there
+scope      all of the table, or some partitions, by their paths: also of file groups that do not exist yet
+barrier    the moment of the overwrite in the order of requested times: what was requested before it is void there
 """
 
 from __future__ import annotations

@@ -176,9 +176,7 @@ class Timeline:
         oldest = min((p.requested for p in following.pending), default=None)
         return replace(following, overwrites=still_noted(following.overwrites, oldest))
 
-    def begin(
-        self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None
-    ) -> Timeline:
+    def begin(self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None) -> Timeline:
         """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
         requested = begin_after(self.clock, wall_ms)
         begun = Pending(requested, nonce, self.version + 1, store_ms, author=author)

@@ -162,9 +162,7 @@ def _beyond(
     return [f for f, c in files if (f.name.instant if f.is_base else c.completed) < barrier]
 
 
-def _shown(
-    files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], cut: Cut
-) -> list[DataFile]:
+def _shown(files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], cut: Cut) -> list[DataFile]:
     """The files of one file group that a view shows: the rule of `model.slices.fold_slices`."""
     if any(cut.shows(end) for end in ends):
         return []

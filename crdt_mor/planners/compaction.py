@@ -318,7 +318,5 @@ def plan_logs(
     value: Timeline, slices: Collection[FileSlice], merge: MergeSpec, taken: Collection[FileGroup]
 ) -> CompactionPlan | None:
     """The plan for all the slices that have any log, even a carry alone, and that are not `taken` by an open plan."""
-    chosen = [
-        _input(value, s) for s in sorted(slices, key=lambda s: s.group) if s.logs and s.group not in taken
-    ]
+    chosen = [_input(value, s) for s in sorted(slices, key=lambda s: s.group) if s.logs and s.group not in taken]
     return _plan(value, merge, chosen)

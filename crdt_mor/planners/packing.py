@@ -119,9 +119,7 @@ def repack(
     )
 
 
-def _worth_packing(
-    live: Sequence[Segment], contents: Mapping[str, Sequence[Completion]], ends: Ends
-) -> list[Segment]:
+def _worth_packing(live: Sequence[Segment], contents: Mapping[str, Sequence[Completion]], ends: Ends) -> list[Segment]:
     """The live segments that are mostly stale; and the small ones, where there are many of them."""
     small = [segment for segment in live if segment.size < SEGMENT_BYTES_FULL]
     few = len(small) <= SMALL_LIVE_MAX

@@ -59,9 +59,7 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
         if is_ours(log, config):  # its commit says how many rows it has, and none of its keys is in two of its blocks
             continues = i > 0 and not carried[i] and _continues(block, logs[i - 1][2], config)
             height = log.rows if data_blocks[block.path] == 1 else None
-            parts = [
-                replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in decoded
-            ]
+            parts = [replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in decoded]
         blocks += [(block.instant, order, part) for part in parts]
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     latest = None

@@ -80,8 +80,7 @@ class Merges:
             yield from self._sharing_logs(run) if len(run) > 1 else [partial(self._together, run[0])]
 
     def _shares_logs(self, items: list[Item]) -> tuple[Kind | None, int]:
-        """What neighbours have in common that can share the merge of their logs, None for others; and bytes in memory.
-        """
+        """What neighbours that share the merge of their logs have in common, None for others; and bytes in memory."""
         slice_, part = items[0]
         kind = _kind(items[0], self.config) if len(items) == 1 and self.limit is None else None
         held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))

@@ -34,6 +34,7 @@ from crdt_mor.read.window_states import Scope, States, TouchedGroups, expired_st
 Mode = Literal["merged", "difference", "images", "raw"]
 """The ways to see a window; see the methods of `Window` of these names."""
 
+
 @dataclass(frozen=True)
 class Window:
     """What happened between two cuts: `between` are the completions that one of them shows and the other does not.

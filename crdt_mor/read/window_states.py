@@ -1,7 +1,7 @@
 """What file groups hold at the two ends of a window of changes, read for the keys that the window's commits wrote.
 
-    logs that the commits wrote ─► keys ─► the file slices at the start, merged: the rows before
-                                      └──► the file slices at the end, merged: the rows after
+logs that the commits wrote ─► keys ─► the file slices at the start, merged: the rows before
+                                  └──► the file slices at the end, merged: the rows after
 """
 
 from __future__ import annotations

@@ -90,9 +90,7 @@ def _executed(
     return service.executed_parts(parts, execute_parts(parts))
 
 
-def _standing(
-    session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]]
-) -> dict[FileGroup, CrdtMorError]:
+def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]]) -> dict[FileGroup, CrdtMorError]:
     """Those of the failures after which nothing was written to the file group; they are noted.
 
     Not noted is what may be otherwise in the next attempt, although the files are the same.

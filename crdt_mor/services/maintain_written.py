@@ -28,9 +28,7 @@ from crdt_mor.services.maintain import (
 from crdt_mor.services.maintain_report import Upkeep
 
 
-def compact_written(
-    session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies
-) -> None:
+def compact_written(session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies) -> None:
     """Compact those of these file groups that are due as `value` shows them."""
     now_ms = session.environment.now_ms()
 
@@ -50,9 +48,7 @@ def compact_written(
             tell(session, action, inline=True)
 
 
-def _left_behind(
-    session: Session, value: Timeline, groups: set[FileGroup], now_ms: int
-) -> list[CompactionPlan]:
+def _left_behind(session: Session, value: Timeline, groups: set[FileGroup], now_ms: int) -> list[CompactionPlan]:
     """The plans that hold one of these groups and have been open for so long that their executors must be dead.
 
     A plan that is younger is left to its executor: two executors are safe, but one of them is in vain.

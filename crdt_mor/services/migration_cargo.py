@@ -302,5 +302,3 @@ def refuse_twins(loader: Loader, cut: Cut) -> None:
             "apart, partition_by=[...]. "
             f"key={key!r} partition_of_the_new_table={partition!r} keys_like_it={twins.height}"
         )
-
-

@@ -144,9 +144,7 @@ def _azure_account(host: str, shown: str) -> str:
     return match["account"]
 
 
-def _place(
-    provider: Provider, start: str, bucket: str, path: str, shown: str, options: Mapping[str, str]
-) -> Place:
+def _place(provider: Provider, start: str, bucket: str, path: str, shown: str, options: Mapping[str, str]) -> Place:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._$-]*", bucket):
         raise InvalidInputError(f"an address names a bucket or container: s3://bucket/path. uri={shown}")
     root = path.strip("/")

@@ -90,8 +90,7 @@ class Tries:
         self._operation.note_answer(Asked("stat", self.asked.path, changes=False))
 
     def again(self, failure: Failure) -> bool:
-        """Wait for the next try: True. False if the deadline comes before it, or the operation has waited long enough.
-        """
+        """Wait for the next try: True. False if the deadline comes first, or the operation has waited long enough."""
         now_ms = self._now_ms()
         has_waited = self._operation.has_lost_patience(self.asked, now_ms)
         limit_s = self._deadline_s
@@ -130,8 +129,7 @@ class Asking:
 
     @property
     def clients(self) -> Clients:
-        """The connections; raises where this process has no credentials for them, or was forked from one that had some.
-        """
+        """The connections; raises where this process has no credentials for them, or was forked from one with some."""
         require_clients(self._place.uri)
         with self._lock:
             if self._clients is None:

@@ -43,9 +43,7 @@ _READ_S: Final = 3600
 class Clients:
     """Connections to one bucket, made when they are first needed. secret: the options that nobody may see."""
 
-    def __init__(
-        self, place: Place, public: Mapping[str, str], secret: Secrets, environment: Environment
-    ) -> None:
+    def __init__(self, place: Place, public: Mapping[str, str], secret: Secrets, environment: Environment) -> None:
         self.place = place
         self._public = {**client_environment(place.provider), **place.options, **public}
         self._secret = secret

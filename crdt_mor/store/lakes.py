@@ -1,8 +1,8 @@
 """Tables of other formats, known by the files that each of them begins with, so that nobody writes into one by mistake.
 
-    Delta Lake       _delta_log/00000000000000000000.json, or a checkpoint
-    Apache Iceberg   metadata/….metadata.json
-    Lance            _versions/….manifest
+Delta Lake       _delta_log/00000000000000000000.json, or a checkpoint
+Apache Iceberg   metadata/….metadata.json
+Lance            _versions/….manifest
 """
 
 from __future__ import annotations

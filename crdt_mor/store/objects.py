@@ -152,8 +152,7 @@ class ObjectStore:
         return stats if in_hoodie(folder) else [stat for stat in stats if not in_hoodie(stat.path)]
 
     def parquet(self, path: str) -> ParquetSource | None:
-        """The Parquet file at a path, for polars and Arrow to read the parts of that they need; None if there is none.
-        """
+        """The Parquet file at a path, of which polars and Arrow read the parts they need; None if there is none."""
         found = self.stat(path)
         return None if found is None else ParquetSource(path, ranges=self.ranges_of(path, found.size))
 

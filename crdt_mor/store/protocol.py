@@ -129,8 +129,7 @@ class Bucket(Store, Protocol):
         ...
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> builtins.list[T]:
-        """The results of several calls, which ask this store for something at once; raises the first error, at the end.
-        """
+        """The results of several calls, which ask this store at the same time; raises the first error, at the end."""
         ...
 
     def afterwards(self, call: Callable[[], None]) -> None:

@@ -53,8 +53,7 @@ class StoreCheck:
 
     @property
     def is_safe(self) -> bool:
-        """Whether each name was made once, by the put that was told so. A longer check may still find that it is not.
-        """
+        """Whether each name was made once, by the put that was told so. A longer check may still find another."""
         return not self.reason
 
     @property

@@ -1,7 +1,7 @@
 """An object in a bucket, read in ranges: few requests, side by side, and what was read of its end is kept.
 
-    the end of the object     one request, which gives the footer of most Parquet files, and the whole of a small object
-    places in the rest        near ones in one request, all of them side by side
+the end of the object     one request, which gives the footer of most Parquet files, and the whole of a small object
+places in the rest        near ones in one request, all of them side by side
 """
 
 from __future__ import annotations

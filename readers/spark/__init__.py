@@ -1,10 +1,10 @@
 """Tables in Spark, through PySpark's data source API: no jar, no JVM code.
 
-    from crdt_mor.readers.spark import CrdtMorSource, compact, upsert
-    spark.dataSource.register(CrdtMorSource)
-    spark.read.format("crdt_mor").load("/lake/events")
-    upsert(df, "/lake/events")
-    compact(spark, "/lake/events")
+from crdt_mor.readers.spark import CrdtMorSource, compact, upsert
+spark.dataSource.register(CrdtMorSource)
+spark.read.format("crdt_mor").load("/lake/events")
+upsert(df, "/lake/events")
+compact(spark, "/lake/events")
 """
 
 from crdt_mor.readers.spark.compacting import compact

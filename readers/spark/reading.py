@@ -1,8 +1,8 @@
 """Batch reads: snapshots and changes, sealed once, read in parts.
 
-    schema()       in one process of Spark's: what there is to read
-    partitions()   in another, later one: seals the snapshot; each part of it becomes a partition
-    read()         in a worker: the files that its part names, and nothing else of the table
+schema()       in one process of Spark's: what there is to read
+partitions()   in another, later one: seals the snapshot; each part of it becomes a partition
+read()         in a worker: the files that its part names, and nothing else of the table
 """
 
 from __future__ import annotations

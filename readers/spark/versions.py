@@ -1,9 +1,9 @@
 """Which release of Spark can do what. Batch reads and writes work from Spark 4.0 on.
 
-    4.0    batch reads and writes, SQL, compaction
-    4.1    all actions of a frame show one snapshot; streams are written; conditions are pushed down; the shuffle by
-           file group hands Python the keys alone
-    4.2    streams of changes are read
+4.0    batch reads and writes, SQL, compaction
+4.1    all actions of a frame show one snapshot; streams are written; conditions are pushed down; the shuffle by
+       file group hands Python the keys alone
+4.2    streams of changes are read
 """
 
 from __future__ import annotations

@@ -224,9 +224,7 @@ def overwrite(
     return _write(df, path, "overwrite", schema_mode, False, token, storage_options, partitions)
 
 
-def by_file_group(
-    df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None
-) -> DataFrame:
+def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
     """The frame, shuffled so that one task has all rows of a file group.
 
     What is written from such a frame, batch or stream, needs no second look at the driver.

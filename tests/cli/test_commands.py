@@ -196,9 +196,7 @@ def test_several_files_are_one_commit(table: Path, tmp_path: Path) -> None:
     for name in ("d", "e"):
         EVENTS.head(1).with_columns(id=pl.lit(name)).write_parquet(tmp_path / f"{name}.parquet")
     commit = json.loads(
-        crdt_mor(
-            "append", table, tmp_path / "d.parquet", tmp_path / "e.parquet", "--output", "json"
-        ).stdout
+        crdt_mor("append", table, tmp_path / "d.parquet", tmp_path / "e.parquet", "--output", "json").stdout
     )
     assert commit["rows"] == 2
     assert len(rows(table)) == 5
@@ -206,8 +204,7 @@ def test_several_files_are_one_commit(table: Path, tmp_path: Path) -> None:
 
 def test_a_token_written_twice_counts_once(table: Path, data: Path) -> None:
     first, second = (
-        json.loads(crdt_mor("upsert", table, data, "--token", "app:1", "--output", "json").stdout)
-        for _ in range(2)
+        json.loads(crdt_mor("upsert", table, data, "--token", "app:1", "--output", "json").stdout) for _ in range(2)
     )
     assert second == first | {"repeated": True}
 

@@ -272,9 +272,10 @@ def test_keys_of_several_columns_have_their_types(tmp_path: Path) -> None:
     )
     run("delete", tmp_path / "t", "--keys", "2026-01-01,1,x", "--keys", '2026-01-01,2,"y, z"')
     assert [row[1:] for row in rows(tmp_path / "t")] == [(3, "w")]
-    assert "a key is a value of each of ['day', 'n', 'name']" in run(
-        "delete", tmp_path / "t", "--keys", "2026-01-01,1", code=1
-    ).stderr
+    assert (
+        "a key is a value of each of ['day', 'n', 'name']"
+        in run("delete", tmp_path / "t", "--keys", "2026-01-01,1", code=1).stderr
+    )
     assert "of its column's type" in run("delete", tmp_path / "t", "--keys", "monday,1,x", code=1).stderr
 
 

@@ -193,4 +193,3 @@ def visible(scan: Scan) -> set[str]:
     assert len(shared) in (0, BUCKETS)
     assert bool(own) == bool(shared)
     return set(own)
-

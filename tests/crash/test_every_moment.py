@@ -29,6 +29,8 @@ SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 KEYS = [f"k{i}" for i in range(8)]  # neighbours: two in each of four buckets
 FIRST, SECOND, THIRD = ([(k, n) for k in KEYS] for n in (1, 2, 3))
 MOMENTS_MAX = 200
+
+
 def in_block(table: Table, rows: pa.Table) -> Commit:
     """A commit that begins and completes in an event each."""
     with table.transaction() as tx:

@@ -1,14 +1,14 @@
 """A process of those that keep a table small, look at it or follow it, until it is killed.
 
-    python -m tests.crash.upkeep_worker <role> <table> <log> <name> <expiry_ms>
+python -m tests.crash.upkeep_worker <role> <table> <log> <name> <expiry_ms>
 
-    write, compact   as `tests.crash.worker`
-    relayout         asks for another order of rows, and rewrites the base files that have another, again and again
-    clean            gives up the history before the last few seconds, again and again
-    archive          moves what has ended for good to Hudi's history, again and again
-    maintain         does what is due by the table's policies
-    read             looks at the newest rows and at older ones, which must be the same as before, or refused
-    follow           keeps a copy by the changes alone, which must be the table as of its checkpoint
+write, compact   as `tests.crash.worker`
+relayout         asks for another order of rows, and rewrites the base files that have another, again and again
+clean            gives up the history before the last few seconds, again and again
+archive          moves what has ended for good to Hudi's history, again and again
+maintain         does what is due by the table's policies
+read             looks at the newest rows and at older ones, which must be the same as before, or refused
+follow           keeps a copy by the changes alone, which must be the table as of its checkpoint
 """
 
 from __future__ import annotations

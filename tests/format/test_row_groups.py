@@ -47,7 +47,9 @@ def one_writer(
 ) -> bytes:
     """A file whose metadata pyarrow encodes as well."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, rows.schema, **base_file._options(rows.schema, repeating, repeating[:1], codec)) as writer:
+    with pq.ParquetWriter(
+        sink, rows.schema, **base_file._options(rows.schema, repeating, repeating[:1], codec)
+    ) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
         if metadata:
             writer.add_key_value_metadata(metadata)

@@ -220,9 +220,7 @@ class Positive(Payload):
         return [0, 1]
 
 
-@pytest.mark.parametrize(
-    "cls", [Difference, DecimalDifference, FirstText, FirstList, FirstMap, Positive]
-)
+@pytest.mark.parametrize("cls", [Difference, DecimalDifference, FirstText, FirstList, FirstMap, Positive])
 def test_poor_examples_do_not_hide_what_is_unlawful(cls: type[Payload]) -> None:
     error = refusal(cls())
     assert "commutative" in error.laws

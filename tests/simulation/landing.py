@@ -38,6 +38,7 @@ from tests.simulation.small_store import (
 
 T = TypeVar("T")
 
+
 def land(objects: dict[str, Any], path: str, data: bytes) -> dict[str, Any] | None:
     """The store after a put; None if the path is taken. The version after the tail is genuine, any other a ghost."""
     if path in objects:

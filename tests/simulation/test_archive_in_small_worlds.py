@@ -51,6 +51,7 @@ from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, small_
 
 HISTORY = PROJECTOR.archive
 
+
 @lru_cache(maxsize=1_000)
 def _encoded(instants: tuple[ArchivedInstant, ...]) -> bytes:
     return encode_instants(instants)
@@ -59,6 +60,7 @@ def _encoded(instants: tuple[ArchivedInstant, ...]) -> bytes:
 @lru_cache(maxsize=1_000)
 def _instants(data: bytes) -> list[ArchivedInstant]:
     return decode_instants(data, "")
+
 
 nothing_is_kept = small_numbers(COMPLETIONS_MAX=1)
 
@@ -276,9 +278,7 @@ def test_an_archiver_beside_whoever_stalls(
     ],
     ids=str,
 )
-def test_everything(
-    history: str, who: Sequence[str], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything(history: str, who: Sequence[str], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archiving, "FILES_OF_A_LEVEL", 2)
     assert Archived(history, who, **options).search() > 500
 

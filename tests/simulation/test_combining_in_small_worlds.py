@@ -60,9 +60,7 @@ def end(value: Timeline, begun: Pending) -> Run:
     """A write that has staged its file, and posts its end."""
     file = DataFile(data_path(begun.requested), 1, 1)
     try:
-        yield from write.complete(
-            PUBLISHER, value, begun, "UPSERT", [file], None, shortcuts=crowded()
-        )
+        yield from write.complete(PUBLISHER, value, begun, "UPSERT", [file], None, shortcuts=crowded())
     except WriterExpiredError:
         return ("expired", begun.requested)
     return ("acknowledged", begun.requested)

@@ -169,7 +169,7 @@ class Jobs:
             assert committed <= 1, self.story()
             calls = [planned.truth] if planned.truth is not None else planned.calls
             meant = [call for call in calls if found == {k: a for k, a in call.items() if k != SHARED}]
-            assert (meant if committed else not found), f"{planned.name} shows {found}\n{self.story()}"
+            assert meant if committed else not found, f"{planned.name} shows {found}\n{self.story()}"
             assert committed or not planned.told, self.story()
             if committed and len({call[SHARED] for call in meant}) == 1:
                 total += int(meant[0][SHARED])

@@ -220,7 +220,9 @@ def hudi_shows(objects: dict[str, Any], partition: str) -> set[str]:
     files = [
         (name, json.loads(data))
         for path, data in objects.items()
-        if path[0] != "!" and path.rpartition("/")[0] == partition and (name := data_file_name(path)) is not None
+        if path[0] != "!"
+        and path.rpartition("/")[0] == partition
+        and (name := data_file_name(path)) is not None
         and not (path in objects[LATE] and name.instant in cancelled)  # its executor removes it, or a sweep does
     ]
     bases = {name.instant: rows for name, rows in files if isinstance(name, BaseFileName)}

@@ -112,7 +112,8 @@ class Drivers(World):
         pytest.param([3, 5, 7], {}, 10_000, id="three-drivers"),
         pytest.param([3, 5], {"dead": True}, 100, id="two-drivers-after-one-that-died"),
         pytest.param(
-            *([3, 5], {"faults": 1, "faulty": is_version}, 500), id="two-drivers-and-a-lost-reply",
+            *([3, 5], {"faults": 1, "faulty": is_version}, 500),
+            id="two-drivers-and-a-lost-reply",
             marks=pytest.mark.slow,
         ),
     ],
@@ -132,9 +133,7 @@ def all_drivers_give_a_file_the_same_name(patch: pytest.MonkeyPatch) -> None:
 def a_driver_that_was_overtaken_may_complete(patch: pytest.MonkeyPatch) -> None:
     complete = write.complete
 
-    def careless(
-        publisher: TablePublisher, known: Timeline, begun: Pending, *rest: Any
-    ) -> Steps[write.WriteOutcome]:
+    def careless(publisher: TablePublisher, known: Timeline, begun: Pending, *rest: Any) -> Steps[write.WriteOutcome]:
         tail = yield from find_tail(known)
         now = tail.find_pending(begun.requested)
         return (yield from complete(publisher, known, now or begun, *rest))

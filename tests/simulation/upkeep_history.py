@@ -406,9 +406,7 @@ class UpkeepHistory(History):
         self.check_all()
 
 
-def run_upkeep(
-    seed: int, rule: str, path: Path, steps: int, kind: type[UpkeepHistory] | None = None
-) -> UpkeepHistory:
+def run_upkeep(seed: int, rule: str, path: Path, steps: int, kind: type[UpkeepHistory] | None = None) -> UpkeepHistory:
     """A history with services from its seed; in it everything is soon over, and in every other one commits are wide."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 2)

@@ -53,15 +53,17 @@ WriteRole = Callable[[Timeline, Pending], Run]
 Plant = Callable[[pytest.MonkeyPatch], None]
 """A planted bug: it replaces a rule by a careless one."""
 
-ROLES: Mapping[str, Role] = MappingProxyType({
-    "canceller": lambda value: canceller(),
-    "cleaner": lambda value: cleaner(),
-    "planner": planner,
-    "reader": lambda value: reader(),
-    "sweeper": sweeper,
-    "worker": worker,
-    "writer": lambda value: writer(),
-})
+ROLES: Mapping[str, Role] = MappingProxyType(
+    {
+        "canceller": lambda value: canceller(),
+        "cleaner": lambda value: cleaner(),
+        "planner": planner,
+        "reader": lambda value: reader(),
+        "sweeper": sweeper,
+        "worker": worker,
+        "writer": lambda value: writer(),
+    }
+)
 """The roles that tests share; a test may have others under these names."""
 
 

@@ -19,6 +19,7 @@ from tests.store import vending
 
 pytestmark = pytest.mark.spark
 
+
 @pytest.fixture(scope="module")
 def server() -> servers.Server:
     return servers.s3()

@@ -122,9 +122,7 @@ def test_a_running_stream_sees_commits_as_they_come(spark: SparkSession, table: 
 
 
 @pytest.mark.parametrize("since", ["version", "checkpoint", "instant"])
-def test_a_stream_begins_where_it_is_told(
-    spark: SparkSession, table: Table, fast_path: Path, since: str
-) -> None:
+def test_a_stream_begins_where_it_is_told(spark: SparkSession, table: Table, fast_path: Path, since: str) -> None:
     commits = [row for row in table.inspect.timeline().to_pylist() if row["rows"]]
     points = {
         "version": commits[1]["version"],

@@ -1,8 +1,8 @@
 """The pipeline of docs/spark-writing.md, as a process that is killed at its worst moments: every event counts once.
 
-    web ─┐
-    app ─┼─ events ─ raw changes ─ totals        four queries of one driver, which dies three times
-    mail ┘
+web ─┐
+app ─┼─ events ─ raw changes ─ totals        four queries of one driver, which dies three times
+mail ┘
 """
 
 from __future__ import annotations

@@ -371,8 +371,6 @@ def test_the_prefix_of_a_store_of_obstore_is_where_its_table_is() -> None:
         ("s3://lake/t", LocalStore, "give its path"),
     ],
 )
-def test_a_store_of_obstore_that_leads_elsewhere_is_refused(
-    uri: str, store: Callable[[], Any], words: str
-) -> None:
+def test_a_store_of_obstore_that_leads_elsewhere_is_refused(uri: str, store: Callable[[], Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         Table.open(uri, store=store())

@@ -105,9 +105,7 @@ def test_reading_goes_on_where_it_failed(proxy: Proxy, store: ObjectStore, fate:
     assert found.size == len(content)
 
 
-def test_what_never_answers_ends_at_the_deadline_and_says_what_is_known(
-    server: servers.Server, proxy: Proxy
-) -> None:
+def test_what_never_answers_ends_at_the_deadline_and_says_what_is_known(server: servers.Server, proxy: Proxy) -> None:
     store = ObjectStore.at(store_at(server.through(proxy.port), server.address())._place,
                            _options(server.through(proxy.port), retry_timeout="200ms"), Hurried())  # fmt: skip
     store.put("there", b"1")

@@ -88,9 +88,7 @@ def test_a_missing_bucket_is_noticed_whatever_is_asked_first(server: servers.Ser
             ask(store)
 
 
-def test_a_store_that_makes_an_object_twice_is_refused(
-    server: servers.Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_makes_an_object_twice_is_refused(server: servers.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     put: Callable[..., object] = obstore.put
 
     def careless(*arguments: object, mode: str | None = None, **keywords: object) -> object:
@@ -186,9 +184,7 @@ def secrets_of(server: servers.Server) -> list[bytes]:
     return [server.options[name].encode() for name in named if name in server.options]
 
 
-def test_no_secret_is_written_shown_pickled_or_logged(
-    server: servers.Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_secret_is_written_shown_pickled_or_logged(server: servers.Server, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     uri = server.address()
     table = Table.create(uri, COLUMNS, key="id", storage_options=server.options)

@@ -30,7 +30,9 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize("text", ["127.0.0.1:9000", "not a url", "localhost", "http://", "https://host:port", "ftp://h"])
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:9000", "not a url", "localhost", "http://", "https://host:port", "ftp://h"]
+)
 def test_an_endpoint_that_is_no_address_is_refused_before_the_client_panics(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,9 +173,7 @@ def test_an_answer_without_words_is_asked_for_again_with_words(
         (407, "", "proxy refuses the way"),
     ],
 )
-def test_what_no_try_can_mend_is_told_by_what_it_is(
-    listening: Listening, status: int, code: str, words: str
-) -> None:
+def test_what_no_try_can_mend_is_told_by_what_it_is(listening: Listening, status: int, code: str, words: str) -> None:
     listening.answer = lambda method, key: said(status, code)
     store = servers.Server("s3", listening.port, {**listening.options, **KEYS}).store("s3://lake/t")
     with pytest.raises(StorageRefusedError, match=words):

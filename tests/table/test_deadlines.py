@@ -1,5 +1,4 @@
-"""One operation of a user waits once for a store that fails, as long as `retry_timeout` says, whatever it still asks.
-"""
+"""One operation of a user waits once for a store that fails, as long as `retry_timeout` says, whatever it asks."""
 
 from __future__ import annotations
 

@@ -262,9 +262,7 @@ def test_a_driver_that_was_given_up_publishes_nothing(make: Make, place: Place) 
 
 @pytest.mark.parametrize("committed", [False, True], ids=["given up", "committed"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(
-    fast_path: Path, after: bool, committed: bool
-) -> None:
+def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(fast_path: Path, after: bool, committed: bool) -> None:
     """As where another task has failed, or another attempt of this one was faster, and this one still ran."""
     number, came = 0, True
     while came:

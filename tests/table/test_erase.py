@@ -54,7 +54,9 @@ SCHEMA = pa.schema(
 @pytest.fixture(autouse=True)
 def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
     options = base_file._options
-    monkeypatch.setattr(base_file, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None})
+    monkeypatch.setattr(
+        base_file, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None}
+    )
 
 
 class World:

@@ -228,5 +228,3 @@ def test_its_plan_is_refused_by_releases_that_would_compact_the_base(make: Make)
 def test_what_it_is_asked_must_be_yes_or_no(make: Make) -> None:
     with pytest.raises(InvalidInputError, match="logs_only"):
         make().maintenance.compact(logs_only="yes")  # type: ignore[arg-type]
-
-

@@ -284,9 +284,7 @@ def test_a_key_in_two_partitions_that_become_one_is_refused(make: Make, there: P
     assert ids(there.open()) == [("a", "us", 1)]
 
 
-def test_a_key_that_gets_into_two_partitions_meanwhile_ends_the_migration(
-    make: Make, there: Place, move: Move
-) -> None:
+def test_a_key_that_gets_into_two_partitions_meanwhile_ends_the_migration(make: Make, there: Place, move: Move) -> None:
     table = make(partition_by="region")
     table.upsert(frame(*ROWS))
     with pytest.raises(InvalidInputError, match=r"in several partitions of this table .* key='a'"):

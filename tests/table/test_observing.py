@@ -170,9 +170,7 @@ def test_nothing_is_printed_where_nobody_asked(table: mor.Table, capfd: pytest.C
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_log_handler_that_raises_does_not_break_a_commit(
-    table: mor.Table, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_handler_that_raises_does_not_break_a_commit(table: mor.Table, capfd: pytest.CaptureFixture[str]) -> None:
     class Broken(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise OSError("the log's disk is full")

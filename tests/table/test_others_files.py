@@ -52,9 +52,7 @@ def found(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def test_a_write_that_has_begun(
-    make: Make, place: Place, found: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_has_begun(make: Make, place: Place, found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: Any, **_settings: Any) -> Any:
         raise InvalidInputError("refused")
 

@@ -80,9 +80,7 @@ def test_parts_have_the_columns_and_the_condition_and_no_slices_that_it_rules_ou
         *(slow(*case) for case in ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2), (4, 0), (4, 1), (4, 2))),
     ],
 )
-def test_the_parts_of_changes_are_the_changes(
-    table: Table, how: dict[str, bool], begun: int, left_out: int
-) -> None:
+def test_the_parts_of_changes_are_the_changes(table: Table, how: dict[str, bool], begun: int, left_out: int) -> None:
     versions = sorted(row["version"] for row in table.inspect.timeline().to_pylist())
     since, until = [None, *versions][begun], versions[-1 - left_out]
     changes = table.changes(since, until=until, **how)  # type: ignore[arg-type]

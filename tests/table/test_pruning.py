@@ -333,9 +333,7 @@ def opened(scan: Scan, store: WatchedStore) -> int:
         ("n = 7", 16),
     ],
 )
-def test_partitions_and_buckets_are_ruled_out(
-    watched: tuple[Table, WatchedStore], condition: str, slices: int
-) -> None:
+def test_partitions_and_buckets_are_ruled_out(watched: tuple[Table, WatchedStore], condition: str, slices: int) -> None:
     table, store = watched
     scan = table.scan(filter=condition)
     assert opened(scan, store) == slices

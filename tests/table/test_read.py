@@ -144,9 +144,7 @@ def test_a_filter_speaks_of_declared_types(make: Make) -> None:
     moments = [datetime(2024, 1, 1) + timedelta(days=i) for i in range(3)]  # noqa: DTZ001
     table.upsert(pa.table({"k": ["a", "b", "c"], "at": moments, "u": [1, 2, 2**63]}, schema=schema))
     assert table.scan(filter=pl.col("at") > moments[1]).to_polars()["k"].to_list() == ["c"]
-    assert table.scan(filter=pl.col("u") > 2**40).to_arrow().to_pylist() == [
-        {"k": "c", "at": moments[2], "u": 2**63}
-    ]
+    assert table.scan(filter=pl.col("u") > 2**40).to_arrow().to_pylist() == [{"k": "c", "at": moments[2], "u": 2**63}]
     assert table.scan().to_polars().schema["at"] == pl.Datetime("ms")
 
 

@@ -50,7 +50,6 @@ def value(number: int, kind: pa.DataType) -> Any:
     return str(number) if pa.types.is_string(kind) else pa.scalar(number, pa.int32()).cast(kind).as_py()
 
 
-
 def conditions(table: Table, number: int) -> list[pl.Expr]:
     names = [name for name in table.schema.names if name != "n"]
     parts = [pl.col(name) == value(number, table.schema.field(name).type) for name in names]

@@ -135,9 +135,7 @@ ACTIONS: dict[tuple[str, str], Callable[[Table], Any]] = {
 OFTEN = [("commit", "completed"), ("compaction", "inflight"), ("clean", "completed"), ("deltacommit", "completed")]
 
 
-@pytest.mark.parametrize(
-    ("action", "state"), [pair if pair in OFTEN else slow(*pair) for pair in ACTIONS]
-)
+@pytest.mark.parametrize(("action", "state"), [pair if pair in OFTEN else slow(*pair) for pair in ACTIONS])
 def test_the_next_sweep_removes_what_was_put_too_late(action: str, state: str) -> None:
     scene = Scene()
     if action == "clean":
