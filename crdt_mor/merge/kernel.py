@@ -1,7 +1,7 @@
 """The merge kernel's door: what operations may call. The work is in the modules beside it.
 
 blocks.py         what a merge reads        contributions.py   from blocks to narrow lines
-fold.py           folding a key's lines     snapshot.py        the rows that a reader sees
+fold.py           folding a key's lines     visible.py         the rows that a reader sees
 compaction.py     what becomes base rows, and what is carried
 precombine.py     what one transaction writes
 order.py          keys as machine words      parts.py           large slices as small ones, and back
