@@ -1,6 +1,6 @@
 """A first load: the rows of a table that nobody else sees yet, sorted once, and put as base files.
 
-    batches ─ checked, keyed, lifted ─► runs ─ merged (load_sorting.py) ─► one base file for each file group ─► one commit
+    batches ─ checked, keyed, lifted ─► runs ─ merged (load_sorting.py) ─► a base file for each file group ─► one commit
 
 Base files serve readers best: nothing is merged, and row groups say which keys they have. Only the first write of a
 table may put them under its own time. A base file begins a file slice, and what others had written or folded there
