@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import polars as pl
 
 from crdt_mor.api.create import Merge
 from crdt_mor.api.data import Data
 from crdt_mor.api.erasure import Erased, erase
+from crdt_mor.api.maintenance_arguments import compaction_options, instant_of, keeping, kept, plan_of
 from crdt_mor.api.migration import Migrated, Wanted, cancel_migration, migrate
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.model.instant import EPOCH, InstantTime, from_datetime, parse
+from crdt_mor.model.instant import EPOCH, InstantTime, parse
 from crdt_mor.model.policies import Policies, milliseconds
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.planners.archive import KEPT_COMMITS
@@ -91,7 +92,7 @@ class Maintenance:
         rewrite: "order": also the file groups whose base file has its rows in another order than the table's properties
             `crdt_mor.cluster_by` and `crdt_mor.cluster_order` ask for, whatever logs they have.
         """
-        plan = service.schedule(self._session, compaction(**_options(log_files_min, logs_only, rewrite)))
+        plan = service.schedule(self._session, compaction(**compaction_options(log_files_min, logs_only, rewrite)))
         return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
@@ -125,11 +126,11 @@ class Maintenance:
         Raises `PayloadError`, `FormatError`, `SnapshotExpiredError` or `UnsupportedFeatureError` for a file group that
         cannot be compacted.
         """
-        options = _options(log_files_min, logs_only, rewrite)
+        options = compaction_options(log_files_min, logs_only, rewrite)
         if plan is None:
             done = finish_all(self._session, partial(compaction, **options), execute_parts)
         else:
-            done = [finish(self._session, _plan(plan), execute_parts)]
+            done = [finish(self._session, plan_of(plan), execute_parts)]
         raise_failed({group: error for one in done for group, error in one.failed.items()})
         return [_compacted(one.plan, one.completion) for one in done if one.completion is not None]
 
@@ -157,7 +158,7 @@ class Maintenance:
         Raises `InvalidInputError` for times below 0 and fewer than one commit, and for tables that Hudi keeps a
         metadata table of, whose readers would look for the files that are gone.
         """
-        policies = _keeping(Policies.of(self._session.tail().properties), keep, commits)
+        policies = keeping(Policies.of(self._session.tail().properties), keep, commits)
         if readers is not None:
             policies = replace(policies, readers_ms=milliseconds("readers", readers))
         policy = RetentionPolicy.of(policies)
@@ -177,7 +178,7 @@ class Maintenance:
 
         Raises `UnsupportedFeatureError` where Hudi's own writers have archived commits of this table.
         """
-        done = archive(self._session, _kept(keep_commits))
+        done = archive(self._session, kept(keep_commits))
         watermark = done.value.archive.watermark
         return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
 
@@ -204,7 +205,7 @@ class Maintenance:
 
         Raises `InvalidInputError` for an instant that is committed, and for one that the table does not know.
         """
-        return roll_back(self._session, _instant(instant))
+        return roll_back(self._session, instant_of(instant))
 
     def maintain(
         self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = False
@@ -223,7 +224,7 @@ class Maintenance:
         A service that this table forbids, or that fails, is named in the result, and the others go on.
         """
         policies = Policies.of(self._session.tail().properties)
-        return maintain(self._session, _keeping(policies, keep, keep_commits), dry_run)
+        return maintain(self._session, keeping(policies, keep, keep_commits), dry_run)
 
     def restore(self, to: AsOf, *, dry_run: bool = False) -> Restored:
         """Make the table show again what it showed at a savepoint or at another moment, in one event.
@@ -361,84 +362,3 @@ def _compacted(plan: CompactionPlan, done: Completion) -> Compacted:
         sum(file.rows + file.deletes for file in made if not file.is_base),
         len(plan.copied),
     )
-
-
-def _plan(plan: object) -> CompactionPlan:
-    if not isinstance(plan, CompactionPlan):
-        raise InvalidInputError(
-            "a compaction executes a plan, one of open_plans() or what plan_compaction() gives; compact() alone makes "
-            f"one. got={type(plan).__name__}"
-        )
-    return plan
-
-
-def _instant(instant: object) -> InstantTime:
-    if isinstance(instant, datetime) and instant == instant:  # pandas' NaT is none
-        return from_datetime(instant)
-    if isinstance(instant, str):
-        return parse(instant)
-    raise InvalidInputError(
-        "what is rolled back is named by its instant, 17 digits as inspect.pending() has them under requested_at. "
-        f"got={type(instant).__name__}"
-    )
-
-
-def _keeping(policies: Policies, keep: timedelta | None, commits: int | None) -> Policies:
-    """The policies, with what a call says of the history that is kept, if it says anything."""
-    if keep is not None or commits is not None:
-        keep_ms = None if keep is None else milliseconds("keep", keep)
-        return replace(policies, keep_ms=keep_ms, keep_commits=_commits(commits))
-    # For ever is longer than any number of commits.
-    return replace(policies, keep_commits=None) if policies.keep_ms is None else policies
-
-
-def _commits(count: object) -> int | None:
-    if count is None or (isinstance(count, int) and not isinstance(count, bool) and count >= 1):
-        return count
-    raise InvalidInputError(f"commits is how many of the last commits to keep, at least 1. commits={count!r}")
-
-
-def _kept(count: object) -> int:
-    if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
-        return count
-    raise InvalidInputError(f"keep_commits is how many of the newest stay, at least 1. keep_commits={count!r}")
-
-
-class _Options(TypedDict):
-    log_files_min: int
-    logs_only: bool
-    reorder: bool
-
-
-def _options(log_files_min: object, logs_only: bool, rewrite: object) -> _Options:
-    """What a new compaction is told."""
-    return {
-        "log_files_min": _log_files(log_files_min),
-        "logs_only": _flag(logs_only),
-        "reorder": _reorders(rewrite, logs_only),
-    }
-
-
-def _log_files(count: object) -> int:
-    if isinstance(count, int) and count >= 1:
-        return count
-    raise InvalidInputError(f"log_files_min is a number, at least 1. log_files_min={count!r}")
-
-
-def _flag(logs_only: object) -> bool:
-    if isinstance(logs_only, bool):
-        return logs_only
-    raise InvalidInputError(f"logs_only is True for a log compaction, or False. logs_only={logs_only!r:.200}")
-
-
-def _reorders(rewrite: object, logs_only: bool) -> bool:
-    if rewrite is not None and not (isinstance(rewrite, str) and rewrite == "order"):
-        raise InvalidInputError(
-            f'rewrite is "order", for base files whose rows are in another order, or None. rewrite={rewrite!r:.200}'
-        )
-    if rewrite is not None and logs_only:
-        raise InvalidInputError(
-            "a log compaction leaves base files as they are: leave logs_only out to rewrite them. "
-            f"rewrite={rewrite!r} logs_only={logs_only}"
-        )
-    return rewrite is not None
