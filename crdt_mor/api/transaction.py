@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data, require_data
 from crdt_mor.api.scan import Scan
+from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
@@ -31,7 +32,6 @@ from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.one_event import BYTES_MAX, TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
-from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.statements import SchemaMode
 
 if TYPE_CHECKING:

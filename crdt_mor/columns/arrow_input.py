@@ -1,4 +1,4 @@
-"""A user's rows as an Arrow table, from any library that offers Arrow's C interfaces.
+"""A user's rows as an Arrow table, from any library that offers Arrow's C interfaces, and how much memory they take.
 
 No dataframe library is imported here.
 """
@@ -57,6 +57,21 @@ def read_arrow(data: object) -> pa.Table:
             if kind in ("Series", "Array", "ChunkedArray")
             else f"not a table: {error}. type={kind}"
         ) from error
+
+
+def bytes_of(rows: pa.Table | pa.RecordBatch) -> int:
+    """The bytes of these rows, without those of what they are a slice of.
+
+    Releases of pyarrow that cannot tell how much of a view of texts or lists is in use raise `ArrowTypeError`. Such a
+    column counts with all the memory that it keeps.
+    """
+    size = 0
+    for column in rows.columns:
+        try:
+            size += column.nbytes
+        except pa.ArrowTypeError:
+            size += column.get_total_buffer_size()
+    return size
 
 
 def _is_pandas(data: object) -> bool:

@@ -143,23 +143,22 @@ def parsed_columns(text: str) -> tuple[str, ...]:
 
 def parsed_order(text: str) -> str:
     """The order that a property names; raises `InvalidInputError` for what is none."""
-    order = text.strip()
-    if order not in ORDERS:
-        raise InvalidInputError(
-            f"{CLUSTER_ORDER} is {LINEAR} or {Z_ORDER}, and by default {LINEAR}. name={CLUSTER_ORDER!r} "
-            f"value={text!r:.200}"
-        )
-    return order
+    return _one_of(ORDERS, CLUSTER_ORDER, text)
 
 
 def parsed_compression(text: str) -> str:
     """The compression that a property names; raises `InvalidInputError` for what is none."""
-    codec = text.strip()
-    if codec not in CODECS:
+    return _one_of(CODECS, COMPRESSION, text)
+
+
+def _one_of(words: tuple[str, ...], name: str, text: str) -> str:
+    """The word that a property names; its default is the first one. Raises `InvalidInputError` for any other text."""
+    word = text.strip()
+    if word not in words:
         raise InvalidInputError(
-            f"{COMPRESSION} is {ZSTD} or {LZ4}, and by default {ZSTD}. name={COMPRESSION!r} value={text!r:.200}"
+            f"{name} is {' or '.join(words)}, and by default {words[0]}. name={name!r} value={text!r:.200}"
         )
-    return codec
+    return word
 
 
 PARSED: Final[Mapping[str, Callable[[str], object]]] = {

@@ -16,9 +16,8 @@ from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import distinct
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.read.lookup import ranges_of
 from crdt_mor.read.prune import Pruning
-from crdt_mor.read.row_groups import not_ruled_out, within
+from crdt_mor.read.row_groups import not_ruled_out, ranges_of, within
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,20 @@
-"""Which row groups of a base file may have rows that somebody asks for, by what its footer says of them."""
+"""Which row groups of a base file may have rows that a filter asks for, by what the file says of them.
+
+The statistics in its footer answer for the columns of a condition. They say nothing of a key where the rows are in
+another order than that of their keys, as each row group then has keys from all over. Its Bloom filters do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
 import polars as pl
 import pyarrow.parquet as pq
+
+from crdt_mor.format.bloom import may_have
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.blocks import RECORD_KEY
 
 
 def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Mapping[str, pl.DataType]) -> list[int]:
@@ -29,6 +37,23 @@ def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Map
     except pl.exceptions.PolarsError:  # nested types, which have no statistics
         return every
     return [group for group, skip in zip(every, skipped, strict=True) if not skip]
+
+
+def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
+    """The ranges of rows of a base file that may have some of the keys: the first row, and how many.
+
+    Neighbouring row groups are one range. None where nothing but reading the keys can tell.
+    """
+    groups = may_have(base, RECORD_KEY, keys)
+    if groups is None:
+        return None
+    ranges: list[tuple[int, int]] = []
+    for first, rows in groups:
+        if ranges and sum(ranges[-1]) == first:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + rows)
+        else:
+            ranges.append((first, rows))
+    return tuple(ranges)
 
 
 def within(footer: pq.FileMetaData, groups: Collection[int], ranges: Collection[tuple[int, int]] | None) -> list[int]:

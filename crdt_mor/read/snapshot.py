@@ -20,15 +20,16 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
-from crdt_mor.merge.blocks import Slice
+from crdt_mor.merge.blocks import Columns, Slice
 from crdt_mor.merge.polars_types import selected
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.fetching import Fetch, plan
-from crdt_mor.read.lookup import asked_keys, ranges_of
 from crdt_mor.read.open_slice import base_source, fetch_end, open_slice
+from crdt_mor.read.row_groups import ranges_of
 from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
 
@@ -126,7 +127,7 @@ class Snapshot:
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        asked = asked_keys(predicate, keys, merging.columns)
+        asked = _asked_keys(predicate, keys, merging.columns)
         merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, asked)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
@@ -188,6 +189,17 @@ class Snapshot:
             assert slice_.base is not None
             rows += slice_.base.rows
         return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([], None))
+
+
+def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> pl.Expr | None:
+    """The condition on the merge key that follows from a predicate, and from the keys of which alone it can hold."""
+    key = columns.merge_key
+    parts = [] if predicate is None else conjuncts(predicate)
+    asked = [part for part in parts if set(part.meta.root_names()) == {key}]
+    if keys is not None:
+        wanted = pl.Series(keys, dtype=pl.String).cast(columns.schema[key], strict=False)
+        asked.append(pl.col(key).is_in(wanted.implode()))
+    return conjunction(asked)
 
 
 def _weight_of_logs(slice_: FileSlice) -> int:

@@ -67,11 +67,6 @@ def keeps_partitions_apart(source: KeySpec, target: KeySpec) -> bool:
     return set(source.partition_fields) <= {*target.fields, *target.partition_fields}
 
 
-def knows_partitions(source: KeySpec, target: KeySpec) -> bool:
-    """Whether the partition in the new table follows from the key and the partition in the old one alone."""
-    return set(target.partition_fields) <= {*source.fields, *source.partition_fields}
-
-
 @dataclass(frozen=True)
 class Loader:
     """Makes the cargo of a migration.

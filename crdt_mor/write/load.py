@@ -21,6 +21,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rollback
 from crdt_mor.events.write import WriteOutcome
@@ -37,7 +38,6 @@ from crdt_mor.write.base_files import base_file
 from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.sizes import bytes_of
 from crdt_mor.write.statements import Statements
 
 _SEQUENCE = "_hoodie_commit_seqno"
