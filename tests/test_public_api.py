@@ -230,7 +230,8 @@ def types_within(found: object) -> Iterator[type]:
 
 
 def public_functions(cls: type) -> Iterator[tuple[str, FunctionType]]:
-    for name, found in vars(cls).items():
+    inherited = {name: found for base in reversed(cls.__mro__) if is_ours(base) for name, found in vars(base).items()}
+    for name, found in inherited.items():
         function = getattr(found, "__func__", found.fget if isinstance(found, property) else found)
         if not name.startswith("_") and isinstance(function, FunctionType):
             yield f"{cls.__name__}.{name}", function

@@ -1,20 +1,18 @@
 """A table: create or open it, write to it from any number of processes, read it.
 
-`Table` delegates: commits are made in `write` and `timeline`, rows are read in `read` and merged in `merge`. There is
-no lock, no coordinator and no retry loop to write: two writers of one key both succeed, and the table's merge decides
-what readers see.
+`Table` is how a table is made and opened, and what it is. What reads it is `table_reads`, what writes to it
+`table_writes`, and `job` where many processes make one commit. There is no lock, no coordinator and no retry loop to
+write: two writers of one key both succeed, and the table's merge decides what readers see.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.create import (
@@ -27,21 +25,12 @@ from crdt_mor.api.create import (
     refuse_another_format,
     require_layout,
 )
-from crdt_mor.api.data import Data, SchemaLike, read_schema
+from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
-from crdt_mor.api.reading import AsOf, Consistency, Readable, point_of
-from crdt_mor.api.scan import Scan, prefetch
-from crdt_mor.api.transaction import (
-    Commit,
-    Transaction,
-    commit_once,
-    commit_rows,
-    require_delete,
-    require_partitions,
-    require_statement,
-)
+from crdt_mor.api.table_reads import TableReads
+from crdt_mor.api.table_writes import TableWrites
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CrdtMorError, InvalidInputError, InvalidUseError
+from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operations
@@ -49,33 +38,26 @@ from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import LINEAR, Layout
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.table_properties import checked_changes
-from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
-from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import store_at
 from crdt_mor.store.protocol import Store, is_bucket
-from crdt_mor.write.statements import SchemaMode
 
 if TYPE_CHECKING:
-    from crdt_mor.api.changes import Changes
     from crdt_mor.api.inspect import Inspect
     from crdt_mor.api.load import OnProgress
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Maintenance
-    from crdt_mor.services.restore import Savepoint
     from crdt_mor.store.handed import Handed
 
 WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
-class Table(Readable, WrittenByMany):
+class Table(TableReads, TableWrites, WrittenByMany):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
     It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
@@ -357,271 +339,6 @@ class Table(Readable, WrittenByMany):
     def __repr__(self) -> str:
         return f"Table({self.uri!r}, key={list(self.config.key.fields)}, merge={self.config.merge.summary!r})"
 
-    # --- write ----------------------------------------------------------------------------------------------------
-
-    def append(
-        self,
-        data: Data,
-        *,
-        schema_mode: SchemaMode = "strict",
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
-        require_statement(data, schema_mode)
-        return commit_rows(
-            self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)
-        )
-
-    def upsert(
-        self,
-        data: Data,
-        *,
-        schema_mode: SchemaMode = "strict",
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Insert or update rows by key.
-
-        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, another table or a scan of
-            it, files (`crdt_mor.read_files`); a lazy frame of polars and a pyarrow dataset, too. All rows of one write
-            are in memory until it ends; `plan_write` is for more than that.
-            Columns that were added after the table was made may be left out: null, or as it was under `PartialUpdate`.
-        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
-            refused adds none.
-        token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
-        commit_info: what the commit says of itself in `history`, texts by text, at most 4 KiB as JSON. Two keys are
-            known: `message`, and `application`, which is else the token's or the program's name.
-        """
-        require_statement(data, schema_mode)
-        return commit_rows(
-            self._session, data, token, commit_info, lambda tx, rows: tx.upsert(rows, schema_mode=schema_mode)
-        )
-
-    def delete(
-        self,
-        data: Data | None = None,
-        *,
-        keys: object = None,
-        filter: pl.Expr | str | None = None,
-        plain: bool = False,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
-
-        keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
-            partition as well.
-        filter: decided on the snapshot that the transaction begins with.
-        plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
-        """
-        require_delete(data, keys, filter)
-        if data is not None:
-            return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
-        named = list(keys) if isinstance(keys, Iterator) else keys
-        return commit_once(
-            self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
-            small=lambda: True,
-        )  # fmt: skip
-
-    def overwrite(
-        self,
-        data: Data,
-        *,
-        partitions: Literal["dynamic"] | Collection[object] | None = None,
-        schema_mode: SchemaMode = "strict",
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Replace rows: all rows of the table by those of `data`, or all rows of some partitions.
-
-        Nobody waits for it and nobody is aborted by it. In the order of commits its place is the moment at which it is
-        seen: writes that were requested before are void in what it replaces, also those that are still under way, which
-        complete with the rest of their rows. Earlier snapshots show the old rows, changes and images what it replaced.
-
-        data: as of `upsert`; of several rows of one key the merge decides.
-        partitions: None: all of the table; "dynamic": the partitions that `data` has rows of; or a list of partitions:
-            values of the one partition column, tuples or mappings of several, or their paths. Rows of other partitions
-            are refused then.
-        schema_mode, token, commit_info: as of `upsert`.
-        """
-        require_statement(data, schema_mode)
-        return commit_once(
-            self._session, token, commit_info,
-            lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode),
-        )  # fmt: skip
-
-    def delete_partitions(
-        self,
-        partitions: Collection[object],
-        *,
-        token: tuple[str, int] | None = None,
-        commit_info: Mapping[str, str] | None = None,
-    ) -> Commit:
-        """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
-        require_partitions(partitions)
-        return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
-
-    def truncate(self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None) -> Commit:
-        """Delete all rows of the table, as an `overwrite` by none does."""
-        return commit_once(self._session, token, commit_info, Transaction.truncate)
-
-    def transaction(
-        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
-    ) -> Transaction:
-        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
-        return Transaction(self._session, token, commit_info)
-
-    # --- read -----------------------------------------------------------------------------------------------------
-
-    def scan(
-        self,
-        *,
-        columns: str | Sequence[str] | None = None,
-        filter: pl.Expr | str | None = None,
-        as_of: AsOf | None = None,
-        consistency: Consistency = "latest",
-        meta: bool = False,
-        limit: int | None = None,
-    ) -> Scan:
-        """A snapshot, sealed now: merged rows, each key at most once in its partition.
-
-        columns: user columns, all by default. filter: a polars expression or SQL text.
-        as_of: a `Commit`; a version; a moment: a datetime (naive is UTC), a date (midnight UTC at its start), ISO text
-            of either, 17 digits of UTC time; the name of a savepoint; or "now". The answer for a moment never changes
-            later, unless a restore cuts it off, which it says. One that has passed while nobody wrote is decided for
-            good by an event that this call publishes. One in the future raises `FutureSnapshotError`, and so does one
-            that this process cannot decide, since it may only read.
-        consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
-            "read_optimized" reads base files alone: fast, and as old as the last compaction.
-        meta: Hudi's five columns in front.
-        limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
-        """
-        point = None if as_of is None else point_of(as_of)
-        stable = _consistency(consistency) == "stable"
-        if stable and point is not None:
-            raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
-        session = self._session
-
-        def view(value: Timeline) -> Snapshot:
-            if stable:
-                cut: Cut | None = Cut.latest(value, "requested")
-            else:
-                cut = None if point is None else cut_at(session, value, point)
-            snapshot = Snapshot.seal(session, value, cut)
-            return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
-
-        def meanwhile(known: Timeline) -> None:
-            with suppress(CrdtMorError):  # what is wrong is said of the newest value
-                prefetch(view(known), filter, limit)
-
-        value = session.views.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
-        return Scan(view(value), columns, filter, meta, limit)
-
-    def changes(
-        self,
-        since: str | AsOf | None = None,
-        *,
-        columns: str | Sequence[str] | None = None,
-        images: bool = False,
-        raw: bool = False,
-        consistency: Literal["latest", "stable"] = "latest",
-        until: str | AsOf | None = None,
-    ) -> Changes:
-        """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
-
-        since: the `checkpoint` of earlier changes or of a scan, or whatever `as_of` takes; None: the empty table.
-            A chain of checkpoints never skips a commit and never repeats one.
-        columns: user columns, all by default.
-        images: commit by commit, rows before and after, with the column names of Delta's change data feed.
-        raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
-        consistency: "stable" stops before the oldest pending write.
-        until: the window's end, as `since`; None: now. What is between two such points never changes.
-
-        Raises `CheckpointExpiredError` where what these commits wrote is gone, as a clean has given that history up,
-        and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
-        another table than the one that is here now.
-        """
-        from crdt_mor.api.changes import Changes
-        from crdt_mor.read.window import Window
-
-        if images and raw:
-            raise InvalidInputError("raw changes have no images: ask for one of the two")
-        by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
-        session = self._session
-        first, last = (None if point is None else point_of(point) for point in (since, until))
-        points = {"since": first, "until": last} if by == "completed" else {}
-        value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
-        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
-        end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
-        if end.time < start.time:
-            raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
-        window = Window.seal(self._session, value, start, end)
-        return Changes(window, columns, "images" if images else "raw" if raw else "merged")
-
-    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
-        """The rows in which two snapshots differ, as images: what turns the one into the other."""
-        from crdt_mor.api.changes import Changes
-        from crdt_mor.read.window import Window
-
-        session, first, last = self._session, point_of(before), point_of(after)
-        value = sealed_at(session, before=first, after=last)
-        start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
-        return Changes(Window.seal(self._session, value, start, end), columns, "difference")
-
-    def history(self, limit: int | None = None) -> pa.Table:
-        """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
-
-        version: of the timeline, which shows the commit first; the number that `as_of`, `since` and
-            `maintenance.restore` take. They take `completed_at` (17 digits) and `completed` (a moment in UTC), too.
-        ordinal: 1, 2, 3, … in the order in which readers began to see them; `overlaps` names commits by it, and no call
-            takes it. A version can show several commits first, or none, so that the two differ.
-        kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
-        duration: from its begin to the moment when it was seen.
-        application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
-            Hudi or an earlier release made it.
-        overlaps: the ordinals of the commits that were in flight at the same time.
-        limit: the most rows that are returned; None: all.
-
-        Raises `InvalidInputError` for a limit that is no number from 0 up.
-        """
-        from crdt_mor.api.history import history
-
-        return history(self._session, limit)
-
-    def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
-        """Give what the table shows now a name, which `as_of` and `maintenance.restore` take.
-
-        What it shows stays exact for as long as it has the name: cleans keep its files, and whatever is needed to
-        restore the table to it. Safe beside writers; those that are pending are not part of it.
-
-        name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 in all. comment: at most 1 KiB.
-
-        Raises `InvalidInputError` where the table has a savepoint of this name, or a hundred of them.
-        """
-        from crdt_mor.services.restore import save
-
-        return save(self._session, name, comment)
-
-    def savepoints(self) -> list[Savepoint]:
-        """The savepoints of the table, oldest first."""
-        from crdt_mor.services.restore import savepoints
-
-        return savepoints(self._session)
-
-    def drop_savepoint(self, name: str) -> None:
-        """Take a savepoint's name away: later cleans remove what only it has kept.
-
-        Raises `InvalidInputError` where the table has no savepoint of this name.
-        """
-        from crdt_mor.services.restore import unsave
-
-        unsave(self._session, name)
-
-    def refresh(self) -> None:
-        """Look for commits that Hudi itself wrote since the table was opened."""
-        self._session.views.sealed(look=True)
-
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 
@@ -636,10 +353,3 @@ def _inline(maintain: object) -> bool | None:
     if maintain not in (None, "inline", "off"):
         raise InvalidInputError(f'maintain is "inline" or "off", or None: as the table says. got={maintain!r}')
     return None if maintain is None else maintain == "inline"
-
-
-def _consistency(consistency: str, *known: str) -> str:
-    known = known or ("latest", "stable", "read_optimized")
-    if consistency not in known:
-        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={consistency!r}")
-    return consistency

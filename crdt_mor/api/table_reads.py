@@ -1,0 +1,189 @@
+"""A table as what shows its rows: as they are now or were at a moment, what changed between two, and its history.
+
+Each read is sealed when it is called: what is committed later does not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.reading import AsOf, Consistency, Readable, point_of
+from crdt_mor.api.scan import Scan, prefetch
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.model.cut import By, Cut
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
+from crdt_mor.read.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from crdt_mor.api.changes import Changes
+    from crdt_mor.services.restore import Savepoint
+
+
+@operations
+class TableReads(Readable):
+    """The part of a table that reads: scans, changes, the history, and names for moments of it."""
+
+    _session: Session
+
+    def scan(
+        self,
+        *,
+        columns: str | Sequence[str] | None = None,
+        filter: pl.Expr | str | None = None,
+        as_of: AsOf | None = None,
+        consistency: Consistency = "latest",
+        meta: bool = False,
+        limit: int | None = None,
+    ) -> Scan:
+        """A snapshot, sealed now: merged rows, each key at most once in its partition.
+
+        columns: user columns, all by default. filter: a polars expression or SQL text.
+        as_of: a `Commit`; a version; a moment: a datetime (naive is UTC), a date (midnight UTC at its start), ISO text
+            of either, 17 digits of UTC time; the name of a savepoint; or "now". The answer for a moment never changes
+            later, unless a restore cuts it off, which it says. One that has passed while nobody wrote is decided for
+            good by an event that this call publishes. One in the future raises `FutureSnapshotError`, and so does one
+            that this process cannot decide, since it may only read.
+        consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
+            "read_optimized" reads base files alone: fast, and as old as the last compaction.
+        meta: Hudi's five columns in front.
+        limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
+        """
+        point = None if as_of is None else point_of(as_of)
+        stable = _consistency(consistency) == "stable"
+        if stable and point is not None:
+            raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
+        session = self._session
+
+        def view(value: Timeline) -> Snapshot:
+            if stable:
+                cut: Cut | None = Cut.latest(value, "requested")
+            else:
+                cut = None if point is None else cut_at(session, value, point)
+            snapshot = Snapshot.seal(session, value, cut)
+            return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
+
+        def meanwhile(known: Timeline) -> None:
+            with suppress(CrdtMorError):  # what is wrong is said of the newest value
+                prefetch(view(known), filter, limit)
+
+        value = session.views.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
+        return Scan(view(value), columns, filter, meta, limit)
+
+    def changes(
+        self,
+        since: str | AsOf | None = None,
+        *,
+        columns: str | Sequence[str] | None = None,
+        images: bool = False,
+        raw: bool = False,
+        consistency: Literal["latest", "stable"] = "latest",
+        until: str | AsOf | None = None,
+    ) -> Changes:
+        """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
+
+        since: the `checkpoint` of earlier changes or of a scan, or whatever `as_of` takes; None: the empty table.
+            A chain of checkpoints never skips a commit and never repeats one.
+        columns: user columns, all by default.
+        images: commit by commit, rows before and after, with the column names of Delta's change data feed.
+        raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
+        consistency: "stable" stops before the oldest pending write.
+        until: the window's end, as `since`; None: now. What is between two such points never changes.
+
+        Raises `CheckpointExpiredError` where what these commits wrote is gone, as a clean has given that history up,
+        and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
+        another table than the one that is here now.
+        """
+        from crdt_mor.api.changes import Changes
+        from crdt_mor.read.window import Window
+
+        if images and raw:
+            raise InvalidInputError("raw changes have no images: ask for one of the two")
+        by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
+        session = self._session
+        first, last = (None if point is None else point_of(point) for point in (since, until))
+        points = {"since": first, "until": last} if by == "completed" else {}
+        value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
+        start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
+        end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
+        if end.time < start.time:
+            raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
+        window = Window.seal(self._session, value, start, end)
+        return Changes(window, columns, "images" if images else "raw" if raw else "merged")
+
+    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
+        """The rows in which two snapshots differ, as images: what turns the one into the other."""
+        from crdt_mor.api.changes import Changes
+        from crdt_mor.read.window import Window
+
+        session, first, last = self._session, point_of(before), point_of(after)
+        value = sealed_at(session, before=first, after=last)
+        start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
+        return Changes(Window.seal(self._session, value, start, end), columns, "difference")
+
+    def history(self, limit: int | None = None) -> pa.Table:
+        """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
+
+        version: of the timeline, which shows the commit first; the number that `as_of`, `since` and
+            `maintenance.restore` take. They take `completed_at` (17 digits) and `completed` (a moment in UTC), too.
+        ordinal: 1, 2, 3, … in the order in which readers began to see them; `overlaps` names commits by it, and no call
+            takes it. A version can show several commits first, or none, so that the two differ.
+        kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
+        duration: from its begin to the moment when it was seen.
+        application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
+            Hudi or an earlier release made it.
+        overlaps: the ordinals of the commits that were in flight at the same time.
+        limit: the most rows that are returned; None: all.
+
+        Raises `InvalidInputError` for a limit that is no number from 0 up.
+        """
+        from crdt_mor.api.history import history
+
+        return history(self._session, limit)
+
+    def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
+        """Give what the table shows now a name, which `as_of` and `maintenance.restore` take.
+
+        What it shows stays exact for as long as it has the name: cleans keep its files, and whatever is needed to
+        restore the table to it. Safe beside writers; those that are pending are not part of it.
+
+        name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 in all. comment: at most 1 KiB.
+
+        Raises `InvalidInputError` where the table has a savepoint of this name, or a hundred of them.
+        """
+        from crdt_mor.services.restore import save
+
+        return save(self._session, name, comment)
+
+    def savepoints(self) -> list[Savepoint]:
+        """The savepoints of the table, oldest first."""
+        from crdt_mor.services.restore import savepoints
+
+        return savepoints(self._session)
+
+    def drop_savepoint(self, name: str) -> None:
+        """Take a savepoint's name away: later cleans remove what only it has kept.
+
+        Raises `InvalidInputError` where the table has no savepoint of this name.
+        """
+        from crdt_mor.services.restore import unsave
+
+        unsave(self._session, name)
+
+    def refresh(self) -> None:
+        """Look for commits that Hudi itself wrote since the table was opened."""
+        self._session.views.sealed(look=True)
+
+
+def _consistency(consistency: str, *known: str) -> str:
+    known = known or ("latest", "stable", "read_optimized")
+    if consistency not in known:
+        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={consistency!r}")
+    return consistency

@@ -1,0 +1,142 @@
+"""A table as what one process writes to: each call is one commit, and a transaction makes one of several calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
+
+import polars as pl
+
+from crdt_mor.api.data import Data
+from crdt_mor.api.transaction import (
+    Commit,
+    Transaction,
+    commit_once,
+    commit_rows,
+    require_delete,
+    require_partitions,
+    require_statement,
+)
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.write.statements import SchemaMode
+
+
+@operations
+class TableWrites:
+    """The part of a table that writes: no call waits for another writer, and none has to be tried again."""
+
+    _session: Session
+
+    def append(
+        self,
+        data: Data,
+        *,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
+        require_statement(data, schema_mode)
+        return commit_rows(
+            self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)
+        )
+
+    def upsert(
+        self,
+        data: Data,
+        *,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Insert or update rows by key.
+
+        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, another table or a scan of
+            it, files (`crdt_mor.read_files`); a lazy frame of polars and a pyarrow dataset, too. All rows of one write
+            are in memory until it ends; `plan_write` is for more than that.
+            Columns that were added after the table was made may be left out: null, or as it was under `PartialUpdate`.
+        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
+            refused adds none.
+        token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
+        commit_info: what the commit says of itself in `history`, texts by text, at most 4 KiB as JSON. Two keys are
+            known: `message`, and `application`, which is else the token's or the program's name.
+        """
+        require_statement(data, schema_mode)
+        return commit_rows(
+            self._session, data, token, commit_info, lambda tx, rows: tx.upsert(rows, schema_mode=schema_mode)
+        )
+
+    def delete(
+        self,
+        data: Data | None = None,
+        *,
+        keys: object = None,
+        filter: pl.Expr | str | None = None,
+        plain: bool = False,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
+
+        keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
+            partition as well.
+        filter: decided on the snapshot that the transaction begins with.
+        plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
+        """
+        require_delete(data, keys, filter)
+        if data is not None:
+            return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
+        named = list(keys) if isinstance(keys, Iterator) else keys
+        return commit_once(
+            self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
+            small=lambda: True,
+        )  # fmt: skip
+
+    def overwrite(
+        self,
+        data: Data,
+        *,
+        partitions: Literal["dynamic"] | Collection[object] | None = None,
+        schema_mode: SchemaMode = "strict",
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Replace rows: all rows of the table by those of `data`, or all rows of some partitions.
+
+        Nobody waits for it and nobody is aborted by it. In the order of commits its place is the moment at which it is
+        seen: writes that were requested before are void in what it replaces, also those that are still under way, which
+        complete with the rest of their rows. Earlier snapshots show the old rows, changes and images what it replaced.
+
+        data: as of `upsert`; of several rows of one key the merge decides.
+        partitions: None: all of the table; "dynamic": the partitions that `data` has rows of; or a list of partitions:
+            values of the one partition column, tuples or mappings of several, or their paths. Rows of other partitions
+            are refused then.
+        schema_mode, token, commit_info: as of `upsert`.
+        """
+        require_statement(data, schema_mode)
+        return commit_once(
+            self._session, token, commit_info,
+            lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode),
+        )  # fmt: skip
+
+    def delete_partitions(
+        self,
+        partitions: Collection[object],
+        *,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
+        require_partitions(partitions)
+        return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
+
+    def truncate(self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None) -> Commit:
+        """Delete all rows of the table, as an `overwrite` by none does."""
+        return commit_once(self._session, token, commit_info, Transaction.truncate)
+
+    def transaction(
+        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
+    ) -> Transaction:
+        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
+        return Transaction(self._session, token, commit_info)
