@@ -74,7 +74,7 @@ class Bucket:
         place = place_of("s3://counted/table")
         assert place is not None
         store = ObjectStore(place, {}, Secrets({}), environment or SystemEnvironment())
-        store._asking._clients = _Clients(self.objects)  # type: ignore[assignment]
+        store._asking._clients = Clients(self.objects)  # type: ignore[assignment]
         return store
 
     @contextmanager
@@ -112,8 +112,8 @@ class Bucket:
         return pool
 
 
-class _Clients:
-    """What the store takes for its connections."""
+class Clients:
+    """What the store takes for its connections: a bucket in memory."""
 
     vending = None
 

@@ -23,7 +23,7 @@ from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore
 from crdt_mor.store.secrets import Secrets
 from crdt_mor.testing.clock import SimulatedEnvironment
-from tests.counting import POOLS
+from tests.counting import POOLS, Clients
 
 URI: Final = "s3://failing/table"
 
@@ -76,7 +76,7 @@ class FailingBucket:
         place = place_of(URI)
         assert place is not None
         store = ObjectStore(place, options, Secrets({}), self.environment)
-        store._asking._clients = _Clients(self.objects)  # type: ignore[assignment]
+        store._asking._clients = Clients(self.objects)  # type: ignore[assignment]
         store._asking.reached = store._asking.bucket_seen = True
         return store
 
@@ -124,7 +124,7 @@ class _AtOnce:
         future: Future[Any] = Future()
         try:
             future.set_result(Context().run(work, *arguments))
-        except Exception as error:  # noqa: BLE001  whoever takes the result meets it
+        except Exception as error:  # noqa: BLE001  the caller that takes the result meets it
             future.set_exception(error)
         if self._aside:
             self._environment._now_ms = began_ms
@@ -136,23 +136,6 @@ class _AtOnce:
         return self
 
     def __exit__(self, *raised: object) -> None: ...
-
-
-class _Clients:
-    """What the store takes for its connections."""
-
-    vending = None
-
-    def __init__(self, objects: MemoryStore) -> None:
-        self._objects = objects
-
-    def brief(self) -> MemoryStore:
-        return self._objects
-
-    reading = brief
-
-    def putting(self, size: int) -> MemoryStore:
-        return self._objects
 
 
 class _Library:

@@ -79,15 +79,21 @@ class Proxy:
         """Take requests until the block is left."""
         server = _Server(("127.0.0.1", 0), _Handler)
         server.proxy = self
-        self.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
+        with serving(server) as self.port:
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+
+
+@contextmanager
+def serving(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
+    """A server that answers in threads until the block is left; what it gives is its port."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 class _Server(http.server.ThreadingHTTPServer):

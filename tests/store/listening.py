@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.server
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from tests.proxy import serving
 
 Answer = tuple[int, bytes]
 """A status, and the body; the answer to a HEAD has none."""
@@ -56,13 +57,5 @@ class Listening:
 
             do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_CONNECT = _take  # noqa: N815  the library's names
 
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
+        with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as self.port:
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
