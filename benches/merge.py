@@ -140,7 +140,7 @@ def merging_of_case(case: Case) -> Merging:
 
 
 def without_merge(payload: Payload) -> Payload:
-    """The same payload, as an author leaves it who writes `join` alone."""
+    """The same payload, as it is where its author writes `join` alone."""
     cls = type(payload)
     slow = type(cls.__name__, (cls,), {"merge": Payload.merge})
     found: Payload = slow(**payload.parameters())

@@ -101,7 +101,7 @@ class LatestBy(RecordPayload):
 class MVRegister(Payload):
     """The values of all assignments that no other assignment has seen: one, unless commits overlapped.
 
-    The multi-value register, section 3.2.2. A conflict stays visible until somebody who has seen it writes one value.
+    The multi-value register, section 3.2.2. A conflict stays visible until a write that has seen it gives one value.
     The column is a list and may be written as a single value; a list assigns all that it holds, and an empty one
     nothing.
 

@@ -1,4 +1,4 @@
-"""Who reads a snapshot: we, the floor, and the peers. Each gives its rows as pieces that the caller keeps or drops.
+"""The readers of a snapshot: we, the floor, and the peers. Each gives rows in pieces that the caller keeps or drops.
 
     ours            `Table.open` and a scan
     floor           polars decoding the same columns and the key from the same bytes, and merging nothing

@@ -56,7 +56,7 @@ SchemaLike: TypeAlias = ArrowSchema | Data | Mapping[str, Any]
 
 
 _DATASETS: Final = "pyarrow._dataset"
-"""The module of pyarrow's datasets, which is imported by those alone who have one."""
+"""The module of pyarrow's datasets. Only a program that has a dataset imports it."""
 
 
 def require_data(data: object) -> None:

@@ -1,4 +1,4 @@
-"""The history of a table, as people ask for it: which commits there are, who made them, what overlapped.
+"""The history of a table, as people ask for it: which commits there are, the author of each, what overlapped.
 
     ordinal  1, 2, 3, … in the order in which readers began to see the commits; the newest row comes first
     version  of the timeline, the number that `as_of`, `since` and a restore take; `completed_at` does as well

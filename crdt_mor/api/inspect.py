@@ -75,7 +75,7 @@ class Inspect:
     def timeline(self) -> pa.Table:
         """Every instant by requested time: committed, pending, planned, rolled back.
 
-        application, host, pid, message: who made or began it; null where Hudi or an earlier release did. silent: for
+        application, host, pid, message: of its author; null where Hudi or an earlier release did. silent: for
         how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone.
         """
         value = self._session.views.sealed()
@@ -109,7 +109,7 @@ class Inspect:
         return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
 
     def pending(self) -> pa.Table:
-        """The writes that are under way, oldest first: who began each, and whether the process is still heard of.
+        """The writes that are under way, oldest first: the author of each, and whether its process is still heard of.
 
         since: when it began, in UTC. silent: for how long nothing was heard of it; null where that is not known.
         expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by

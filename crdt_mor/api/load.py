@@ -141,7 +141,7 @@ def _give_up(table: NewTable, error: BaseException, appearing: bool) -> None:
             return
         loads.remove(table.store, table.table_id)
     if there is not None and isinstance(error, CrdtMorError) and not isinstance(error, TableExistsError):
-        raise _exists_by_now(table.uri) from error  # who made that table has removed what this load has put
+        raise _exists_by_now(table.uri) from error  # the process that made it has removed what this load has put
 
 
 def _exists(uri: str) -> TableExistsError:

@@ -1,6 +1,6 @@
 """A table as what people try first: read whole, counted, looked at, handed to another library as it is.
 
-Each of these is a scan, sealed at that moment. Who reads one snapshot several times makes a scan and keeps it.
+Each of these methods scans, sealed at that moment. A program that reads one snapshot more than once keeps a scan of it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ INTERRUPTED: Final = 130
 """Ctrl-C; what a shell shows for a program that SIGINT ended."""
 
 PIPE_CLOSED: Final = 141
-"""Who read our stdout stopped, as `head` does; what a shell shows for a program that SIGPIPE ended."""
+"""The program that read our stdout has ended, as `head` does; what a shell shows for a program that SIGPIPE ended."""
 
 _FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")

@@ -1,4 +1,4 @@
-"""`history`: the commits of a table, newest first; and what `show` and the writing commands say of who writes."""
+"""`history`: the commits of a table, newest first; and what `show` and the writing commands say of writers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def writers_text(found: Iterable[Mapping[str, Any]]) -> str:
 
 
 def writer_text(writer: Mapping[str, Any]) -> str:
-    """Who writes, since when, and whether anything is heard of it, as a line for people."""
+    """A writer, since when it writes, and whether anything is heard of it, as a line for people."""
     silent = writer["silent_s"]
     heard = "" if silent is None else f", silent for {_duration(timedelta(seconds=silent))}"
     said = f": {writer['message']}" if writer["message"] else ""
@@ -86,9 +86,9 @@ def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
     if writer["stuck"]:
         process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
         yield (
-            f"  stuck? Look at {process}: if it hangs, end it. Nobody waits for it; but stable reads stop before it. "
-            f"Whoever begins a write or a compaction after {_moment(writer['expires'])} gives it up; to do so now: "
-            f"crdt-mor rollback URI {writer['requested_at']}"
+            f"  stuck? Look at {process}: if it hangs, end it. No process waits for it, but stable reads stop before "
+            f"it. The first write or compaction that begins after {_moment(writer['expires'])} gives it up; to do so "
+            f"now: crdt-mor rollback URI {writer['requested_at']}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Who else can read a table, and what they see: one answer for each way in which a table declares itself to Hudi."""
+"""What other engines see of a table: one answer for each way in which a table declares itself to Hudi."""
 
 from __future__ import annotations
 

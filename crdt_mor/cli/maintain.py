@@ -112,7 +112,7 @@ def _again_and_again(once: Callable[[], object], pause: timedelta, environment: 
                 once()
                 environment.sleep(pause.total_seconds())
         except StoppedError:
-            render.note("stopped; what was under way is finished by whoever comes next")
+            render.note("stopped; the next run, or another process, finishes what was under way")
 
 
 @contextmanager

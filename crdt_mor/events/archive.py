@@ -22,7 +22,7 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.planners.archive import Prefix, archivable, data_file_name, files_with
 from crdt_mor.store.protocol import Stat
 
-_REFUSAL = (  # two who write one history would lose each other's
+_REFUSAL = (  # two processes that write one history would lose each other's
     "Hudi's own writers have archived instants of this table, so we do not: leave it to them, or tell them "
     "hoodie.archive.automatic=false and copy the table, Table.create(...).append(Table.open(...).scan())."
 )

@@ -220,8 +220,8 @@ def _sweep_archived(
     Hudi's readers would take all that is newer than it, and archived, for uncommitted. What is not known as ours stays:
     a commit of Hudi's, which adoption refuses.
 
-    Who archived these instants last may have died before it wrote the history, which is made of these very files. So
-    that is done first.
+    The process that archived these instants last may have died before it wrote the history, which is made of these very
+    files. So the history is written first.
     """
     if known.archive.version == known.version:
         yield from publisher.help_project(known)

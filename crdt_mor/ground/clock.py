@@ -61,7 +61,7 @@ class Environment(Protocol):
         ...
 
     def process(self) -> Process:
-        """Which process this is: each commit says who made it."""
+        """Which process this is: each commit names the process that made it."""
         ...
 
 

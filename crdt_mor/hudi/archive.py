@@ -125,7 +125,7 @@ class HudiHistory:
         """Remove all files of archived instants from the active timeline.
 
         An instant that stands as requested, with no completed file, is a pending one to Hudi's readers. So where a file
-        cannot be deleted those after it stay, for a sweep by somebody who may. They are gone for good: one that a power
+        cannot be deleted those after it stay, for a sweep by a user that may. They are gone for good: one that a power
         cut brought back would hide from Hudi's readers the archived instants that are newer.
         """
         going = set(instants)

@@ -191,7 +191,7 @@ class Projector:
     def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`events.plan` says why), then its files in Hudi's.
 
-        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by somebody who may.
+        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by a user that may.
         """
         try:
             files: list[Stat] = yield Walk()

@@ -9,7 +9,7 @@ So Hudi's readers see the table as it was at one earlier moment after another. T
 good, before the next one is touched. Two pending compactions of one file group would make the table unreadable to
 Hudi's Spark reader, and Hudi's readers take a log file whose instant is older than all in the timeline for committed.
 So where a file cannot be deleted, as it is another user's, nothing that was completed before is touched: the rest is
-for a sweep by somebody who may.
+for a sweep by a user that may.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ LAWS: Final = {
         "what settle forgets no later value needs", "a compaction would forget what later commits still need"
     ),
     "restored": Law(
-        "restore(value(x)) does for x to whoever has seen x", "a compaction would forget what later commits still need"
+        "restore(value(x)) does for x in writes that have seen x",
+        "a compaction would forget what later commits still need",
     ),
 }
 _CLAIMS: Final = {"semilattice": "a semilattice", "delta": "a delta", "ordered": "ordered"}

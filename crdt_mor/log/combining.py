@@ -118,7 +118,7 @@ class Posting:
     def draw(self, tail: Timeline) -> bool:
         """Whether to do now what others could do as well, for a version: a few of a crowd, and more at each look.
 
-        Who is alone is drawn at once, and so is everybody after a while, as those who were may be dead.
+        A writer without a crowd is drawn at once, and so is every writer after a while, as the drawn ones may be dead.
         """
         if not self.is_posted or self.intent is None or self.crowd is None:
             return True

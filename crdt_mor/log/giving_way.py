@@ -20,8 +20,8 @@ from crdt_mor.log.steps import Delete, GetStat, Pause, Steps, StoreNow, Touch
 from crdt_mor.store.protocol import Stat
 
 TURN: Final = f"{INTENTS}/turn"
-"""What is touched: one object for all who ask. It lies with the intents, so that one list finds both, and a sweep takes
-it where nobody is left to remove it."""
+"""What is touched: one object for all services that ask. It lies with the intents, so that one list finds both, and
+a sweep takes it where no service is left to remove it."""
 
 LOST_MAX: Final = 3
 """How many races an event has lost before its process asks."""

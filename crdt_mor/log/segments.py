@@ -8,10 +8,11 @@ Rolling up parts a run in two: completions that the latest snapshot needs, and c
 whose files a compaction has superseded. So opening the latest snapshot reads few segments however long the history is.
 `planners.packing` says which completions share a segment.
 
-A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all who
-follow that tail put the same objects. What only one event needs has a name of that attempt, and a publisher that loses
-the race deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a version that is not
-above the oldest one that stands, and that neither this nor the tail names, is named by no version (`events.sweep`).
+A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all
+processes that follow that tail put the same objects. What only one event needs has a name of that attempt, and a
+publisher that loses the race deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a
+version that is not above the oldest one that stands, and that neither this nor the tail names, is named by no version
+(`events.sweep`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ordered tombstones that win in a file slice: readers do not see them, and they keep blocking older versions.
 
-Who copies a table copies them as well, or a version that comes later and is older would come back to life in the copy.
+A copy of a table has them as well. Without them a version that comes later and is older would come back to life in it.
 """
 
 from __future__ import annotations

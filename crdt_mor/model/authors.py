@@ -1,4 +1,4 @@
-"""Who began a write or made a commit, and what the user says of it.
+"""The author of a write or a commit, and what the user says of it.
 
 A commit keeps them for its life: `table.history()` shows them, and of a write that is still pending they name the
 process to look at. Nothing is decided by them.

@@ -67,7 +67,7 @@ class Layout:
 
     @classmethod
     def asked(cls, columns: tuple[str, ...], order: str, compression: str = ZSTD) -> Layout:
-        """What a user asks for who creates a table."""
+        """What a user asks for when a table is created."""
         if compression not in CODECS:
             raise InvalidInputError(f"compression is {ZSTD} or {LZ4}. compression={compression!r:.200}")
         if order not in ORDERS:

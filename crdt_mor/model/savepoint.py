@@ -36,7 +36,7 @@ class Savepoint:
     at: what was completed by this time is what it shows. saved: when it was made, by the table's clock.
     marks: the requested time of the commit that Hudi's savepoint marks; EPOCH where Hudi is not told, as the table had
     no commit, or has another savepoint at the same one.
-    version, nonce: of the event that made it. author: who made it.
+    version, nonce, author: of the event that made it.
     """
 
     name: str

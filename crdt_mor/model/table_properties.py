@@ -1,6 +1,6 @@
 """Properties of a table: texts by name, which its users set, and which every version of the timeline carries.
 
-They are for what belongs to the table and not to its rows: who owns it, what a service is to do with it. Names that
+They are for what belongs to the table and not to its rows: its owner, what a service is to do with it. Names that
 begin with `crdt_mor.` are the engine's: one that this release does not know is refused, since a policy that is
 misspelt would be followed by nobody. So is one that all but the prefix makes a policy, `retention`, or that names a
 setting which a table has for good, `merge`. Not to be mixed up with `hoodie.properties`, Hudi's file of settings, which

@@ -35,7 +35,7 @@ Before format 4 every plan was a compaction: the entry of one says nothing of it
 action that the table of actions does not have yet writes the next format, since the releases before it would not know
 what to do about that plan.
 
-Format 3 adds who began a write and who made a commit; format 4 the plans of other services, and which history is kept,
+Format 3 adds the authors of writes and commits; format 4 the plans of other services, and which history is kept,
 and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
 files that an overwrite has voided; savepoints, restores, and the token of a commit; and `moving` and `origin`, what is
 known of a migration: such a release would begin a write in a table that is closed. Format 6 adds commits that are
@@ -48,7 +48,7 @@ _BEFORE_CLAIMS = 5
 
 
 def knows_claims(written_in: int) -> bool:
-    """Whether all who can follow a value of this format leave the times alone that commits which are alone claim."""
+    """Whether all releases that can follow a value of this format leave the times alone that lone commits claim."""
     return written_in > _BEFORE_CLAIMS
 
 
@@ -58,7 +58,7 @@ _WITHOUT_TOKENS = 4
 """The last format whose completions do not say which token their write carried."""
 
 _WITHOUT_AUTHORS = 2
-"""The last format that says nothing of who made what."""
+"""The last format that has no authors."""
 
 
 def encode_segment(completions: Sequence[Completion]) -> bytes:

@@ -67,7 +67,7 @@ class Pending:
 
     `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
     `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
-    `author`: who began it, or the driver; None: it was begun by a release that did not note it.
+    `author`: of its begin, or the driver; None: it was begun by a release that did not note it.
     """
 
     requested: InstantTime
@@ -114,7 +114,7 @@ class Completion:
 
     `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
     `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
-    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: who made it; None of
+    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: of the commit; None of
     those that Hudi or an older release made. `undone`: of a rollback, the write that it undid. `overwriting`: of an
     overwrite, what it covers. `token`: the one that the write carried, (application, number); None where it carried
     none, or FORMAT 4 noted none.

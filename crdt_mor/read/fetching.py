@@ -125,7 +125,7 @@ def _chosen(
 def _choose(
     source: ParquetSource, groups: Callable[[pq.FileMetaData], Sequence[int]], columns: Sequence[str] | None
 ) -> Chosen | None:
-    """Columns (None: all) and row groups of a file; None where it is at hand, or who reads it whole is to say what is
+    """Columns (None: all) and row groups of a file; None where it is at hand, or the reader of it all is to say what is
     wrong with it."""
     if source.ranges is None:
         return None

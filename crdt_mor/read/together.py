@@ -5,7 +5,7 @@
     slice 3    base ── log ── log
 
 So it is with small slices. Of larger ones with small logs the logs alone are merged together, and then the bases are
-read, each without the keys that its logs replace; some at once for a caller who keeps all rows:
+read, each without the keys that its logs replace; some at once for a caller that keeps all rows:
 
     slice 1    base                                                            ─►    rows of the base
     slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
@@ -42,7 +42,7 @@ LOG_BYTES_MAX: Final = 16 << 20
 """The most bytes of logs that are merged together, and of what is in memory of their bases, as it waits for that."""
 
 BASE_BYTES_MAX: Final = 64 << 20
-"""The most bytes of bases that are read together for a caller who keeps all rows; else each is read by itself."""
+"""The most bytes of bases that are read together for a caller that keeps all rows; else each is read by itself."""
 
 SLICES_MAX: Final = 64
 """The most slices that are merged together: a scan makes a table of all touched keys for each base file."""

@@ -151,7 +151,7 @@ def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
         try:
             session.store.delete(file.path)
         except (StorageUnavailableError, UnsupportedFeatureError):
-            continue  # another user's, or behind a link: it stays for somebody who may
+            continue  # another user's, or behind a link: it stays for a user that may
         gone.append(file)
     return gone
 

@@ -1,4 +1,4 @@
-"""What a writer compacts after its commit: what is due in the file groups that it has written; see `inline.py`."""
+"""What a writer compacts after its commit: what is due in the file groups that it wrote (`maintain_inline.py`)."""
 
 from __future__ import annotations
 

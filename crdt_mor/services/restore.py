@@ -29,7 +29,7 @@ class Savepoint:
     """A name for what a table showed at a moment, which stays exact for as long as it has the name.
 
     at: the completion time, 17 digits, of which it shows all; `as_of` takes it as it takes the name.
-    created: when it was made, in UTC. comment: "" where there is none. application, host, pid: who made it.
+    created: when it was made, in UTC. comment: "" where there is none. application, host, pid: of its author.
     """
 
     name: str

@@ -28,7 +28,7 @@ class GivenUp:
 
     instant: its requested time, 17 digits.
     kind: `write`, or of a plan its service: `compaction`, `clean`, …
-    application, host, pid: who began the write; None where that is not known, as of plans.
+    application, host, pid: of the write's author; None where that is not known, as of plans.
     repeated: it had been given up before. left: how many of its data files are left, since they could not be removed.
     """
 

@@ -1,6 +1,6 @@
 """Racing: whether a store lets one of many puts of an object win, on which every commit rests.
 
-    race     PUTS threads put one name at once, each with a content of its own: who is told that it has made the object?
+    race     PUTS threads put one name at once, each with a content of its own: which is told that it made the object?
     look     what is there is what the winner has put
     again    with other names: a race may be won by chance
 

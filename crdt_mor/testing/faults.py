@@ -79,7 +79,7 @@ class FaultyStore(DelegatingStore):
         threads do meanwhile. Paths hold times and ids, so that a run repeats only under a simulated `Environment`.
     failures: the share of calls that fail before anything has happened, with `StorageUnavailableError`.
     lost_replies: the share of changes that are carried out and then fail all the same. Whether a put or a copy has
-        created its object is then unknown to the caller, who gets `CommitUnknownError`.
+        created its object is then unknown to the caller, which gets `CommitUnknownError`.
     """
 
     def __init__(self, store: Store, seed: int, *, failures: float = 0.0, lost_replies: float = 0.0) -> None:

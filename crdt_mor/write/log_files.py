@@ -208,7 +208,7 @@ def numbered_rows(
     """Rows as log files have them, but for the meta columns that are the same in all rows of a file.
 
     rows: their positions in `frame`.
-    first, writer: the sequence numbers begin with `first`; a distributed write has several writers, who count apart.
+    first, writer: the sequence numbers begin with `first`; a distributed write has several writers, which count apart.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
     picked = pl.DataFrame([frame.get_column(name) for name in names])[rows]

@@ -62,7 +62,7 @@ def register_path(
             super().__init__(type(options)({**options, **stored, "path": address}))  # type: ignore[call-arg, arg-type]
 
         def schema(self) -> StructType:
-            """The columns; for CREATE TABLE, which says who the provider is, without defaults for any INSERT."""
+            """The columns; for CREATE TABLE, which names the provider, without defaults for any INSERT."""
             columns = super().schema()
             return _without_defaults(columns) if "provider" in self.options else columns
 

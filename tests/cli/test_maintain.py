@@ -123,7 +123,7 @@ def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
         "compaction done", "compaction done", "nothing is due"
     ]  # fmt: skip
     assert "there is no timeline here" in done.stderr
-    assert "stopped; what was under way is finished by whoever comes next" in done.stderr
+    assert "stopped; the next run, or another process, finishes what was under way" in done.stderr
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
 
 

@@ -75,7 +75,7 @@ def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scen
     candidates = [slow for slow, _ in overtakings(entries)] or entries
 
     def telling(entry: Entry) -> tuple[int, bool, float]:
-        """Who was met on the way, across a compaction or not, and not for too long."""
+        """The writers that were met on the way, across a compaction or not, and not for too long."""
         met = {other.process for other in entries if other.overlaps(entry)}
         return len(met), bool(crossed(entry, compactions)), entry.begin - entry.end
 

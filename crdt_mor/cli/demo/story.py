@@ -6,7 +6,7 @@ Nobody waits for anybody's lock and nobody tells anybody anything: the processes
               that transaction begins soon after its day, stays open while the next are ingested, completes late
     encrypt   replaces tail numbers of the last days, from `encrypt_from` on, by keyed pseudonyms: that column alone
     backfill  LaGuardia's clock was three minutes fast: corrects the delays of old days, those two columns alone
-    compact   folds logs into base files all the while, never minding who is in the middle of something
+    compact   folds logs into base files all the while, also while writers are in the middle of something
 
 A write counts from the moment it was *requested*, so what a process read when it began is what it is ordered after.
 

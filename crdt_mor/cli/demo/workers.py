@@ -177,7 +177,7 @@ def backfill(desk: Desk) -> None:
 
 
 def compact(desk: Desk) -> None:
-    """Fold logs into base files, whoever is in the middle of something."""
+    """Fold logs into base files, also while other processes are in the middle of a write."""
     story, table = desk.story, desk.table()
     while not desk.stop.is_set():
         desk.say("merging logs")
