@@ -14,7 +14,7 @@ from crdt_mor.store.protocol import Store
 from crdt_mor.store.racing import StoreCheck, race
 
 if TYPE_CHECKING:
-    from crdt_mor.store.handed import Handed
+    from crdt_mor.store.handed_stores import Handed
 
 KEYS: Final = 150
 """How many objects a check races, by default."""

@@ -23,7 +23,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.services.maintain_inline import upkeep_after

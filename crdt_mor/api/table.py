@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from crdt_mor.api.load import OnProgress
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Maintenance
-    from crdt_mor.store.handed import Handed
+    from crdt_mor.store.handed_stores import Handed
 
 WRITER_EXPIRY = timedelta(minutes=10)
 

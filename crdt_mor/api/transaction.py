@@ -18,9 +18,9 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.log import stopping
-from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import EVERYTHING

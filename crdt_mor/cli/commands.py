@@ -13,7 +13,6 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
 from crdt_mor.cli.history import for_programs, writers, writers_text
-from crdt_mor.cli.interop import other_readers
 from crdt_mor.cli.options import (
     AsOf,
     Buckets,
@@ -28,9 +27,10 @@ from crdt_mor.cli.options import (
     PartitionBy,
     Uri,
 )
+from crdt_mor.cli.other_readers import other_readers
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.policies import words_of_bytes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import polars as pl

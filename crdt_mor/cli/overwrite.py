@@ -15,7 +15,7 @@ from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Files, InputForm, Mode, SchemaMode, Token, say
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,9 +12,9 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import render
+from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.views import without_views
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

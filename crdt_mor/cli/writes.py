@@ -17,9 +17,9 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, InputFormat, check_files, check_inputs, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.views import without_views
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

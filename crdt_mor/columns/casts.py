@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from crdt_mor.columns.decimals import near_scale
 from crdt_mor.columns.types import is_list, stored_type
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -8,7 +8,7 @@ from crdt_mor.events.sweep import name_base_files, timed_upkeep
 from crdt_mor.events.ticket import last_begin_time, read_ticket
 from crdt_mor.events.write import DroppedHistoryError, WriteOutcome, ended_error, expired_error, expired_or_unknown
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log.lookup import find_completion_by_nonce, may_be_dropped
+from crdt_mor.log.outcome import find_completion_by_nonce, may_be_dropped
 from crdt_mor.log.paths import note_path, ticket_path, version_path
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import GetStat, Nonce, Put, Read, Steps, Walk, delete_for_good

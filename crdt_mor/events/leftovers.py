@@ -9,7 +9,7 @@ the oldest nor the tail names, is named by no version in between, and by none th
 asleep since then would have to put a version that stands already.
 
 A process that holds a value which is older than all versions that stand finds its segments gone, and reads the newest
-value (`log.lookup.newer_value`). The plan of a completion is read to project it, which is done before the next
+value (`log.outcome.newer_value`). The plan of a completion is read to project it, which is done before the next
 version.
 
 A note that a file group could not be compacted is a hint, and goes when it is a day old, by the store's clock.

@@ -11,7 +11,7 @@ from crdt_mor.events.write import WriteOutcome, expired_or_unknown, taken_over_e
 from crdt_mor.hudi.adoption import adopt
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log.lookup import find_completion, find_overwrite
+from crdt_mor.log.outcome import find_completion, find_overwrite
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.log.segments import Contents, read_once
 from crdt_mor.log.steps import Delete, Nonce, Steps

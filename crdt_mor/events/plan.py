@@ -22,7 +22,7 @@ from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.ground.observing import PlanEvent
 from crdt_mor.hudi.actions import P, PlannedAction, planned_action
 from crdt_mor.hudi.plan import read_plan
-from crdt_mor.log.lookup import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
+from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
 from crdt_mor.log.paths import plan_path
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely

@@ -15,7 +15,7 @@ from crdt_mor.events.migration import require_restorable
 from crdt_mor.hudi.adoption import adopt, foreign_completions
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.restore import Named, dropped_by_restores, named_in
-from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import plan_path, segment_path
 from crdt_mor.log.segments import Contents, SegmentName, put_chunks, read_once
 from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
@@ -71,7 +71,7 @@ def drop_savepoint(publisher: TablePublisher, known: Timeline, name: str) -> Ste
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RestoreDone:
     """What a restore has done: its entry in the value and its plan; None where there was nothing to do.
 
     before: the value that it was derived from.
@@ -94,7 +94,7 @@ def restore(
     there: Collection[str],
     saved: Collection[str],
     author: Author | None,
-) -> Steps[Cut]:
+) -> Steps[RestoreDone]:
     """Restore the table, in one event. there, saved: as `plan_restore` takes them."""
     nonce = yield Nonce()
     written: list[str] = []
@@ -132,7 +132,7 @@ def restore(
     for path in written:
         if path not in named:
             yield Delete(path)  # of an attempt that has lost its race
-    return Cut(value) if entry is None or made is None else Cut(value, entry, *made)
+    return RestoreDone(value) if entry is None or made is None else RestoreDone(value, entry, *made)
 
 
 def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:

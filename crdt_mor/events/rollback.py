@@ -8,7 +8,7 @@ from contextlib import suppress
 from crdt_mor.errors import StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.ground.observing import RollbackEvent
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log.lookup import find_completion, may_be_dropped
+from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.log.steps import Delete, List, Nonce, Steps, Walk, delete_for_good
 from crdt_mor.log.tail import delete_if_table_is_gone, find_tail

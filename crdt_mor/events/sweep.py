@@ -29,7 +29,7 @@ from crdt_mor.hudi.projection import TablePublisher, wide_completions
 from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.log.combining import sweep_intents
-from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
 from crdt_mor.log.steps import (
     Delete,

@@ -18,7 +18,7 @@ from crdt_mor.events.rollback import give_up
 from crdt_mor.events.sweep import timed_upkeep
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.intents import BeginIntent, CompleteIntent
-from crdt_mor.log.lookup import find_completion, may_be_dropped
+from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Steps, Touch, delete_for_good

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import fastavro

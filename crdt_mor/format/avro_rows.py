@@ -23,7 +23,7 @@ import pyarrow as pa
 from crdt_mor.columns.avro import parse_record
 from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import fastavro

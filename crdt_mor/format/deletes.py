@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from crdt_mor.columns.decimals import near_scale
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import fastavro

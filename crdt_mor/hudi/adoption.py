@@ -44,7 +44,7 @@ from crdt_mor.hudi.actions import ACTIONS
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector, TablePublisher, wide_completions
 from crdt_mor.hudi.restore import dropped_by_restores
-from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.log.steps import List, Nonce, Read, Steps
 from crdt_mor.log.tail import find_tail

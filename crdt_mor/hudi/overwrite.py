@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.hudi.partitions import metadata_put
-from crdt_mor.log.lookup import all_completions, may_be_dropped
+from crdt_mor.log.outcome import all_completions, may_be_dropped
 from crdt_mor.log.steps import Copy, Delete, GetStat, MakeDurable, Steps, put_surely
 from crdt_mor.log.tail import find_tail, still_stands
 from crdt_mor.model.timeline import Timeline

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crdt_mor.hudi.actions import when_put
-from crdt_mor.log.lookup import is_given_up_in
+from crdt_mor.log.outcome import is_given_up_in
 from crdt_mor.log.paths import VERSIONS, version_path
 from crdt_mor.log.steps import Delete, List, Read, Steps, delete_for_good
 from crdt_mor.log.tail import still_stands

@@ -9,8 +9,8 @@ No writer leads, and none waits for another: a writer that has posted goes on tr
 neither posts nor lists.
 
 *Why the list comes last.* An intent that is there when version n stands has an owner that has not seen its outcome, or
-has not gone on. So its event is not in version n, or n still tells: the write is pending, or was given up. A list from
-before n may hold a begin that was taken, completed and forgotten since, which would begin once more.
+has not gone on. So its event is not in version n, or n itself shows the outcome: the write is pending, or given up. A
+list from before n may hold a begin that was taken, completed and forgotten since, which would begin once more.
 
 *Why the intent goes before the next event*, and why a write that was given up is forgotten only once its intent is gone
 (`sweep_intents`): for the same reason. An intent whose put lands later than all that makes at worst a write begin that

@@ -38,7 +38,7 @@ from crdt_mor.errors import (
 from crdt_mor.ground.observing import RaceLostEvent, Tell, tell_nobody
 from crdt_mor.log.combining import PAUSED, Crowd, Posting
 from crdt_mor.log.intents import Intent
-from crdt_mor.log.lookup import is_given_up_in, newer_value
+from crdt_mor.log.outcome import is_given_up_in, newer_value
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal
 from crdt_mor.log.steps import (

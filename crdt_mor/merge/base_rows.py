@@ -19,7 +19,7 @@ import polars as pl
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
-from crdt_mor.merge.order import Keys, Numbers, places_of
+from crdt_mor.merge.key_words import Keys, Numbers, places_of
 
 IN_SCAN_KEYS_MAX = 200_000
 """The most keys that a scan drops itself. Of more keys it is faster to find the places in the decoded rows, because the

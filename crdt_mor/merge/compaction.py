@@ -53,7 +53,7 @@ from crdt_mor.merge.contributions import (
 )
 from crdt_mor.merge.fold import collapse, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
-from crdt_mor.merge.order import Keys, text_order
+from crdt_mor.merge.key_words import Keys, text_order
 from crdt_mor.merge.parts import in_parts
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import latest_in, merge, promote, resolve

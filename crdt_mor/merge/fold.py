@@ -19,7 +19,7 @@ import polars as pl
 
 from crdt_mor.merge.blocks import META_COLUMNS
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ORDER, PLAIN, ROW, TOMBSTONE, Contributions
-from crdt_mor.merge.order import Keys, last_of_each
+from crdt_mor.merge.key_words import Keys, last_of_each
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import take

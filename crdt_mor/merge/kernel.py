@@ -17,7 +17,7 @@ import pyarrow as pa
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.fold import Collapsed, GivenRows
-from crdt_mor.merge.order import text_order
+from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.visible import (

@@ -44,7 +44,7 @@ from crdt_mor.merge.contributions import (
 from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
-from crdt_mor.merge.order import Keys, distinct_keys
+from crdt_mor.merge.key_words import Keys, distinct_keys
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.states import shown, take

@@ -25,7 +25,7 @@ import pyarrow.types as pt
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import empty_texts, text_scalar
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.model import java_hash
 
 if TYPE_CHECKING:

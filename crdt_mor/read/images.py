@@ -4,7 +4,7 @@
             ├─ by key ─► delete, update_preimage, update_postimage, insert
     after  ─┘
 
-Nothing is opened here; what the states hold is read in states.py.
+Nothing is opened here; what the states hold is read in window_states.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from crdt_mor.events.archive import archive_once, prefix_of
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.restore import named_in
-from crdt_mor.log.lookup import newer_value
+from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.timeline import Timeline

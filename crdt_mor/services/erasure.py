@@ -23,7 +23,7 @@ from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUn
 from crdt_mor.events import rollback, sweep
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.log.lookup import find_completion, may_be_dropped
+from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import ERASURES, STAGED, TICKET, erasure_path, stable_path
 from crdt_mor.log.steps import Put, put_surely
 from crdt_mor.model.authors import Info

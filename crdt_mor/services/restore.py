@@ -11,7 +11,7 @@ from crdt_mor.events import restore as restoring
 from crdt_mor.events import rollback, sweep
 from crdt_mor.events.migration import require_restorable
 from crdt_mor.events.session import Session
-from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.points import Point
 from crdt_mor.model.savepoint import Savepoint as Saved

@@ -14,7 +14,7 @@ from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events import plan as plans
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
-from crdt_mor.log.lookup import find_completion, find_rollback
+from crdt_mor.log.outcome import find_completion, find_rollback
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name

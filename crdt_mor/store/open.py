@@ -16,13 +16,13 @@ from urllib.parse import unquote
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.clock import Environment
 from crdt_mor.store.addresses import KNOWN, Place, place_of
-from crdt_mor.store.handed import taken
+from crdt_mor.store.handed_stores import taken
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.options import check_form, read_options
 from crdt_mor.store.protocol import Bucket, Store
 
 if TYPE_CHECKING:
-    from crdt_mor.store.handed import Handed
+    from crdt_mor.store.handed_stores import Handed
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
 

@@ -49,7 +49,7 @@ from crdt_mor.events import write as events
 from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
 from crdt_mor.log import stopping
-from crdt_mor.log.lookup import find_completion, find_overwrite
+from crdt_mor.log.outcome import find_completion, find_overwrite
 from crdt_mor.log.paths import STAGED, heartbeat_path
 from crdt_mor.log.stopping import require_open
 from crdt_mor.merge.blocks import PARTITION_PATH

@@ -22,7 +22,7 @@ from crdt_mor.columns.texts import integers, repeated, text_scalar
 from crdt_mor.errors import CommitUnknownError, SnapshotExpiredError, StorageUnavailableError
 from crdt_mor.format.base_file import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY

@@ -32,7 +32,7 @@ from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
-from crdt_mor.log.lookup import find_completion, find_overwrite, may_be_dropped
+from crdt_mor.log.outcome import find_completion, find_overwrite, may_be_dropped
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.authors import Author, Info, application_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.merge.base_rows import Decoded
-from crdt_mor.merge.order import Keys
+from crdt_mor.merge.key_words import Keys
 
 KEYS = st.lists(st.text("ab", max_size=3), unique=True, max_size=12)
 

@@ -249,7 +249,7 @@ def check_history(
             patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_KEYS_MAX", 0)
         if by_words:
             patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_WORDS_MAX", 0)
-            patch.setattr("crdt_mor.merge.order._MANY", 0)
+            patch.setattr("crdt_mor.merge.key_words._MANY", 0)
         if promote:
             patch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
         if in_parts:

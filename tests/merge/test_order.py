@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crdt_mor.merge import order
-from crdt_mor.merge.order import Keys, distinct_keys, last_of_each, places_of, text_order, words_of
+from crdt_mor.merge import key_words
+from crdt_mor.merge.key_words import Keys, distinct_keys, last_of_each, places_of, text_order, words_of
 
 FEW = st.text(alphabet=st.sampled_from("ab\0é€😀"), max_size=30)
 """Many of them begin alike, or differ in zero bytes alone."""
@@ -22,7 +22,7 @@ FEW = st.text(alphabet=st.sampled_from("ab\0é€😀"), max_size=30)
 @example(["common-beginning-of-all/" + tail for tail in ("b", "a" * 9, "a" * 8, "a" * 17, "a" * 8 + "b", "")])
 def test_keys_are_sorted_by_their_utf8_bytes(keys: list[str]) -> None:
     for few in (1, 1024):  # up to so many keys polars sorts
-        with patch.object(order, "_FEW", few):
+        with patch.object(key_words, "_FEW", few):
             places = text_order(pl.Series(keys, dtype=pl.String)).to_list()
         assert sorted(places) == list(range(len(keys)))
         assert [keys[at] for at in places] == sorted(keys, key=str.encode)
@@ -70,7 +70,7 @@ def test_other_keys_are_not(keys: list[object]) -> None:
 @given(WORDS)
 def test_the_last_of_each_key_is_found(keys: list[str]) -> None:
     series = pl.Series(keys)
-    with patch.object(order, "_MANY", 0):
+    with patch.object(key_words, "_MANY", 0):
         is_last, ascending = last_of_each(series)
         distinct = distinct_keys(series)
     assert is_last.to_list() == series.is_last_distinct().to_list()
@@ -83,7 +83,7 @@ def test_the_last_of_each_key_is_found(keys: list[str]) -> None:
 @example(["k0", "k9"], ["k3", "k2"], True)
 @example(["k3"], ["k0", "k9", "j"], True)
 def test_places_are_those_of_the_wanted_keys_or_not_known(keys: list[str], wanted: list[str], known: bool) -> None:
-    with patch.object(order, "_MANY", 0):
+    with patch.object(key_words, "_MANY", 0):
         distinct = distinct_keys(pl.Series(wanted)) if known else Keys(pl.Series(wanted).unique(maintain_order=True))
     assert keys == sorted(set(keys), key=str.encode) or places_of(distinct, pl.Series(keys)) is None
     keys = sorted(set(keys), key=str.encode)

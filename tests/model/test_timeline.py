@@ -33,7 +33,7 @@ from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.hudi.adoption import foreign_completions
 from crdt_mor.hudi.projection import Projector
-from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.outcome import find_completion
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.publish import EventFile, Publisher
 from crdt_mor.log.segments import read_segment

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from crdt_mor.log import segments as sealing
-from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import SEGMENTS
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.cut import Cut

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.events.one_event import LOOK_EVERY
-from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import INTENTS
 from crdt_mor.log.steps import run
 from crdt_mor.log.tail import find_tail

@@ -30,7 +30,7 @@ from crdt_mor.read.window import Mode, Window
 from crdt_mor.services import compaction as compact
 from tests.inside import tail_of
 from tests.simulation.random_history import RULES, run
-from tests.simulation.restoring_history import run_restoring
+from tests.simulation.restore_history import run_restoring
 from tests.simulation.upkeep_history import UpkeepHistory, run_upkeep
 from tests.tiers import seeds, slow
 

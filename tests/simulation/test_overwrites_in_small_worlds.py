@@ -25,7 +25,7 @@ from crdt_mor.hudi.overwrite import place
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector
 from crdt_mor.log import intents, publish
-from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.outcome import find_completion
 from crdt_mor.log.paths import STAGED
 from crdt_mor.log.steps import Put, Read, Steps
 from crdt_mor.log.tail import find_tail

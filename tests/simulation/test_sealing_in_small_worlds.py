@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.log import lookup, publish, segments
+from crdt_mor.log import outcome as lookup
+from crdt_mor.log import publish, segments
 from crdt_mor.log.paths import segment_path
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import read_segment

@@ -19,7 +19,7 @@ import pytest
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
 from crdt_mor.events import job, rollback, write
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log.lookup import find_completion
+from crdt_mor.log.outcome import find_completion
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.steps import Delete, GetStat, Put, Steps, Walk
 from crdt_mor.log.tail import find_tail

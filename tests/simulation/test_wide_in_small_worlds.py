@@ -20,7 +20,8 @@ import pytest
 
 from crdt_mor.events import leftovers
 from crdt_mor.hudi import projection
-from crdt_mor.log import lookup, publish, segments
+from crdt_mor.log import outcome as lookup
+from crdt_mor.log import publish, segments
 from crdt_mor.log.paths import SEGMENTS, segment_path, version_path
 from crdt_mor.log.steps import Delete, Put, Read, Steps
 from crdt_mor.log.tail import find_tail

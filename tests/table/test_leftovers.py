@@ -17,7 +17,7 @@ from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.hudi.adoption import foreign_completions
 from crdt_mor.hudi.partitions import PARTITION_METADATA, metadata_put, sweep_partitions
 from crdt_mor.log import publish, segments, tail
-from crdt_mor.log.lookup import all_completions
+from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import PLANS, SEGMENTS, VERSIONS, plan_path, segment_path
 from crdt_mor.log.steps import Put, Single, perform
 from crdt_mor.model.names import LogFileName, bucket_file_id

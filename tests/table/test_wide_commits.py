@@ -17,7 +17,7 @@ from crdt_mor.events.ticket import job_name
 from crdt_mor.format.commit import decode_commit
 from crdt_mor.hudi.adoption import foreign_completions
 from crdt_mor.log import publish, tail
-from crdt_mor.log.lookup import all_completions, find_completion
+from crdt_mor.log.outcome import all_completions, find_completion
 from crdt_mor.log.paths import SEGMENTS, VERSIONS, segment_path
 from crdt_mor.log.segments import fresh_completions
 from crdt_mor.log.steps import Delete, Put, Steps, perform

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor.services.migration_cargo import Loader
-from tests.simulation.moving_history import run_moving
+from tests.simulation.migrating_history import run_moving
 from tests.simulation.random_history import RULES
 from tests.tiers import slow
 

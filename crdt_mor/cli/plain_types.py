@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crdt_mor.ground.late import Late
+from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa

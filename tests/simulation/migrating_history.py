@@ -38,7 +38,7 @@ from tests.simulated import Simulated
 from tests.simulation.followers import Follower
 from tests.simulation.migrated_history import Moves
 from tests.simulation.random_history import Done
-from tests.simulation.restoring_history import RestoringHistory
+from tests.simulation.restore_history import RestoringHistory
 from tests.simulation.upkeep_history import run_upkeep
 
 MERGES: dict[str, Any] = {
