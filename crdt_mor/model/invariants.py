@@ -2,7 +2,8 @@
 
 Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
 mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
-predicate says what breaking it would do.
+predicate says what breaking it would do. Those of a table's history are in `model.invariants_history`, and those of
+moving completions to segments in `model.invariants_sealing`; the lists below name all of them.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
 groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
-from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
+from crdt_mor.model import invariants_history, invariants_sealing
+from crdt_mor.model.instant import InstantTime, is_claimable
 from crdt_mor.model.overwrite import still_noted, void_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
@@ -121,7 +122,7 @@ def new_completions_are_later_than_the_previous_clock(previous: Timeline, follow
 
 def an_instant_has_one_state(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """Each instant is pending, planned, given up or completed, and only one of them: it has one outcome for good."""
-    times = _times_of_all(following)
+    times = following.instants
     return len(times) == len(set(times))
 
 
@@ -239,7 +240,7 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
     Only what follows, the sealing, moves completions; and it is asked for itself that it loses none. A restore drops
     some, see `a_restore_keeps_what_came_before`.
     """
-    if _is_restore(previous, following):
+    if following.is_restore_of(previous):
         return True
     return _begins_with(previous, following) and previous.segments == following.segments
 
@@ -255,7 +256,7 @@ def tokens_grow(previous: Timeline, following: Timeline) -> bool:
     Without the mark a repeated write would be taken for a new one, and a counter would count it twice. The mark moves
     forward, to a moment that has passed; what it forgets is older, and nothing that is so old stays.
     """
-    if _is_restore(previous, following):
+    if following.is_restore_of(previous):
         before = {t.application: t.number for t in previous.tokens}
         return all(t.number <= before.get(t.application, -1) for t in following.tokens)
     since = following.tokens_since
@@ -290,92 +291,6 @@ def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timelin
     A key that lives in that group would be written to another one, and live twice.
     """
     return previous.foreign_group is None or following.foreign_group is not None
-
-
-def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
-    """The marks of what history is kept move forward, and not past the clock.
-
-    The files and completions of what was given up are gone: a mark that went back would promise what nobody has.
-    """
-    old, new = previous.retention, following.retention
-    if old == new:
-        return True
-    return (
-        old.since <= new.since <= following.clock
-        and old.dropped <= new.dropped <= max(new.stable_since, old.dropped)
-        and old.dropped_count == new.dropped_count
-        and old.stable_since <= new.stable_since <= new.since
-        and all(new.since_of(group) >= since for group, since in old.groups)
-        and all(since <= following.clock for _, since in new.groups)
-    )
-
-
-# --- what has left Hudi's active timeline -----------------------------------------------------------------------------
-
-
-def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) -> bool:
-    """Only the version that moves the watermark changes what is said of the history, and says where it stood before.
-
-    A helper of that version writes the next manifest. With a number that had been there, it would take an older one for
-    its own, and remove from the active timeline what no manifest names.
-    """
-    old, new = previous.archive, following.archive
-    if old.watermark == new.watermark:
-        return old == new
-    return (
-        old.watermark == new.since < new.watermark
-        and (new.version, new.manifest) == (following.version, old.manifest + 1)
-        and new.count > old.count
-    )
-
-
-def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
-    """What is pending, planned, given up, or still carried by the value was requested after the watermark.
-
-    Hudi's readers take every file whose instant is older than all that they know for one of an archived commit.
-    """
-    return all(time > following.archive.watermark for time in _times_of_all(following))
-
-
-def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
-    """No more instants are archived than were moved to segments.
-
-    Adoption counts the files of Hudi's active timeline: with a wrong number it would read all of them at every look.
-    """
-    return following.standing >= 0
-
-
-# --- savepoints and restores ------------------------------------------------------------------------------------------
-
-
-def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) -> bool:
-    """A restore drops nothing that was completed by the moment to which it goes back, and nothing that is archived.
-
-    It leaves nothing pending or planned, whose place in the order of what was dropped would have no meaning any more.
-    """
-    if not _is_restore(previous, following):
-        return previous.restores == following.restores
-    restore = following.restores[-1]
-    carried = {c.requested for c in following.completions}
-    return (
-        following.restores[:-1] == previous.restores
-        and restore.version == following.version
-        and restore.to <= previous.clock < restore.at == following.clock
-        and restore.to < restore.first
-        and not (following.pending or following.plans)
-        and all(c.requested in carried for c in previous.completions if c.completed <= restore.to)
-        and all(s.at < restore.first for s in following.savepoints)
-        and following.standing >= 0
-    )
-
-
-def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A savepoint that the value has is the very savepoint; a new one shows what the previous value shows."""
-    before = {s.name: s for s in previous.savepoints}
-    return len({s.name for s in following.savepoints}) == len(following.savepoints) and all(
-        s == before[s.name] if s.name in before else s.at == previous.clock and s.version == following.version
-        for s in following.savepoints
-    )
 
 
 # --- migrations -------------------------------------------------------------------------------------------------------
@@ -433,90 +348,29 @@ INVARIANTS: tuple[Invariant, ...] = (
     tokens_grow,
     the_schema_loses_no_column,
     foreign_file_groups_are_not_forgotten,
-    history_is_only_given_up,
-    the_watermark_moves_only_forward,
-    nothing_unfinished_is_archived,
-    only_what_is_in_segments_is_archived,
-    a_restore_keeps_what_came_before,
-    savepoints_never_change,
+    invariants_history.history_is_only_given_up,
+    invariants_history.the_watermark_moves_only_forward,
+    invariants_history.nothing_unfinished_is_archived,
+    invariants_history.only_what_is_in_segments_is_archived,
+    invariants_history.a_restore_keeps_what_came_before,
+    invariants_history.savepoints_never_change,
     nothing_begins_in_a_closed_table,
     a_migration_ends_once,
 )
 """Those of an event, the simplest first."""
 
-
-# --- sealing ----------------------------------------------------------------------------------------------------------
-
-
-def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
-    """Sealing moves completions to segments, and drops what nobody needs; all else is as the event has it."""
-    if event is sealed:
-        return True
-    dropped = replace(event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count)
-    moved = replace(sealed, completions=event.completions, segments=event.segments)
-    return moved == replace(event, retention=dropped)
-
-
-def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool:
-    """No completion is lost, and none is counted twice: those that are no longer carried are in segments.
-
-    What segments hold grows by just as many, less what was dropped.
-    """
-    if event is sealed:
-        return True
-    still = {c.requested: c for c in sealed.completions}
-    carried = [c for c in event.completions if c.requested in still]
-    held = [sum(segment.count for segment in value.segments) for value in (event, sealed)]
-    dropped = sealed.retention.dropped_count - event.retention.dropped_count
-    moved = len(event.completions) - len(carried)
-    return carried == list(sealed.completions) and dropped >= 0 and held[1] == held[0] + moved - dropped
-
-
-def segments_never_change(event: Timeline, sealed: Timeline) -> bool:
-    """A segment that is still named is the very segment: its object is immutable, and many values name it.
-
-    One that is no longer named has been rolled up into a new one, or was dropped.
-    """
-    if event.segments == sealed.segments:
-        return True
-    before = {s.name: s for s in event.segments}
-    after = {s.name: s for s in sealed.segments}
-    lost, new = before.keys() - after.keys(), after.keys() - before.keys()
-    dropped = sealed.retention.dropped_count > event.retention.dropped_count
-    return all(before[name] == after[name] for name in before.keys() & after.keys()) and (
-        not lost or bool(new) or dropped
-    )
-
-
-def only_what_may_go_is_dropped(event: Timeline, sealed: Timeline) -> bool:
-    """What was dropped completed at or before the time up to which the event lets commits go."""
-    old, new = event.retention, sealed.retention
-    return new.dropped <= old.dropped and (old.dropped_count == new.dropped_count or new.dropped > EPOCH)
-
-
 SEALING_INVARIANTS: tuple[Invariant, ...] = (
-    sealing_changes_nothing_else,
-    completions_are_carried_or_sealed,
-    segments_never_change,
-    only_what_may_go_is_dropped,
+    invariants_sealing.sealing_changes_nothing_else,
+    invariants_sealing.completions_are_carried_or_sealed,
+    invariants_sealing.segments_never_change,
+    invariants_sealing.only_what_may_go_is_dropped,
 )
 """Those of moving the completions of an event's value to segments, asked of that value before and after."""
-
-
-def _is_restore(previous: Timeline, following: Timeline) -> bool:
-    """Whether this version restored the table to an earlier moment."""
-    return len(following.restores) > len(previous.restores)
 
 
 def _open_instants(value: Timeline) -> set[InstantTime]:
     """Writes that are pending, and plans that are open."""
     return {p.requested for p in value.pending} | {p.barrier for p in value.plans}
-
-
-def _times_of_all(value: Timeline) -> list[InstantTime]:
-    """The times of all instants that a value carries itself."""
-    times = [p.requested for p in value.pending] + [p.barrier for p in value.plans]
-    return [*times, *(r.requested for r in value.rolled_back), *(c.requested for c in value.completions)]
 
 
 def _new_completions(previous: Timeline, following: Timeline) -> tuple[Completion, ...]:

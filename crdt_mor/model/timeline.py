@@ -134,6 +134,16 @@ class Timeline:
         begun = [pending.requested for pending in self.pending if pending.version == self.version]
         return (*begun, *(plan.barrier for plan in self.plans if plan.version == self.version))
 
+    @property
+    def instants(self) -> tuple[InstantTime, ...]:
+        """The times of all instants that this value carries itself."""
+        open_instants = (*(p.requested for p in self.pending), *(p.barrier for p in self.plans))
+        return (*open_instants, *(r.requested for r in self.rolled_back), *(c.requested for c in self.completions))
+
+    def is_restore_of(self, previous: Timeline) -> bool:
+        """Whether this version, which follows `previous`, restored the table to an earlier moment."""
+        return len(self.restores) > len(previous.restores)
+
     def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)
 

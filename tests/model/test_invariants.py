@@ -10,7 +10,7 @@ import pytest
 
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS
-from crdt_mor.model import invariants
+from crdt_mor.model import invariants, invariants_history, invariants_sealing
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.invariants import (
@@ -117,8 +117,8 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.what_is_void_is_not_committed: replace(
         AFTER, completions=(*DONE, replace(NEW, requested=at(10))), pending=(BEFORE.pending[1],)
     ),
-    invariants.a_restore_keeps_what_came_before: replace(AFTER, restores=(RESTORE,)),
-    invariants.savepoints_never_change: replace(AFTER, savepoints=(replace(SAVED, version=9),)),
+    invariants_history.a_restore_keeps_what_came_before: replace(AFTER, restores=(RESTORE,)),
+    invariants_history.savepoints_never_change: replace(AFTER, savepoints=(replace(SAVED, version=9),)),
     invariants.nothing_begins_in_a_closed_table: replace(AFTER, plans=(*BEFORE.plans, OpenPlan(at(93), "n10", 10, ""))),
     invariants.a_migration_ends_once: replace(AFTER, origin=None),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
@@ -155,10 +155,14 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
     invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
-    invariants.history_is_only_given_up: replace(AFTER, retention=Retention(at(8), at(6))),
-    invariants.the_watermark_moves_only_forward: replace(AFTER, archive=replace(BEFORE.archive, watermark=at(0))),
-    invariants.nothing_unfinished_is_archived: replace(AFTER, archive=Archive(at(10), at(1), 10, 3, 4, ("a", "b"))),
-    invariants.only_what_is_in_segments_is_archived: replace(AFTER, archive=replace(BEFORE.archive, count=9)),
+    invariants_history.history_is_only_given_up: replace(AFTER, retention=Retention(at(8), at(6))),
+    invariants_history.the_watermark_moves_only_forward: replace(
+        AFTER, archive=replace(BEFORE.archive, watermark=at(0))
+    ),
+    invariants_history.nothing_unfinished_is_archived: replace(
+        AFTER, archive=Archive(at(10), at(1), 10, 3, 4, ("a", "b"))
+    ),
+    invariants_history.only_what_is_in_segments_is_archived: replace(AFTER, archive=replace(BEFORE.archive, count=9)),
 }
 """For each invariant a value that must not follow `BEFORE`."""
 
@@ -192,10 +196,10 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.an_event_only_adds_completions, replace(AFTER, completions=(NEW,))),
     (invariants.an_event_only_adds_completions, replace(AFTER, segments=())),
     (
-        invariants.history_is_only_given_up,
+        invariants_history.history_is_only_given_up,
         replace(AFTER, retention=replace(BEFORE.retention, dropped=at(7))),
     ),
-    (invariants.history_is_only_given_up, replace(AFTER, retention=replace(BEFORE.retention, dropped_count=1))),
+    (invariants_history.history_is_only_given_up, replace(AFTER, retention=replace(BEFORE.retention, dropped_count=1))),
     (invariants.tokens_grow, replace(AFTER, tokens=())),
     (invariants.tokens_grow, replace(AFTER, tokens=(Token("app", 8, at(20), at(100), 9),))),
     (invariants.tokens_grow, replace(AFTER, tokens_since=at(4))),
@@ -204,31 +208,44 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (invariants.tokens_grow, replace(AFTER, tokens=BEFORE.tokens, tokens_since=at(82))),
     (invariants.the_schema_loses_no_column, replace(AFTER, added=())),
     (invariants.tokens_grow, replace(RESTORED, tokens=AFTER.tokens)),
-    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, completions=())),
-    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, pending=BEFORE.pending)),
-    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, restores=(replace(RESTORE, to=at(92)),))),
-    (invariants.a_restore_keeps_what_came_before, replace(RESTORED, savepoints=(replace(SAVED, at=at(80)),))),
+    (invariants_history.a_restore_keeps_what_came_before, replace(RESTORED, completions=())),
+    (invariants_history.a_restore_keeps_what_came_before, replace(RESTORED, pending=BEFORE.pending)),
+    (invariants_history.a_restore_keeps_what_came_before, replace(RESTORED, restores=(replace(RESTORE, to=at(92)),))),
+    (invariants_history.a_restore_keeps_what_came_before, replace(RESTORED, savepoints=(replace(SAVED, at=at(80)),))),
     (invariants.nothing_begins_in_a_closed_table, replace(AFTER, moving=replace(CLOSED, uri="elsewhere"))),
     (invariants.nothing_begins_in_a_closed_table, replace(AFTER, moving=replace(CLOSED, closed=EPOCH))),
     (invariants.nothing_begins_in_a_closed_table, replace(AFTER, pending=(*BEFORE.pending, Pending(at(92), "", 10)))),
     (invariants.a_migration_ends_once, replace(AFTER, origin=replace(ARRIVING, opened=at(100), given_up=True))),
     (invariants.a_migration_ends_once, replace(AFTER, origin=replace(ARRIVING, uri="elsewhere"))),
     (invariants.a_migration_ends_once, replace(AFTER, origin=replace(ARRIVING, step=Step(at(2), at(90), 6, 1)))),
-    (invariants.savepoints_never_change, replace(AFTER, savepoints=(replace(SAVED, at=at(80)),))),
-    (invariants.savepoints_never_change, replace(AFTER, savepoints=(SAVED, SAVED))),
-    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=replace(BEFORE.archive, manifest=4))),
-    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 9, 3, 4, ("a", "b")))),
-    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(0), 10, 3, 4, ("a", "b")))),
-    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 10, 3, 3, ("a", "b")))),
-    (invariants.the_watermark_moves_only_forward, replace(AFTER, archive=Archive(at(2), at(1), 10, 2, 4, ("a", "b")))),
+    (invariants_history.savepoints_never_change, replace(AFTER, savepoints=(replace(SAVED, at=at(80)),))),
+    (invariants_history.savepoints_never_change, replace(AFTER, savepoints=(SAVED, SAVED))),
+    (invariants_history.the_watermark_moves_only_forward, replace(AFTER, archive=replace(BEFORE.archive, manifest=4))),
+    (
+        invariants_history.the_watermark_moves_only_forward,
+        replace(AFTER, archive=Archive(at(2), at(1), 9, 3, 4, ("a", "b"))),
+    ),
+    (
+        invariants_history.the_watermark_moves_only_forward,
+        replace(AFTER, archive=Archive(at(2), at(0), 10, 3, 4, ("a", "b"))),
+    ),
+    (
+        invariants_history.the_watermark_moves_only_forward,
+        replace(AFTER, archive=Archive(at(2), at(1), 10, 3, 3, ("a", "b"))),
+    ),
+    (
+        invariants_history.the_watermark_moves_only_forward,
+        replace(AFTER, archive=Archive(at(2), at(1), 10, 2, 4, ("a", "b"))),
+    ),
 ]
 
 
 def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() -> None:
     predicates = [
         function
-        for name, function in inspect.getmembers(invariants, inspect.isfunction)
-        if function.__module__ == invariants.__name__
+        for module in (invariants, invariants_history, invariants_sealing)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
         and not name.startswith("_")
         and inspect.signature(function).return_annotation == "bool"
     ]
@@ -273,15 +290,18 @@ DROPPABLE = replace(AFTER, retention=replace(BEFORE.retention, dropped=at(6)))
 OLD, SEALED = BEFORE.segments[0], Segment("b", 0, at(60), at(80), 2)
 
 BROKEN_SEALING: list[tuple[Invariant, Timeline]] = [
-    (invariants.sealing_changes_nothing_else, replace(DROPPABLE, clock=at(102))),
-    (invariants.sealing_changes_nothing_else, replace(DROPPABLE, retention=replace(DROPPABLE.retention, since=at(9)))),
-    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, completions=(NEW,))),
-    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, segments=(OLD, SEALED))),
-    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, segments=())),
-    (invariants.completions_are_carried_or_sealed, replace(DROPPABLE, completions=AFTER.completions[::-1])),
-    (invariants.segments_never_change, replace(DROPPABLE, segments=(replace(OLD, last=at(6)),))),
+    (invariants_sealing.sealing_changes_nothing_else, replace(DROPPABLE, clock=at(102))),
     (
-        invariants.only_what_may_go_is_dropped,
+        invariants_sealing.sealing_changes_nothing_else,
+        replace(DROPPABLE, retention=replace(DROPPABLE.retention, since=at(9))),
+    ),
+    (invariants_sealing.completions_are_carried_or_sealed, replace(DROPPABLE, completions=(NEW,))),
+    (invariants_sealing.completions_are_carried_or_sealed, replace(DROPPABLE, segments=(OLD, SEALED))),
+    (invariants_sealing.completions_are_carried_or_sealed, replace(DROPPABLE, segments=())),
+    (invariants_sealing.completions_are_carried_or_sealed, replace(DROPPABLE, completions=AFTER.completions[::-1])),
+    (invariants_sealing.segments_never_change, replace(DROPPABLE, segments=(replace(OLD, last=at(6)),))),
+    (
+        invariants_sealing.only_what_may_go_is_dropped,
         replace(DROPPABLE, segments=(), retention=replace(DROPPABLE.retention, dropped=at(7), dropped_count=3)),
     ),
 ]
