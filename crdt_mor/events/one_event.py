@@ -38,9 +38,9 @@ from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.records import claim_record, pending_record
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import version_path
+from crdt_mor.log.projection import Projected
 from crdt_mor.log.publish import (
     NO_SHORTCUTS,
-    Projected,
     Shortcuts,
     confirmed,
     expire_in_turn,

@@ -15,7 +15,8 @@ from crdt_mor.events.sweep import is_sweep_due
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import Crowd, look_for_others
 from crdt_mor.log.paths import PROPERTIES
-from crdt_mor.log.publish import NO_SHORTCUTS, Projected, Shortcuts
+from crdt_mor.log.projection import Projected
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import claim_after

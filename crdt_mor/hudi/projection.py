@@ -36,7 +36,8 @@ from crdt_mor.hudi.records import overwrite_record, pending_record
 from crdt_mor.hudi.restore import carry_out, withdraw_dropped
 from crdt_mor.hudi.restore_records import encode_savepoint_record
 from crdt_mor.log.paths import plan_path
-from crdt_mor.log.publish import EventFile, Publisher
+from crdt_mor.log.projection import EventFile
+from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment
 from crdt_mor.log.steps import Delete, Read, Steps, Walk, delete_for_good
 from crdt_mor.log.tail import still_stands

@@ -2,7 +2,7 @@
 
     publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
                         lost or unsure: pause, look at the new tail, derive again
-    project      a projector tells others of the event (Hudi's readers: `hudi.projection`), put-if-absent
+    project      a projector tells others of the event, put-if-absent (`log.projection`)
 
 The rules that make it correct. Leaving out any one of them makes `tests/simulation/test_small_world.py` fail:
 
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from crdt_mor.errors import (
     ClockError,
@@ -38,34 +37,15 @@ from crdt_mor.errors import (
 from crdt_mor.ground.observing import RaceLostEvent, Tell, tell_nobody
 from crdt_mor.log.combining import PAUSED, Crowd, Posting
 from crdt_mor.log.intents import Intent
-from crdt_mor.log.outcome import is_given_up_in, newer_value
+from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.paths import version_path
+from crdt_mor.log.projection import EventProjector, Projected, look_again, project, wait_for_projection
 from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal
-from crdt_mor.log.steps import (
-    PUTS_MAX,
-    Delete,
-    GetStat,
-    MakeDurable,
-    Nonce,
-    Now,
-    Pause,
-    Put,
-    Read,
-    Steps,
-    StoreNow,
-    Together,
-    put_all_surely,
-)
+from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Pause, Put, Read, Steps, StoreNow
 from crdt_mor.log.tail import expire_versions, find_tail, still_stands
-from crdt_mor.model.instant import InstantTime, from_ms, to_ms
+from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
-
-_BESIDE = 15
-"""How many files of writes that begin are put beside one that lasts."""
-
-_FEW = 16
-"""Files of a version that are looked for side by side. Of more, the last one is looked for first."""
 
 EXPIRE_EVERY = 32
 """A publisher whose version is a multiple of this deletes the versions that are too old. Readers delete nothing."""
@@ -80,32 +60,6 @@ Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
 
 A plain function where the tail says everything; a generator of steps where something has to be looked up for it.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class EventFile:
-    """A file that tells others of an event. `make` makes its bytes, which a process asks for that finds it missing."""
-
-    path: str
-    make: Callable[[], bytes]
-    durable: bool = True
-
-    @property
-    def data(self) -> bytes:
-        """The bytes, made anew each time."""
-        return self.make()
-
-    @property
-    def put(self) -> Put:
-        return Put(self.path, self.data, self.durable)
-
-
-@dataclass(frozen=True, slots=True)
-class Projected:
-    """Files that tell others of a version, whose process has not looked yet whether they were put too late."""
-
-    value: Timeline
-    paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,49 +85,6 @@ class Shortcuts:
 
 
 NO_SHORTCUTS = Shortcuts()
-
-
-class EventProjector(Protocol):
-    """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
-
-    def place(self, value: Timeline) -> Steps[None]:
-        """Give the data files their names that this very version asks for."""
-        ...
-
-    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
-        """The files of the events that this very version published, in the order in which they are put.
-
-        They are a function of the value and of immutable objects, so that everybody who helps puts the same bytes.
-        """
-        ...
-
-    def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove `placed`, files of this version's events that were put too late: nobody else comes to remove them."""
-        ...
-
-    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
-        """Those of `placed` that are the files of an instant."""
-        ...
-
-    def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
-        """Remove what the plans have left that this very version cancelled."""
-        ...
-
-    def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove those of `placed` that were put after their instants had been archived, as `tail` says."""
-        ...
-
-    def move_archived(self, value: Timeline) -> Steps[None]:
-        """Move to the archive what this very version archived."""
-        ...
-
-    def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
-        ...
-
-    def carry_out_restore(self, value: Timeline) -> Steps[None]:
-        """Remove what this very version dropped, if it restored the table to an earlier moment."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +144,7 @@ class Publisher:
                     tail = yield from find_tail(tail)
                     continue
                 if tail.version != shortcuts.helped:
-                    yield from self._wait_for_projection(tail, posting)
+                    yield from wait_for_projection(self.projector, tail, posting)
                     yield from self.help_project(tail)
                 if event is None:
                     yield from posting.end(published=False)
@@ -287,100 +198,19 @@ class Publisher:
         yield MakeDurable(version_path(tail.version))
         yield from self.project(tail)
 
-    def _wait_for_projection(self, tail: Timeline, posting: Posting) -> Steps[None]:
-        """Where somebody else has published an event with many others, leave it to a few to project them all."""
-        files = (yield from self.projector.files(tail)) if posting.is_posted else []
-        if len(files) <= _FEW or not files[-1].durable:
-            return
-        while (yield GetStat(files[-1].path)) is None and not posting.draw(tail):
-            yield Pause(PAUSED)
-
     def project(self, value: Timeline, *, own: bool = False, late: list[Projected] | None = None) -> Steps[None]:
-        """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
-
-        In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
-        front of a plan that is not to come any more.
-
-        own: it was published just now by this process. late: as in `Shortcuts`.
-        """
-        yield from self.projector.withdraw_cancelled(value)
-        yield from self.projector.place(value)
-        placed = yield from self.put_files(value, own=own)
-        if placed and late is not None:
-            late.append(Projected(value, tuple(placed)))
-        elif placed:
-            yield from self._withdraw_late(value, placed)
-        yield from self.projector.move_archived(value)
-        yield from self.projector.carry_out_restore(value)
-
-    def put_files(self, value: Timeline, *, own: bool) -> Steps[list[str]]:
-        """Put the files of a version's own events where there are none; returns the paths of those that were missing.
-
-        Those that last are put one after another, as Hudi's readers go by their order. Those of writes that begin come
-        first, side by side; many of them are put beside those that last, and before the last one. own: as for
-        `project`; then none is looked for.
-        """
-        files = yield from self.projector.files(value)
-        missing = files if own else (yield from _missing(files))
-        hints = [file.put for file in missing if not file.durable]
-        lasting = [file.put for file in missing if file.durable]
-        beside = _BESIDE * max(0, len(lasting) - 1) if value.newly_pending else 0
-        first = max(0, len(hints) - beside)
-        yield from put_all_surely(hints[:first])
-        for i, put in enumerate(lasting):
-            at = first + _BESIDE * i
-            yield from put_all_surely([put, *hints[at : at + _BESIDE]])
-        return [file.path for file in missing]
+        """Tell others of a version's own events, in files: as `log.projection.project`."""
+        yield from project(self.projector, value, own=own, late=late)
 
     def look_again(self, late: Sequence[Projected]) -> Steps[None]:
         """Remove of the files in `late` those that were put too late."""
-        for projected in late:
-            yield from self._withdraw_late(projected.value, projected.paths)
-
-    def _withdraw_late(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove of the files that were just put those that do not belong there any more.
-
-        Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up or archived in
-        the meantime, its files have been removed by somebody who will not come again. If the table was, they were put
-        into another one. Nothing is archived while the version stands that published it, so that suffices for events
-        that nobody can give up.
-        """
-        begun = value.newly_pending
-        try:
-            if not begun and (yield from still_stands(value)):
-                return
-            tail = yield from find_tail(value)
-        except (TableReplacedError, TableNotFoundError):
-            yield from self.projector.withdraw_obsolete(value, placed)
-            return
-        yield from self.projector.withdraw_archived(tail, placed)
-        yield from self.projector.withdraw_dropped(tail, value, placed)
-        for instant in begun:
-            if (yield from is_given_up_in(instant, tail)):
-                yield from self.projector.withdraw_obsolete(value, self.projector.paths_of(instant, placed))
+        yield from look_again(self.projector, late)
 
 
 def expire_in_turn(value: Timeline) -> Steps[None]:
     """Delete the versions that are too old, if it is the turn of the publisher of `value`."""
     if value.version % EXPIRE_EVERY == 0:
         yield from expire_versions(value)
-
-
-def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
-    """Those files that are not there. Those that are there last from here on.
-
-    The maker of one may have died before it was durable, and what follows it must not outlast it.
-    """
-    if not files:
-        return []
-    if len(files) > _FEW and files[-1].durable and (yield GetStat(files[-1].path)) is not None:
-        yield MakeDurable(files[-1].path)  # its maker has put all others before
-        return []
-    stats = yield Together(tuple(GetStat(file.path) for file in files))
-    for file, stat in zip(files, stats, strict=True):
-        if stat is not None and file.durable:
-            yield MakeDurable(file.path)
-    return [file for file, stat in zip(files, stats, strict=True) if stat is None]
 
 
 def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:

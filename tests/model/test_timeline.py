@@ -35,7 +35,8 @@ from crdt_mor.hudi.adoption import foreign_completions
 from crdt_mor.hudi.projection import Projector
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.log.paths import version_path
-from crdt_mor.log.publish import EventFile, Publisher
+from crdt_mor.log.projection import EventFile
+from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import read_segment
 from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.authors import Author, author_json, author_of

@@ -25,7 +25,8 @@ from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import Crowd, look_for_others
 from crdt_mor.log.paths import PROPERTIES, version_path
-from crdt_mor.log.publish import Projected, Shortcuts
+from crdt_mor.log.projection import Projected
+from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import MakeDurable, Nonce, Now, Pause, Put, Steps, StoreNow, Together, perform
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, claim_after, from_ms

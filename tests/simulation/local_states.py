@@ -15,7 +15,8 @@ from typing import Any
 
 from crdt_mor.hudi.actions import Action
 from crdt_mor.log.combining import Crowd, Posting
-from crdt_mor.log.publish import EventFile, Shortcuts
+from crdt_mor.log.projection import EventFile
+from crdt_mor.log.publish import Shortcuts
 from tests.simulation.small_store import FakeProjector
 
 _INTERNED: dict[Hashable, int] = {}

@@ -18,7 +18,8 @@ from crdt_mor.events import sweep
 from crdt_mor.events import write as events
 from crdt_mor.events.one_event import LoneCommit, LoneWrite
 from crdt_mor.hudi.records import claim_record
-from crdt_mor.log.publish import Projected, Shortcuts
+from crdt_mor.log.projection import Projected
+from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Put, Steps, Together
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime, begin_after, claim_after

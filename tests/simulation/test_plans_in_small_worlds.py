@@ -15,9 +15,10 @@ import pytest
 
 from crdt_mor.events import plan as plans
 from crdt_mor.hudi.projection import Projector
-from crdt_mor.log import publish
+from crdt_mor.log import projection, publish
 from crdt_mor.log.paths import PLANS, version_path
-from crdt_mor.log.publish import EventFile, Publisher
+from crdt_mor.log.projection import EventFile
+from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Delete, Put, Read, Steps
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
@@ -156,7 +157,7 @@ def who_projects_does_not_look_whether_the_plan_was_cancelled(patch: pytest.Monk
         return False
         yield
 
-    patch.setattr(publish, "is_given_up_in", careless)
+    patch.setattr(projection, "is_given_up_in", careless)
 
 
 def inflight_is_put_before_the_plan_is_completed(patch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,9 @@ from crdt_mor.events.session import Session, first_tail, put_first
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.hudi.actions import COMPACT
+from crdt_mor.log import projection
 from crdt_mor.log.paths import PLANS, PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.projection import EventProjector
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Delete, GetStat, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from crdt_mor.log.tail import _is_foreign, find_tail, is_kept
@@ -358,11 +360,11 @@ def what_is_lost_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_projected_stays(patch: pytest.MonkeyPatch) -> None:
-    def careless(self: Publisher, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+    def careless(projector: EventProjector, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         return
         yield
 
-    patch.setattr(Publisher, "_withdraw_late", careless)
+    patch.setattr(projection, "_withdraw_late", careless)
 
 
 def what_a_refused_event_is_for_stays(patch: pytest.MonkeyPatch) -> None:

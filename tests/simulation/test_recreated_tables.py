@@ -15,6 +15,8 @@ import pytest
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events import session
 from crdt_mor.events.session import Session
+from crdt_mor.log import projection
+from crdt_mor.log.projection import EventProjector
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Steps
 from crdt_mor.log.tail import find_tail
@@ -71,11 +73,11 @@ def a_put_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_projected_into_the_next_table_stays(patch: pytest.MonkeyPatch) -> None:
-    def careless(self: Publisher, value: Timeline, placed: Sequence[str]) -> Steps[None]:
+    def careless(projector: EventProjector, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         return
         yield
 
-    patch.setattr(Publisher, "_withdraw_late", careless)
+    patch.setattr(projection, "_withdraw_late", careless)
 
 
 def run_all(seeds: range, path: Path) -> None:

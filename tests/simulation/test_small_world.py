@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.log import publish
+from crdt_mor.log import projection, publish
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Steps, Together
@@ -245,7 +245,7 @@ def who_projects_does_not_look_whether_the_instant_was_given_up(patch: pytest.Mo
         return False
         yield
 
-    patch.setattr(publish, "is_given_up_in", careless)
+    patch.setattr(projection, "is_given_up_in", careless)
 
 
 def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def a_lost_reply_of_a_projection_is_taken_for_success(patch: pytest.MonkeyPatch)
         yield Together(tuple(puts))
         return True, []
 
-    patch.setattr(publish, "put_all_surely", careless)
+    patch.setattr(projection, "put_all_surely", careless)
 
 
 def _trusting(whose: Callable[[Timeline, Timeline], bool]) -> Callable[[Timeline, Timeline], Steps[Timeline | None]]:
