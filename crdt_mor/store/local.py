@@ -28,14 +28,15 @@ import errno
 import mmap
 import os
 import stat as mode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.store import disk
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path, stays_empty
 from crdt_mor.store.protocol import Chunks, Content, Durable, Stat
 
@@ -56,8 +57,6 @@ _CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
 _REMOVED_MAX = 5
 _DURABLE_FILES_NOTED = 64
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _MAPPED = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
@@ -81,7 +80,7 @@ class LocalStore:
 
     def read(self, path: str) -> bytes | None:
         """The whole object; None if there is none."""
-        with _answering("read", path):
+        with disk.answering("read", path):
             try:
                 with open(self._at(path), "rb") as file:
                     return file.read()
@@ -90,7 +89,7 @@ class LocalStore:
 
     def view(self, path: str) -> memoryview | None:
         """The whole object, mapped into memory; None if there is none. Objects are never cut short, but removed."""
-        with _answering("read", path):
+        with disk.answering("read", path):
             try:
                 with open(self._at(path), "rb") as file:
                     if not os.fstat(file.fileno()).st_size:
@@ -107,7 +106,7 @@ class LocalStore:
         chunks = [data] if isinstance(data, (bytes, memoryview)) else data
         try:
             return self._put(path, target, chunks, durable)
-        except _RemovedError:
+        except disk.RemovedError:
             if iter(chunks) is chunks:  # an iterator, which gives its chunks only once
                 raise
             return self._put(path, target, chunks, durable)
@@ -115,7 +114,7 @@ class LocalStore:
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
         folder = target.rpartition("/")[0]
-        with _answering("copy", target):
+        with disk.answering("copy", target):
             linked = self._in_folders([folder], lambda: self._link_again(source, target))
             if linked:
                 self._publish(folder, target)
@@ -124,12 +123,12 @@ class LocalStore:
 
     def stat(self, path: str) -> Stat | None:
         """Size and age of an object; None if there is none."""
-        with _answering("stat", path):
+        with disk.answering("stat", path):
             try:
                 status = os.stat(self._at(path))
             except _NOT_THERE:
                 return None
-        return _stat(path, status) if mode.S_ISREG(status.st_mode) else None
+        return disk.stat_of(path, status) if mode.S_ISREG(status.st_mode) else None
 
     def list(self, folder: str) -> builtins.list[Stat]:
         """The objects directly in `folder`, by path; empty if there is no such folder."""
@@ -151,13 +150,13 @@ class LocalStore:
         """Remove the object; removing what is not there is fine. It may be back after a power cut: `make_durable`."""
         self._require_inside(path.rpartition("/")[0])
         self._durable_files.pop(path, None)
-        with _answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
+        with disk.answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             os.unlink(self._at(path))
         self._remove_empty(path.rpartition("/")[0])
 
     def touch(self, path: str) -> None:
         """Set the modification time of an empty object to now, creating it if need be. Not durable."""
-        with _answering("touch", path):
+        with disk.answering("touch", path):
             self._touch(path)
 
     def make_durable(self, path: str) -> None:
@@ -169,21 +168,21 @@ class LocalStore:
             return
         try:
             # The folder lasts itself since before its first link.
-            _fsync_nearest(os.path.dirname(self._at(path)), str(self.root))
+            disk.fsync_nearest(os.path.dirname(self._at(path)), str(self.root))
         except _NOT_THERE:
             return
         except OSError as error:
             raise StorageUnavailableError(
                 "the disk could not make durable that an object is there, or that it is gone, which may be otherwise "
                 f"after a power cut: nothing was built on it. See the cause and try again. path={path} "
-                f"cause={_cause(error)}"
+                f"cause={disk.cause_of(error)}"
             ) from error
         if os.path.lexists(self._at(path)):
             self._note_durable(path)
 
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""
-        with _answering("now", _CLOCK):
+        with disk.answering("now", _CLOCK):
             try:
                 status = self._touch(_CLOCK)
             except PermissionError:  # it is another user's file, which is no reason not to know the time
@@ -191,7 +190,7 @@ class LocalStore:
                 status = os.fstat(file)
                 os.close(file)
                 os.unlink(temp)
-            return _stat(_CLOCK, status).modified_ms
+            return disk.stat_of(_CLOCK, status).modified_ms
 
     def parquet(self, path: str) -> ParquetSource | None:
         """The absolute path of a Parquet file; None if there is none."""
@@ -224,28 +223,28 @@ class LocalStore:
         """The steps of a put, as the module's picture has them."""
         folder = path.rpartition("/")[0]
         streamed = iter(chunks) is chunks
-        with _answering("put", path):
+        with disk.answering("put", path):
             temp, file = self._in_folders([TEMP_FOLDER, folder], self._open_temp)
         try:
             try:
                 written = 0
                 for chunk in chunks:  # an error in making one is not the disk's
-                    with _answering("put", path):
-                        _write_whole(file, chunk)
+                    with disk.answering("put", path):
+                        disk.write_whole(file, chunk)
                         written += len(chunk)
                         if durable and streamed and written >= _SYNCED_AT_ONCE:
                             os.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
                             written = 0
-                with _answering("put", path):
+                with disk.answering("put", path):
                     if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
                         return False
                     if durable:
                         os.fsync(file)
             finally:
-                with _answering("put", path):
+                with disk.answering("put", path):
                     os.close(file)
-            with _answering("put", path):
-                if not self._in_folders([folder], lambda: self._link(temp, target, path)):
+            with disk.answering("put", path):
+                if not self._in_folders([folder], lambda: disk.link(temp, target, str(self.root), path)):
                     return False
                 if durable is True:
                     self._publish(folder, path)
@@ -282,25 +281,8 @@ class LocalStore:
                 return temp, os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         raise FileExistsError(errno.EEXIST, "every name for a temporary file is taken")
 
-    def _link(self, temp: str, target: str, path: str) -> bool:
-        """Give the temporary file its name: True. False if the name is taken by somebody else."""
-        try:
-            os.link(temp, target)
-        except OSError as error:
-            if _links(temp, path, error) > 1:
-                return True
-            if error.errno == errno.EEXIST:
-                return False
-            if error.errno in _NO_LINKS:
-                raise UnsupportedFeatureError(
-                    "this file system has no hard links, which commits rest on; nothing was published. Put the table "
-                    f"on a local disk that has them (ext4, xfs, btrfs, apfs). root={self.root} path={path}"
-                ) from error
-            raise
-        return True
-
     def _link_again(self, source: str, target: str) -> bool:
-        _fsync_path(self._at(source))  # its own put may have left that out
+        disk.fsync_path(self._at(source))  # its own put may have left that out
         try:
             os.link(self._at(source), self._at(target))
         except FileExistsError:
@@ -309,11 +291,11 @@ class LocalStore:
 
     def _publish(self, folder: str, path: str) -> None:
         try:
-            _fsync_path(self._folder(folder))
+            disk.fsync_path(self._folder(folder))
         except OSError as error:
             raise CommitUnknownError(
                 "the file was linked but its folder could not be made durable, so it may be gone after a power cut. "
-                f"Read it back before trying again. path={path} cause={_cause(error)}"
+                f"Read it back before trying again. path={path} cause={disk.cause_of(error)}"
             ) from error
 
     def _in_folders(self, folders: Sequence[str], work: Callable[[], R]) -> R:
@@ -359,7 +341,7 @@ class LocalStore:
             with suppress(FileExistsError):
                 os.mkdir(self._folder(folder))
             self._require_inside(folder)
-            _fsync_path(self._folder(above))
+            disk.fsync_path(self._folder(above))
         self._durable_folders.add(folder)
         if folder == TEMP_FOLDER:
             with suppress(StorageUnavailableError):  # somebody else's rubbish that we may not remove stops no put
@@ -373,7 +355,7 @@ class LocalStore:
             with suppress(FileExistsError):
                 folder.mkdir()
             with suppress(PermissionError):  # above the root it may not be ours to open, and was not ours to make
-                _fsync_path(str(folder.parent))
+                disk.fsync_path(str(folder.parent))
 
     def _touch(self, path: str) -> os.stat_result:
         target = self._at(path)
@@ -395,7 +377,7 @@ class LocalStore:
         files: list[Stat] = []
         folders: list[str] = []
         start = f"{folder}/" if folder else ""
-        with _answering("list", folder), suppress(*_NOT_THERE), os.scandir(self._folder(folder)) as entries:
+        with disk.answering("list", folder), suppress(*_NOT_THERE), os.scandir(self._folder(folder)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(start + entry.name)
@@ -403,74 +385,5 @@ class LocalStore:
                 with suppress(FileNotFoundError):
                     status = entry.stat()
                     if mode.S_ISREG(status.st_mode):
-                        files.append(_stat(start + entry.name, status))
+                        files.append(disk.stat_of(start + entry.name, status))
         return files, folders
-
-
-class _RemovedError(StorageUnavailableError):
-    """The temporary file was removed under a put; nothing was published."""
-
-
-@contextmanager
-def _answering(what: str, path: str) -> Iterator[None]:
-    """The operating system's errors, as what the caller would do about them."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise InvalidInputError(f"the file system does not take names this long. path={path}") from error
-        full = error.errno in _DISK_FULL
-        what_now = "disk full; nothing was published. Free some space" if full else (
-            "the disk refused; nothing was published. See the cause"
-        )  # fmt: skip
-        kind = _RemovedError if isinstance(error, FileNotFoundError) else StorageUnavailableError
-        raise kind(f"{what_now} and try again. {what}={path} cause={_cause(error)}") from error
-
-
-def _links(temp: str, path: str, error: OSError) -> int:
-    """How many names the temporary file has: two if a link that reported failure had worked after all."""
-    try:
-        return os.stat(temp).st_nlink
-    except FileNotFoundError:  # swept while we were frozen, so the link had no file to give a name to
-        return 0
-    except OSError:
-        raise CommitUnknownError(
-            "the disk failed while the file got its name, and cannot tell whether it did. Read it back before trying "
-            f"again. path={path} cause={_cause(error)}"
-        ) from error
-
-
-def _write_whole(file: int, chunk: bytes | memoryview) -> None:
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-
-
-def _fsync_path(path: str) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _fsync_nearest(folder: str, root: str) -> None:
-    """Fsync a folder; where it is gone, as it is with its last object, the nearest one above it that is there."""
-    while True:
-        try:
-            _fsync_path(folder)
-        except FileNotFoundError:
-            if folder == root:
-                raise
-            folder = os.path.dirname(folder)
-        else:
-            return
-
-
-def _stat(path: str, status: os.stat_result) -> Stat:
-    return Stat(path, status.st_size, status.st_mtime_ns // 1_000_000)
-
-
-def _cause(error: OSError) -> str:
-    code = errno.errorcode.get(error.errno, "?") if error.errno else "?"
-    return f"{code} ({error.strerror or error})"

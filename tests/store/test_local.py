@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.store import local as module
+from crdt_mor.store import disk as system
 from crdt_mor.store.local import TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
 from tests.tiers import long, slow
 
@@ -280,7 +280,7 @@ def test_a_folder_that_cannot_be_made_durable_after_the_link_is_an_unknown_outco
     disk: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.put("t/1", b"1")
-    monkeypatch.setattr(module, "_fsync_path", failing(errno.EIO, module._fsync_path, lambda path: path.endswith("/t")))
+    monkeypatch.setattr(system, "fsync_path", failing(errno.EIO, system.fsync_path, lambda path: path.endswith("/t")))
     with pytest.raises(CommitUnknownError, match="path=t/2 cause=EIO"):
         disk.put("t/2", b"2")
     assert temp_files(disk) == []
@@ -361,7 +361,7 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
     disk: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    fsync, fsync_folder, link = os.fsync, module._fsync_path, os.link
+    fsync, fsync_folder, link = os.fsync, system.fsync_path, os.link
 
     def fsync_noted(number: int) -> None:
         fsync(number)
@@ -377,7 +377,7 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
         done.append("link")
 
     monkeypatch.setattr(os, "fsync", fsync_noted)
-    monkeypatch.setattr(module, "_fsync_path", fsync_folder_noted)
+    monkeypatch.setattr(system, "fsync_path", fsync_folder_noted)
     monkeypatch.setattr(os, "link", link_noted)
     disk.put("t/deep/1", b"1")
     assert done[-3:] == ["fsync temp", "link", "fsync t/deep"]

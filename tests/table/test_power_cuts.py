@@ -19,7 +19,7 @@ import pytest
 
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
 from crdt_mor.model.names import data_file_name
-from crdt_mor.store import local
+from crdt_mor.store import disk as disk_calls
 from crdt_mor.store.local import LocalStore
 from tests.table.helpers import Make, frame, rows
 
@@ -41,11 +41,11 @@ class Disk:
         self._lock = Lock()
         self.fsyncs: list[str] = []
         self.fails: Callable[[list[str]], bool] = lambda fsyncs: False
-        self._link, self._mkdir, self._fsync, self._unlink = os.link, os.mkdir, local._fsync_path, os.unlink
+        self._link, self._mkdir, self._fsync, self._unlink = os.link, os.mkdir, disk_calls.fsync_path, os.unlink
         patch.setattr(os, "link", self.link)
         patch.setattr(os, "unlink", self.unlink)
         patch.setattr(os, "mkdir", self.mkdir)
-        patch.setattr(local, "_fsync_path", self.fsync)
+        patch.setattr(disk_calls, "fsync_path", self.fsync)
 
     def link(self, source: str, target: str) -> None:
         self._link(source, target)
@@ -102,7 +102,7 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
 
     From then on it does nothing to the disk.
     """
-    publish, answering = LocalStore._publish, local._answering
+    publish, answering = LocalStore._publish, disk_calls.answering
     dead = False
 
     def die(store: LocalStore, folder: str, path: str) -> None:
@@ -119,7 +119,7 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStore, "_publish", die)
-        patch.setattr(local, "_answering", answer)
+        patch.setattr(disk_calls, "answering", answer)
         with pytest.raises(Killed):
             what()
 

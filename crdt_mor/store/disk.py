@@ -1,0 +1,112 @@
+"""What the operating system does with files of a local disk, and what its errors mean for the caller of a store.
+
+An error of the system says that a call failed. The caller of a store wants to know whether something was published, and
+whether it is of use to try again: `answering` says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.store.protocol import Stat
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class RemovedError(StorageUnavailableError):
+    """The temporary file was removed under a put; nothing was published."""
+
+
+@contextmanager
+def answering(what: str, path: str) -> Iterator[None]:
+    """The operating system's errors, as what the caller would do about them."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInputError(f"the file system does not take names this long. path={path}") from error
+        full = error.errno in _DISK_FULL
+        what_now = "disk full; nothing was published. Free some space" if full else (
+            "the disk refused; nothing was published. See the cause"
+        )  # fmt: skip
+        kind = RemovedError if isinstance(error, FileNotFoundError) else StorageUnavailableError
+        raise kind(f"{what_now} and try again. {what}={path} cause={cause_of(error)}") from error
+
+
+def link(temp: str, target: str, root: str, path: str) -> bool:
+    """Give the temporary file its name: True. False if the name is taken by somebody else.
+
+    root, path: the store's folder, and the object in it that the name is of.
+    """
+    try:
+        os.link(temp, target)
+    except OSError as error:
+        if _links(temp, path, error) > 1:
+            return True
+        if error.errno == errno.EEXIST:
+            return False
+        if error.errno in _NO_LINKS:
+            raise UnsupportedFeatureError(
+                "this file system has no hard links, which commits rest on; nothing was published. Put the table "
+                f"on a local disk that has them (ext4, xfs, btrfs, apfs). root={root} path={path}"
+            ) from error
+        raise
+    return True
+
+
+def _links(temp: str, path: str, error: OSError) -> int:
+    """How many names the temporary file has: two if a link that reported failure had worked after all."""
+    try:
+        return os.stat(temp).st_nlink
+    except FileNotFoundError:  # swept while we were frozen, so the link had no file to give a name to
+        return 0
+    except OSError:
+        raise CommitUnknownError(
+            "the disk failed while the file got its name, and cannot tell whether it did. Read it back before trying "
+            f"again. path={path} cause={cause_of(error)}"
+        ) from error
+
+
+def write_whole(file: int, chunk: bytes | memoryview) -> None:
+    """Write all bytes of a chunk: one call of the system may write fewer."""
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def fsync_path(path: str) -> None:
+    """Make durable what a file holds, or which names a folder has."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def fsync_nearest(folder: str, root: str) -> None:
+    """Fsync a folder; where it is gone, as it is with its last object, the nearest one above it that is there."""
+    while True:
+        try:
+            fsync_path(folder)
+        except FileNotFoundError:
+            if folder == root:
+                raise
+            folder = os.path.dirname(folder)
+        else:
+            return
+
+
+def stat_of(path: str, status: os.stat_result) -> Stat:
+    """Size and age of an object, of what the system says of its file."""
+    return Stat(path, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def cause_of(error: OSError) -> str:
+    """The system's name for an error, and its words."""
+    code = errno.errorcode.get(error.errno, "?") if error.errno else "?"
+    return f"{code} ({error.strerror or error})"
