@@ -16,7 +16,8 @@ from crdt_mor.errors import (
 )
 from crdt_mor.events import decide as moments
 from crdt_mor.hudi import adoption
-from crdt_mor.hudi.adoption import Foreign, InstantCache, foreign_completions
+from crdt_mor.hudi.adoption import Foreign, foreign_completions
+from crdt_mor.hudi.adoption_instants import InstantCache
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.model.cut import Cut
