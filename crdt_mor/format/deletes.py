@@ -21,18 +21,28 @@ import io
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from crdt_mor.columns.decimals import near_scale
-from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
+from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
+from crdt_mor.format.deletes_ordering import (
+    ARRAY_BRANCH,
+    NATURAL,
+    WRAPPERS,
+    Json,
+    Wrapper,
+    as_binary,
+    decoded_ordering,
+    encoded_ordering,
+    length_prefix,
+    typed_ordering,
+)
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -44,42 +54,8 @@ else:
 
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
-_DECIMAL: Final = pa.decimal128(38, 15)
-"""Hudi's schema says (30, 15), but its readers, and hudi-rs, take as many digits as the bytes hold."""
 _SENTINEL_TEXT: Final = "\0the end\0"
 _SENTINEL: Final = b"\x02" + avro.encode_long(len(_SENTINEL_TEXT)) + _SENTINEL_TEXT.encode()
-_Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
-
-
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
-    """One branch of the union: its value's Avro type, the Arrow type it is read as, and a value as bytes."""
-
-    name: str
-    avro: _Json
-    arrow: pa.DataType
-    zero: bytes
-
-
-_WRAPPERS: Final = (
-    _Wrapper("Null", "null", pa.null(), b""),
-    _Wrapper("Boolean", "boolean", pa.bool_(), b"\x00"),
-    _Wrapper("Int", "int", pa.int32(), b"\x00"),
-    _Wrapper("Long", "long", pa.int64(), b"\x00"),
-    _Wrapper("Float", "float", pa.float32(), bytes(4)),
-    _Wrapper("Double", "double", pa.float64(), bytes(8)),
-    _Wrapper("Bytes", "bytes", pa.binary(), b"\x00"),
-    _Wrapper("String", "string", pa.string(), b"\x00"),
-    _Wrapper("Date", "int", pa.date32(), b"\x00"),
-    _Wrapper("Decimal", "bytes", _DECIMAL, b"\x00"),
-    _Wrapper("TimeMicros", "long", pa.time64("us"), b"\x00"),
-    _Wrapper("TimestampMicros", "long", pa.timestamp("us", tz="UTC"), b"\x00"),
-)
-_ARRAY_BRANCH: Final = len(_WRAPPERS)
-_BRANCH: Final = {wrapper.arrow: branch for branch, wrapper in enumerate(_WRAPPERS) if wrapper.name != "Null"}
-_AS_NUMBER: Final = {pa.date32(): pa.int32(), pa.timestamp("us", "UTC"): pa.int64(), pa.timestamp("us"): pa.int64()}
-_NATURAL: Final = avro.encode_long(2) + b"\x00"
-"""IntWrapper(0), Hudi's "natural order": a delete without an ordering value."""
 
 
 # ---- write ---------------------------------------------------------------------------------------------------------
@@ -91,15 +67,15 @@ def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.A
     keys = _one_array(record_keys if arrow else pa.array(record_keys, pa.string()))
     assert keys.null_count == 0, "a record key is never null"
     assert ordering is None or len(ordering) == len(keys), "an ordering value for each key"
-    keys = _as_binary(keys)
+    keys = as_binary(keys)
     path = partition.encode()
     body = b""
     if len(keys):
         columns = (
-            _length_prefix(keys, b"\x02"),
+            length_prefix(keys, b"\x02"),
             keys,
             pa.scalar(b"\x02" + avro.encode_long(len(path)) + path, pa.large_binary()),
-            pa.scalar(_NATURAL, pa.large_binary()) if ordering is None else _tails(_one_array(ordering)),
+            pa.scalar(NATURAL, pa.large_binary()) if ordering is None else encoded_ordering(_one_array(ordering)),
             pa.scalar(b"", pa.large_binary()),
         )
         body = avro.encode_long(len(keys)) + _bytes_of(pc.binary_join_element_wise(*columns))
@@ -113,110 +89,11 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values
 
 
-def _as_binary(texts: pa.Array) -> pa.Array:
-    return texts.cast(pa.large_string()).cast(pa.large_binary())
-
-
-def _length_prefix(values: pa.Array, before: bytes) -> pa.Array:
-    """Per value: `before`, then its length as Avro writes it. There are few lengths, so each is encoded once."""
-    lengths, places = np.unique(pc.binary_length(values).to_numpy(zero_copy_only=False), return_inverse=True)
-    prefixes = pa.array([before + avro.encode_long(int(length)) for length in lengths], pa.large_binary())
-    return prefixes.take(pa.array(places))
-
-
 def _bytes_of(values: pa.Array) -> bytes:
     """The values of a binary array, one behind the other."""
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64)[values.offset :][: len(values) + 1]
     return cast("bytes", data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes())
-
-
-def _tails(ordering: pa.Array) -> pa.Array:
-    """Per delete: the branch and the value of its ordering."""
-    type_ = ordering.type
-    if pa.types.is_null(type_):
-        return pa.scalar(_NATURAL, pa.large_binary())
-    if pa.types.is_decimal(type_):
-        ordering = _wide_decimal(ordering)
-    branch = _BRANCH.get(_AS_NUMBER.get(ordering.type, ordering.type))
-    if branch is None:
-        raise UnsupportedFeatureError(
-            "a delete cannot carry an ordering value of this type; use an int, float, string, date, timestamp or "
-            f"decimal column as the ordering column. type={type_}"
-        )
-    head = avro.encode_long(branch)
-    if pa.types.is_string(type_) or pa.types.is_binary(type_):
-        values = pc.fill_null(ordering, "" if pa.types.is_string(type_) else b"")
-        values = _as_binary(values) if pa.types.is_string(type_) else values.cast(pa.large_binary())
-        empty = pa.scalar(b"", pa.large_binary())
-        tails = pc.binary_join_element_wise(_length_prefix(values, head), values, empty)
-    else:
-        tails = _fixed_tails(ordering, head)
-    null = pa.scalar(b"\x00", pa.large_binary())
-    return pc.if_else(ordering.is_null(), null, tails) if ordering.null_count else tails
-
-
-def _wide_decimal(ordering: pa.Array) -> pa.Array:
-    try:
-        return near_scale(ordering, _DECIMAL.scale).cast(_DECIMAL)
-    except pa.ArrowInvalid as error:
-        raise InvalidInputError(
-            "an ordering value of a delete has at most 23 digits before the point and 15 after it in Hudi's format. "
-            f"type={ordering.type} error={error}"
-        ) from error
-
-
-def _fixed_tails(ordering: pa.Array, head: bytes) -> pa.Array:
-    """Numbers as a matrix of bytes, one row each, and which bytes of it count."""
-    type_ = ordering.type
-    if pa.types.is_boolean(type_):
-        numbers = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
-        matrix = numbers.astype(np.uint8)[:, None]
-        mask = np.ones_like(matrix, dtype=bool)
-    elif pa.types.is_floating(type_):
-        numbers = pc.fill_null(ordering, 0.0).to_numpy()
-        width = type_.bit_width // 8
-        matrix = np.ascontiguousarray(numbers.astype(f"<f{width}")).view(np.uint8).reshape(-1, width)
-        mask = np.ones_like(matrix, dtype=bool)
-    elif pa.types.is_decimal(type_):
-        matrix, mask = _decimal_bytes(ordering)
-    else:
-        # Dates and times become numbers of their own width first: Arrow casts no date to int64.
-        plain = pa.int32() if type_.bit_width == 32 else pa.int64()
-        matrix, mask = _varints(pc.fill_null(ordering.cast(plain).cast(pa.int64()), 0).to_numpy())
-    heads = np.broadcast_to(np.frombuffer(head, np.uint8), (len(ordering), len(head)))
-    matrix = np.hstack((heads, matrix))
-    mask = np.hstack((np.ones_like(heads, dtype=bool), mask))
-    offsets = np.zeros(len(ordering) + 1, np.int64)
-    np.cumsum(mask.sum(axis=1), out=offsets[1:])
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(ordering), [None, pa.py_buffer(offsets), pa.py_buffer(matrix[mask])]
-    )
-
-
-def _varints(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    zigzag = (numbers.astype(np.uint64) << np.uint64(1)) ^ (numbers >> np.int64(63)).astype(np.uint64)
-    shifts = np.arange(10, dtype=np.uint64) * np.uint64(7)
-    rest = zigzag[:, None] >> shifts
-    mask = rest != 0
-    mask[:, 0] = True
-    more = np.zeros_like(mask)
-    more[:, :-1] = mask[:, 1:]
-    return ((rest & np.uint64(0x7F)) | (more.astype(np.uint64) << np.uint64(7))).astype(np.uint8), mask
-
-
-def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Length, then the unscaled value in as few bytes as hold its sign, highest first: Java's BigInteger."""
-    raw = np.frombuffer(ordering.buffers()[1], np.uint8).reshape(-1, 16)[ordering.offset :][: len(ordering)]
-    big = raw[:, ::-1].copy()
-    big[ordering.is_null().to_numpy(zero_copy_only=False)] = 0
-    sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
-    # A leading byte can go if it only repeats the sign, and the byte after it begins with that sign.
-    idle = (big[:, :-1] == sign) & ((big[:, 1:] >= 0x80) == (sign != 0))
-    leading = np.cumprod(idle, axis=1).sum(axis=1)
-    mask = np.arange(16) >= leading[:, None]
-    lengths = ((16 - leading) << 1).astype(np.uint8)[:, None]
-    return np.hstack((lengths, big)), np.hstack((np.ones_like(lengths, dtype=bool), mask))
 
 
 # ---- read ----------------------------------------------------------------------------------------------------------
@@ -290,7 +167,7 @@ def _one_branch(body: memoryview) -> _OneBranch | None:
         branch, value_at = avro.decode_long(body, branch_at)
     except (IndexError, ValueError):
         return None
-    if not 0 <= branch < _ARRAY_BRANCH:
+    if not 0 <= branch < ARRAY_BRANCH:
         return None
     # All deletes of a block are in one partition, so these bytes must stand behind each key. Counting them first keeps
     # most blocks that polars cannot decode away from it: it panics on them and prints to stderr.
@@ -301,7 +178,7 @@ def _one_branch(body: memoryview) -> _OneBranch | None:
 
 def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFrame | None]:
     """The deletes of blocks of one branch, decoded together; None for a block that has other branches as well."""
-    wrapper = _WRAPPERS[branch]
+    wrapper = WRAPPERS[branch]
     # The closing 0 of each array is its sentinel's null key.
     tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
     ends = np.cumsum([block.height + 1 for block in blocks])
@@ -312,7 +189,7 @@ def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFra
         frame = None
     if frame is None or not _all_of_branch(frame, branch, ends):
         return [None] if len(blocks) == 1 else [alone for block in blocks for alone in _decode_branch(branch, [block])]
-    deletes = _frame(frame["record_key"], _ordering(frame, wrapper))
+    deletes = _frame(frame["record_key"], decoded_ordering(frame, wrapper))
     firsts = [end - 1 - block.height for end, block in zip(ends.tolist(), blocks, strict=True)]
     return [deletes.slice(first, block.height) for first, block in zip(firsts, blocks, strict=True)]
 
@@ -339,8 +216,8 @@ def _after_text(body: memoryview, position: int) -> int:
     return position + size
 
 
-def _container_header(wrapper: _Wrapper) -> bytes:
-    fields: list[_Json] = [
+def _container_header(wrapper: Wrapper) -> bytes:
+    fields: list[Json] = [
         {"name": "record_key", "type": ["null", "string"]},
         {"name": "partition", "type": ["null", "string"]},
         {"name": "branch", "type": "int"},
@@ -350,40 +227,22 @@ def _container_header(wrapper: _Wrapper) -> bytes:
     return avro.container_header(json.dumps({"type": "record", "name": "delete", "fields": fields}))
 
 
-_HEADERS: Final = tuple(_container_header(wrapper) for wrapper in _WRAPPERS)
-
-
-def _ordering(rows: pl.DataFrame, wrapper: _Wrapper) -> pa.Array:
-    if pa.types.is_null(wrapper.arrow):
-        return pa.nulls(rows.height)
-    values = rows["ordering"].to_arrow()
-    if pa.types.is_decimal(wrapper.arrow):
-        return _decimals(values.to_pylist())
-    return values.cast(wrapper.arrow)
-
-
-def _decimals(values: Sequence[bytes | None]) -> pa.Array:
-    """Unscaled two's complement numbers, highest byte first."""
-    signed = (None if value is None else int.from_bytes(value, "big", signed=True) for value in values)
-    raw = [None if number is None else number.to_bytes(16, "little", signed=True) for number in signed]
-    fixed = pa.array([bytes(16) if value is None else value for value in raw], pa.binary(16))
-    validity = pa.array([value is not None for value in raw]).buffers()[1]
-    return pa.Array.from_buffers(_DECIMAL, len(raw), [validity, fixed.buffers()[1]])
+_HEADERS: Final = tuple(_container_header(wrapper) for wrapper in WRAPPERS)
 
 
 @cache
 def _union_schema() -> object:
-    branches: list[_Json] = [
+    branches: list[Json] = [
         "null" if wrapper.avro == "null" else {
             "type": "record", "name": f"{wrapper.name}Wrapper", "fields": [{"name": "value", "type": wrapper.avro}],
         }
-        for wrapper in _WRAPPERS
+        for wrapper in WRAPPERS
     ]  # fmt: skip
-    named: list[_Json] = ["null", *(f"{wrapper.name}Wrapper" for wrapper in _WRAPPERS[1:])]
-    local: _Json = {"type": "record", "name": "LocalDateWrapper", "fields": [{"name": "value", "type": "int"}]}
-    several: _Json = {"name": "wrappedValues", "type": {"type": "array", "items": [*named, local]}}
+    named: list[Json] = ["null", *(f"{wrapper.name}Wrapper" for wrapper in WRAPPERS[1:])]
+    local: Json = {"type": "record", "name": "LocalDateWrapper", "fields": [{"name": "value", "type": "int"}]}
+    several: Json = {"name": "wrappedValues", "type": {"type": "array", "items": [*named, local]}}
     branches.append({"type": "record", "name": "ArrayWrapper", "fields": [several]})
-    record: dict[str, _Json] = {
+    record: dict[str, Json] = {
         "type": "record",
         "name": "HoodieDeleteRecord",
         "fields": [
@@ -415,13 +274,6 @@ def _decode_any(body: memoryview) -> pl.DataFrame:
         raise ValueError("bytes after the last delete")
     if len(names) > 1:
         raise UnsupportedFeatureError(f"deletes with ordering values of different types are not read: {sorted(names)}.")
-    wrapper = next((item for item in _WRAPPERS if f"{item.name}Wrapper" in names), _WRAPPERS[0])
+    wrapper = next((item for item in WRAPPERS if f"{item.name}Wrapper" in names), WRAPPERS[0])
     keys = pa.array([record["recordKey"] for record in records], pa.string())
-    return _frame(keys, _typed(values, wrapper))
-
-
-def _typed(values: list[object], wrapper: _Wrapper) -> pa.Array:
-    if pa.types.is_decimal(wrapper.arrow):
-        return _decimals(cast("list[bytes | None]", values))
-    plain = {"int": pa.int32(), "long": pa.int64()}.get(str(wrapper.avro), wrapper.arrow)
-    return pa.array(values, plain).cast(wrapper.arrow)
+    return _frame(keys, typed_ordering(values, wrapper))

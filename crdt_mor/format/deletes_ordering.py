@@ -1,0 +1,188 @@
+"""Ordering values of deletes: a union of wrapper records, a branch for each type, to bytes and back.
+
+A whole column at a time: all deletes of a block have one branch. `format.deletes` says what stands around a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from crdt_mor.columns.decimals import near_scale
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.format import avro
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
+
+Json: TypeAlias = "str | bool | int | list[Json] | dict[str, Json] | None"
+
+_DECIMAL: Final = pa.decimal128(38, 15)
+"""Hudi's schema says (30, 15), but its readers, and hudi-rs, take as many digits as the bytes hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """One branch of the union: its value's Avro type, the Arrow type it is read as, and a value as bytes."""
+
+    name: str
+    avro: Json
+    arrow: pa.DataType
+    zero: bytes
+
+
+WRAPPERS: Final = (
+    Wrapper("Null", "null", pa.null(), b""),
+    Wrapper("Boolean", "boolean", pa.bool_(), b"\x00"),
+    Wrapper("Int", "int", pa.int32(), b"\x00"),
+    Wrapper("Long", "long", pa.int64(), b"\x00"),
+    Wrapper("Float", "float", pa.float32(), bytes(4)),
+    Wrapper("Double", "double", pa.float64(), bytes(8)),
+    Wrapper("Bytes", "bytes", pa.binary(), b"\x00"),
+    Wrapper("String", "string", pa.string(), b"\x00"),
+    Wrapper("Date", "int", pa.date32(), b"\x00"),
+    Wrapper("Decimal", "bytes", _DECIMAL, b"\x00"),
+    Wrapper("TimeMicros", "long", pa.time64("us"), b"\x00"),
+    Wrapper("TimestampMicros", "long", pa.timestamp("us", tz="UTC"), b"\x00"),
+)
+ARRAY_BRANCH: Final = len(WRAPPERS)
+_BRANCH: Final = {wrapper.arrow: branch for branch, wrapper in enumerate(WRAPPERS) if wrapper.name != "Null"}
+_AS_NUMBER: Final = {pa.date32(): pa.int32(), pa.timestamp("us", "UTC"): pa.int64(), pa.timestamp("us"): pa.int64()}
+NATURAL: Final = avro.encode_long(2) + b"\x00"
+"""IntWrapper(0), Hudi's "natural order": a delete without an ordering value."""
+
+
+def as_binary(texts: pa.Array) -> pa.Array:
+    """Texts as their bytes."""
+    return texts.cast(pa.large_string()).cast(pa.large_binary())
+
+
+def length_prefix(values: pa.Array, before: bytes) -> pa.Array:
+    """Per value: `before`, then its length as Avro writes it. There are few lengths, so each is encoded once."""
+    lengths, places = np.unique(pc.binary_length(values).to_numpy(zero_copy_only=False), return_inverse=True)
+    prefixes = pa.array([before + avro.encode_long(int(length)) for length in lengths], pa.large_binary())
+    return prefixes.take(pa.array(places))
+
+
+def encoded_ordering(ordering: pa.Array) -> pa.Array:
+    """Per delete: the branch and the value of its ordering."""
+    type_ = ordering.type
+    if pa.types.is_null(type_):
+        return pa.scalar(NATURAL, pa.large_binary())
+    if pa.types.is_decimal(type_):
+        ordering = _wide_decimal(ordering)
+    branch = _BRANCH.get(_AS_NUMBER.get(ordering.type, ordering.type))
+    if branch is None:
+        raise UnsupportedFeatureError(
+            "a delete cannot carry an ordering value of this type; use an int, float, string, date, timestamp or "
+            f"decimal column as the ordering column. type={type_}"
+        )
+    head = avro.encode_long(branch)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        values = pc.fill_null(ordering, "" if pa.types.is_string(type_) else b"")
+        values = as_binary(values) if pa.types.is_string(type_) else values.cast(pa.large_binary())
+        empty = pa.scalar(b"", pa.large_binary())
+        tails = pc.binary_join_element_wise(length_prefix(values, head), values, empty)
+    else:
+        tails = _fixed_tails(ordering, head)
+    null = pa.scalar(b"\x00", pa.large_binary())
+    return pc.if_else(ordering.is_null(), null, tails) if ordering.null_count else tails
+
+
+def _wide_decimal(ordering: pa.Array) -> pa.Array:
+    try:
+        return near_scale(ordering, _DECIMAL.scale).cast(_DECIMAL)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            "an ordering value of a delete has at most 23 digits before the point and 15 after it in Hudi's format. "
+            f"type={ordering.type} error={error}"
+        ) from error
+
+
+def _fixed_tails(ordering: pa.Array, head: bytes) -> pa.Array:
+    """Numbers as a matrix of bytes, one row each, and which bytes of it count."""
+    type_ = ordering.type
+    if pa.types.is_boolean(type_):
+        numbers = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
+        matrix = numbers.astype(np.uint8)[:, None]
+        mask = np.ones_like(matrix, dtype=bool)
+    elif pa.types.is_floating(type_):
+        numbers = pc.fill_null(ordering, 0.0).to_numpy()
+        width = type_.bit_width // 8
+        matrix = np.ascontiguousarray(numbers.astype(f"<f{width}")).view(np.uint8).reshape(-1, width)
+        mask = np.ones_like(matrix, dtype=bool)
+    elif pa.types.is_decimal(type_):
+        matrix, mask = _decimal_bytes(ordering)
+    else:
+        # Dates and times become numbers of their own width first: Arrow casts no date to int64.
+        plain = pa.int32() if type_.bit_width == 32 else pa.int64()
+        matrix, mask = _varints(pc.fill_null(ordering.cast(plain).cast(pa.int64()), 0).to_numpy())
+    heads = np.broadcast_to(np.frombuffer(head, np.uint8), (len(ordering), len(head)))
+    matrix = np.hstack((heads, matrix))
+    mask = np.hstack((np.ones_like(heads, dtype=bool), mask))
+    offsets = np.zeros(len(ordering) + 1, np.int64)
+    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(ordering), [None, pa.py_buffer(offsets), pa.py_buffer(matrix[mask])]
+    )
+
+
+def _varints(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    zigzag = (numbers.astype(np.uint64) << np.uint64(1)) ^ (numbers >> np.int64(63)).astype(np.uint64)
+    shifts = np.arange(10, dtype=np.uint64) * np.uint64(7)
+    rest = zigzag[:, None] >> shifts
+    mask = rest != 0
+    mask[:, 0] = True
+    more = np.zeros_like(mask)
+    more[:, :-1] = mask[:, 1:]
+    return ((rest & np.uint64(0x7F)) | (more.astype(np.uint64) << np.uint64(7))).astype(np.uint8), mask
+
+
+def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Length, then the unscaled value in as few bytes as hold its sign, highest first: Java's BigInteger."""
+    raw = np.frombuffer(ordering.buffers()[1], np.uint8).reshape(-1, 16)[ordering.offset :][: len(ordering)]
+    big = raw[:, ::-1].copy()
+    big[ordering.is_null().to_numpy(zero_copy_only=False)] = 0
+    sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+    # A leading byte can go if it only repeats the sign, and the byte after it begins with that sign.
+    idle = (big[:, :-1] == sign) & ((big[:, 1:] >= 0x80) == (sign != 0))
+    leading = np.cumprod(idle, axis=1).sum(axis=1)
+    mask = np.arange(16) >= leading[:, None]
+    lengths = ((16 - leading) << 1).astype(np.uint8)[:, None]
+    return np.hstack((lengths, big)), np.hstack((np.ones_like(lengths, dtype=bool), mask))
+
+
+def decoded_ordering(rows: pl.DataFrame, wrapper: Wrapper) -> pa.Array:
+    """The ordering values of deletes of one branch, of which polars has decoded what the union wraps."""
+    if pa.types.is_null(wrapper.arrow):
+        return pa.nulls(rows.height)
+    values = rows["ordering"].to_arrow()
+    if pa.types.is_decimal(wrapper.arrow):
+        return _decimals(values.to_pylist())
+    return values.cast(wrapper.arrow)
+
+
+def _decimals(values: Sequence[bytes | None]) -> pa.Array:
+    """Unscaled two's complement numbers, highest byte first."""
+    signed = (None if value is None else int.from_bytes(value, "big", signed=True) for value in values)
+    raw = [None if number is None else number.to_bytes(16, "little", signed=True) for number in signed]
+    fixed = pa.array([bytes(16) if value is None else value for value in raw], pa.binary(16))
+    validity = pa.array([value is not None for value in raw]).buffers()[1]
+    return pa.Array.from_buffers(_DECIMAL, len(raw), [validity, fixed.buffers()[1]])
+
+
+def typed_ordering(values: list[object], wrapper: Wrapper) -> pa.Array:
+    """The ordering values of deletes of one branch, of what fastavro has decoded, one by one."""
+    if pa.types.is_decimal(wrapper.arrow):
+        return _decimals(cast("list[bytes | None]", values))
+    plain = {"int": pa.int32(), "long": pa.int64()}.get(str(wrapper.avro), wrapper.arrow)
+    return pa.array(values, plain).cast(wrapper.arrow)
