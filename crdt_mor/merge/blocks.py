@@ -23,6 +23,11 @@ SEQUENCE = "_hoodie_commit_seqno"
 META_COLUMNS = (COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
 
 
+NEVER_COMPARED = ""
+"""The value of `Slice.base_latest` where a run of log blocks plays the base and is not the first. The rows of the run
+that other blocks touch are in a log block as well, so that base and logs need no comparison."""
+
+
 @dataclass(frozen=True, slots=True)
 class DataBlock:
     """Rows of one commit: the bytes of a Parquet file, in which each key occurs at most once, or a frame.

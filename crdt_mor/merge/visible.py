@@ -24,7 +24,16 @@ import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.base_rows import BASE_TIME, Base, Scanned, without_each
-from crdt_mor.merge.blocks import COMMIT_TIME, Columns, DataBlock, DeleteBlock, Slice, distinct, is_partial
+from crdt_mor.merge.blocks import (
+    COMMIT_TIME,
+    NEVER_COMPARED,
+    Columns,
+    DataBlock,
+    DeleteBlock,
+    Slice,
+    distinct,
+    is_partial,
+)
 from crdt_mor.merge.contributions import (
     AT,
     KIND,
@@ -45,18 +54,13 @@ from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, distinct_keys
-from crdt_mor.merge.patches import Patches, patches
+from crdt_mor.merge.overlay import merge_columns
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.states import shown, take
 
 Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
 """The least size of a block or run that plays the base. A smaller one is cheaper to merge with the others."""
-
-NEVER_COMPARED = ""
-"""The value of `Slice.base_latest` where a run of log blocks plays the base and is not the first. The rows of the run
-that other blocks touch are in a log block as well, so that base and logs need no comparison."""
 
 _BASE_ORDER, _CUT = "base_ordering", "cut"
 
@@ -183,7 +187,7 @@ def _merge(
         if base is not None and pool is not None:
             base = base.begun(need, pool)
         if rule.kind == "columns":
-            return _frames(*_merge_columns(files, rule, columns, key, need, base, asked), select, predicate)
+            return _frames(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate)
         resolved = resolve(files, rule, columns, key, need, base)
         return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
 
@@ -375,74 +379,3 @@ def _newer_than_delete(base: Base, contributions: Contributions, best: pl.DataFr
     alone = cleared(contributions.lines).join(best, on=LINE_KEY, how="anti").select(LINE_KEY, TIME)
     rows = base.rows(alone[LINE_KEY], [pl.col(COMMIT_TIME).alias(BASE_TIME)])
     return rows.join(alone, on=LINE_KEY, how="inner").filter(pl.col(BASE_TIME) >= pl.col(TIME))[LINE_KEY]
-
-
-def _merge_columns(
-    files: Slice,
-    rule: MergeRule,
-    columns: Columns,
-    key: str,
-    need: list[str],
-    scanned: Scanned | None,
-    asked: pl.Expr | None,
-) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
-    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
-    lines = contributions.lines
-    if asked is not None:
-        lines = lines.filter(lines.select(pl.col(LINE_KEY).alias(key)).select(asked.alias("asked"))["asked"])
-    folded = patches(contributions, lines, rule, key)
-    if scanned is None:
-        return _overlay(folded, need, None, None), None
-    if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
-        return _overlay(folded, need, None, None), scanned.without(Keys(folded.keys), need)
-    # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
-    few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
-    base = scanned.decode(Keys(folded.keys), distinct(need, below) if few else below)
-    every = len(base.places) == base.frame.height
-    rest = None if every else base.others(need) if few else scanned.without(Keys(folded.keys), need)
-    folded = folded.renumbered(base.numbers)
-    under = np.full(len(folded.keys), -1, dtype=np.int64)
-    under[: len(base.places)] = base.places
-    return _overlay(folded, need, base.frame, np.where(folded.reset, -1, under)), rest
-
-
-def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
-    """Whether the logs alone set every column of the touched rows."""
-    return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
-
-
-def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
-    """Merged rows. A column of a payload has the fold of base and logs; any other column has the value of the log row
-    that gave it last, else that of the base, else null."""
-    merged: dict[str, pl.Series] = {}
-    for member in folded.rule.members_of(need):
-        states = folded.states(member, base, under)
-        merged |= {series.name: series for series in shown(member, states, need, folded.keys)}
-    others = [column for column in need if column not in merged]
-    if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
-        return _beside_newest(folded, merged, others).select(need)
-    for column in others:
-        index, series = folded.row_of(column), folded.contributions.rows[column]
-        if base is not None and under is not None and (index < 0).any():
-            below = np.where(under >= 0, under + series.len(), -1)
-            index = np.where(index >= 0, index, below)
-            series = pl.concat([series, base[column]])
-        merged[column] = take(series, index)
-    rows = pl.DataFrame([merged[column] for column in need])
-    live = folded.newest >= 0
-    return rows if live.all() else rows.filter(pl.Series(live))
-
-
-def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
-    """The newest rows of the logs, filtered as whole rows in their order, and the columns `merged` beside them.
-
-    That is faster than to gather the rows column by column.
-    """
-    rows_of_logs = folded.contributions.rows
-    live = np.flatnonzero(folded.newest >= 0)
-    key_of = np.full(rows_of_logs.height, -1, dtype=np.int64)
-    key_of[folded.newest[live]] = live
-    keep = key_of >= 0
-    rows = rows_of_logs.select(others) if keep.all() else rows_of_logs.select(others).filter(pl.Series(keep))
-    return rows.with_columns(take(series, key_of[keep]) for series in merged.values())

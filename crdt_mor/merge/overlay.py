@@ -1,0 +1,91 @@
+"""Merged rows under the rule `columns`: patches of the logs, laid over the rows of the base.
+
+`merge.patches` folds the logs of a slice. The base is read only where it can give something, and its rows that no log
+touches pass through its scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from crdt_mor.merge.base_rows import Scanned
+from crdt_mor.merge.blocks import NEVER_COMPARED, Columns, Slice, distinct
+from crdt_mor.merge.contributions import LINE_KEY, gather
+from crdt_mor.merge.key_words import Keys
+from crdt_mor.merge.patches import Patches, patches
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.states import shown, take
+
+
+def merge_columns(
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    key: str,
+    need: list[str],
+    scanned: Scanned | None,
+    asked: pl.Expr | None,
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
+    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
+    lines = contributions.lines
+    if asked is not None:
+        lines = lines.filter(lines.select(pl.col(LINE_KEY).alias(key)).select(asked.alias("asked"))["asked"])
+    folded = patches(contributions, lines, rule, key)
+    if scanned is None:
+        return _overlay(folded, need, None, None), None
+    if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
+        return _overlay(folded, need, None, None), scanned.without(Keys(folded.keys), need)
+    # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
+    few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
+    base = scanned.decode(Keys(folded.keys), distinct(need, below) if few else below)
+    every = len(base.places) == base.frame.height
+    rest = None if every else base.others(need) if few else scanned.without(Keys(folded.keys), need)
+    folded = folded.renumbered(base.numbers)
+    under = np.full(len(folded.keys), -1, dtype=np.int64)
+    under[: len(base.places)] = base.places
+    return _overlay(folded, need, base.frame, np.where(folded.reset, -1, under)), rest
+
+
+def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
+    """Whether the logs alone set every column of the touched rows."""
+    return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
+
+
+def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
+    """Merged rows. A column of a payload has the fold of base and logs; any other column has the value of the log row
+    that gave it last, else that of the base, else null."""
+    merged: dict[str, pl.Series] = {}
+    for member in folded.rule.members_of(need):
+        states = folded.states(member, base, under)
+        merged |= {series.name: series for series in shown(member, states, need, folded.keys)}
+    others = [column for column in need if column not in merged]
+    if len(others) > len(merged) and all(folded.row_of(c) is folded.newest for c in others):
+        return _beside_newest(folded, merged, others).select(need)
+    for column in others:
+        index, series = folded.row_of(column), folded.contributions.rows[column]
+        if base is not None and under is not None and (index < 0).any():
+            below = np.where(under >= 0, under + series.len(), -1)
+            index = np.where(index >= 0, index, below)
+            series = pl.concat([series, base[column]])
+        merged[column] = take(series, index)
+    rows = pl.DataFrame([merged[column] for column in need])
+    live = folded.newest >= 0
+    return rows if live.all() else rows.filter(pl.Series(live))
+
+
+def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
+    """The newest rows of the logs, filtered as whole rows in their order, and the columns `merged` beside them.
+
+    That is faster than to gather the rows column by column.
+    """
+    rows_of_logs = folded.contributions.rows
+    live = np.flatnonzero(folded.newest >= 0)
+    key_of = np.full(rows_of_logs.height, -1, dtype=np.int64)
+    key_of[folded.newest[live]] = live
+    keep = key_of >= 0
+    rows = rows_of_logs.select(others) if keep.all() else rows_of_logs.select(others).filter(pl.Series(keep))
+    return rows.with_columns(take(series, key_of[keep]) for series in merged.values())
