@@ -81,7 +81,9 @@ class Bucket:
     def counting(self) -> Iterator[Bucket]:
         """Let the product's requests, and its pools of threads, be this bucket's until the block is left."""
         with ExitStack() as stack:
-            stack.enter_context(patch("crdt_mor.store.objects.obstore", _Library(self)))
+            library = _Library(self)
+            for module in ("objects", "puts"):
+                stack.enter_context(patch(f"crdt_mor.store.{module}.obstore", library))
             for pool in POOLS:
                 stack.enter_context(patch(pool, self._pool))
             yield self

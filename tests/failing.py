@@ -84,7 +84,9 @@ class FailingBucket:
     def running(self) -> Iterator[FailingBucket]:
         """Let the product's requests be this bucket's until the block is left."""
         with ExitStack() as stack:
-            stack.enter_context(patch("crdt_mor.store.objects.obstore", _Library(self)))
+            library = _Library(self)
+            for module in ("objects", "puts"):
+                stack.enter_context(patch(f"crdt_mor.store.{module}.obstore", library))
             for pool in POOLS:
                 stack.enter_context(patch(pool, partial(_AtOnce, self.environment)))
             yield self

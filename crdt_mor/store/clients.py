@@ -1,7 +1,7 @@
 """The clients of an object store: one for each length of time that a request may take.
 
 They never try a request again themselves. A put that is repeated out of sight answers that there is an object already
-where the first attempt had made it; so the caller decides what is repeated (`store.objects`).
+where the first attempt had made it; so the caller decides what is repeated (`store.puts`).
 """
 
 from __future__ import annotations

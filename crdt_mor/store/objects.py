@@ -1,14 +1,6 @@
-r"""A store in a bucket: Amazon S3 and what speaks its protocol, Azure, Google Cloud Storage.
+"""A store in a bucket: Amazon S3 and what speaks its protocol, Azure, Google Cloud Storage.
 
-`put` is the provider's own conditional put (`If-None-Match: *`, or its like), of the whole object. A reply may get lost
-after the object was made, so each put has a nonce of its own, in the object's metadata:
-
-    put ─ made ───────────────────────────────────> True
-        ├ there is one, and nothing was unsure ───> False
-        └ timeout, reset, 5xx, 409: unsure ─ read back ─ our nonce ────> True
-              ^                                        ├ another's ────> False
-              └──────────── nothing there, wait ───────┘
-                            the deadline has passed ─────────────────> `CommitUnknownError`
+`put` is the provider's own conditional put (`store.puts`).
 
 Requests are repeated here alone, with growing pauses, until a deadline (`retry_timeout`); the client below repeats
 none. What cannot get better, such as a missing bucket or expired credentials, is a `StorageRefusedError` at once.
@@ -26,27 +18,21 @@ from typing import Any, Final
 
 import obstore
 
-from crdt_mor.errors import CommitUnknownError, FormatError, InvalidInputError, StorageUnavailableError
+from crdt_mor.errors import FormatError, InvalidInputError, StorageUnavailableError
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
-from crdt_mor.store.asking import Asking, Tries, TruncatedError, monotonic_ms
+from crdt_mor.store.asking import Asking, TruncatedError, monotonic_ms
 from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.clients import Clients
-from crdt_mor.store.failures import Failure, Kind, refused, unavailable
+from crdt_mor.store.failures import Failure, Kind
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
 from crdt_mor.store.protocol import Content, Durable, Stat
+from crdt_mor.store.puts import Puts
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
 from crdt_mor.store.secrets import Secrets
-
-NONCE: Final = "crdtmornonce"
-"""The name of the metadata that tells whose put made an object. Azure takes letters, digits and `_`, and proxies in
-front of others drop headers with `_`."""
-
-PUT_MAX: Final[Mapping[str, int]] = {"s3": 5 << 30, "azure": 5000 << 20, "gs": 5 << 40}
-"""How many bytes one conditional put may have at each provider."""
 
 COPIED_HERE_MAX: Final = 4 << 20
 """A copy of a smaller object goes through this process: two requests, and a lost reply can be told from a lost race."""
@@ -74,6 +60,7 @@ class ObjectStore:
         self._secrets = secrets
         self.environment = environment or SystemEnvironment()
         self._asking = Asking(place, options, secrets, self.environment)
+        self._puts = Puts(place, self._asking, self._key, self.read)
         self._lock = threading.Lock()
         self._empties: dict[str, None] = {}
         self._at_once = AtOnce()
@@ -213,62 +200,11 @@ class ObjectStore:
 
         Chunks are joined first: at most 5 GiB on S3, 5,000 MiB on Azure.
         """
-        key = self._key(path)
         content = data if isinstance(data, bytes) else bytes(data) if isinstance(data, memoryview) else b"".join(data)
-        self._require_size(path, len(content))
-        nonce, unsure = self.environment.nonce(), False
-        tries = self._asking.tries("put", path)
-        while True:
-            failure = self._asking.once(lambda: self._create(key, content, nonce))
-            if not isinstance(failure, Failure):
-                self._forget_empty(path)
-                tries.note_answer()
-                return True
-            if failure.kind is Kind.TAKEN and not unsure:
-                tries.note_answer()
-                return False
-            if failure.kind in (Kind.REFUSED, Kind.ABSENT) and not unsure:
-                raise refused(tries.where, failure)
-            unsure = unsure or not failure.unsent
-            if unsure and (outcome := self._read_back(path, content, nonce, tries)) is not None:
-                tries.note_answer()
-                return outcome
-            if failure.kind is Kind.REFUSED or not tries.again(failure):
-                raise _put_failed(failure, unsure, tries)
-
-    def _create(self, key: str, content: bytes, nonce: str) -> bool:
-        client = self._clients.putting(len(content))
-        obstore.put(client, key, content, mode="create", attributes={NONCE: nonce}, use_multipart=False)
-        return True
-
-    def _read_back(self, path: str, content: bytes, nonce: str, tries: Tries) -> bool | None:
-        """Whether an object that is there is the one that a put made whose outcome is unknown; None: there is none."""
-        key = self._key(path)
-        found = self._asking.once(lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
-        if not isinstance(found, Failure) or found.kind is Kind.ABSENT:
-            tries.note_look()
-        if isinstance(found, Failure):
-            return None  # absent, or the store still fails: then the next put finds out
-        theirs = found.attributes.get(NONCE)
-        if theirs is not None:
-            return theirs == nonce
-        there = self.read(path) if found.meta["size"] == len(content) else b""
-        if there is not None and there != content:
-            return False
-        raise CommitUnknownError(
-            "the store keeps no metadata, so that it cannot be told who made this object, whose content is the one "
-            f"that was put: see whether what it is part of is there. path={path} store={self._place.uri} "
-            f"tries={tries.count}"
-        )
-
-    def _require_size(self, path: str, size: int) -> None:
-        most = PUT_MAX[self._place.provider]
-        if size > most:
-            raise InvalidInputError(
-                "an object of a table is put whole, and this one is too large for that: nothing was put. A table with "
-                "more buckets, or with partitions, has smaller files (migrate copies it beside its writers). "
-                f"path={path} size={size} most={most}"
-            )
+        made = self._puts.put(path, content)
+        if made:
+            self._forget_empty(path)
+        return made
 
     def copy(self, source: str, target: str) -> bool:
         """Create `target` with the content of `source`, if there is no `target`: True. Else False.
@@ -279,32 +215,13 @@ class ObjectStore:
         if found is None:
             raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
         if found.meta["size"] > COPIED_HERE_MAX:
-            copied = self._copy_there(source, target)
+            copied = self._puts.copy(source, target)
             if copied is not None:
                 return copied
         data = self.view(source)
         if data is None:
             raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
         return self.put(target, data)
-
-    def _copy_there(self, source: str, target: str) -> bool | None:
-        """A copy without the bytes coming here; None where the provider has none."""
-        start, end = self._key(source), self._key(target)
-        tries, unsure = self._asking.tries("copy", target), False
-        while True:
-            failure = self._asking.once(lambda: obstore.copy(self._clients.reading(), start, end, overwrite=False))
-            if not isinstance(failure, Failure):
-                tries.note_answer()
-                return True
-            if failure.kind is Kind.TAKEN and not unsure:
-                return False
-            if failure.kind is Kind.ABSENT:
-                raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
-            if failure.kind is Kind.REFUSED and not unsure:
-                return None
-            if failure.kind is Kind.TAKEN or not tries.again(failure):
-                raise _put_failed(failure, unsure, tries)
-            unsure = unsure or not failure.unsent
 
     def delete(self, path: str) -> None:
         """Remove the object; removing what is not there is fine."""
@@ -316,7 +233,7 @@ class ObjectStore:
         """Set the modification time of an empty object to now, creating it if need be; what has content stays."""
         key = self._key(path)
         if path not in self._empties:
-            made = self._asking.ask("touch", path, lambda: self._create(key, b"", self.environment.nonce()))
+            made = self._asking.ask("touch", path, lambda: self._puts.create(key, b"", self.environment.nonce()))
             if not isinstance(made, Failure):
                 self._note_empty(path)
                 return
@@ -409,16 +326,6 @@ def open_at(place: Place, storage_options: object, environment: Environment) -> 
 
 def _unpickled(place: Place, options: Mapping[str, str], secrets: Secrets) -> ObjectStore:
     return ObjectStore(place, options, secrets)
-
-
-def _put_failed(failure: Failure, unsure: bool, tries: Tries) -> Exception:
-    """The error of a put or a copy for which the store was asked in vain."""
-    if not unsure:
-        return unavailable(tries.where, failure, tries.count, tries.seconds)
-    return CommitUnknownError(
-        "the store does not say whether it has made an object, which may be there or may appear later: look before "
-        f"writing it again. {tries.where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
-    )
 
 
 def _modified_ms(meta: Any) -> int:

@@ -9,7 +9,7 @@ import pytest
 from crdt_mor import CommitUnknownError, StorageUnavailableError
 from crdt_mor.events import one_event
 from crdt_mor.log import publish
-from crdt_mor.store import objects
+from crdt_mor.store import puts
 from crdt_mor.store.asking import Tries
 from crdt_mor.store.failures import Failure, unavailable
 from tests.simulation.deadline_history import run_deadlines
@@ -30,7 +30,7 @@ def every_put_that_fails_has_made_nothing(patch: pytest.MonkeyPatch) -> None:
     def careless(failure: Failure, unsure: bool, tries: Tries) -> Exception:
         return unavailable(tries.where, failure, tries.count, tries.seconds)
 
-    patch.setattr(objects, "_put_failed", careless)
+    patch.setattr(puts, "_put_failed", careless)
 
 
 def a_look_that_fails_has_found_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from crdt_mor import (
     Store,
     Table,
 )  # fmt: skip
-from crdt_mor.store import objects
+from crdt_mor.store import objects, puts
 from crdt_mor.store.objects import ObjectStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.store_suite import StoreSuite
@@ -136,7 +136,7 @@ def test_a_path_that_no_store_takes(server: servers.Server) -> None:
 def test_what_is_too_large_is_refused_before_it_is_sent(
     server: servers.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "PUT_MAX", {"s3": 10, "azure": 10, "gs": 10})
+    monkeypatch.setattr(puts, "PUT_MAX", {"s3": 10, "azure": 10, "gs": 10})
     store = server.store()
     with pytest.raises(InvalidInputError, match=r"more buckets.*size=11 most=10"):
         store.put("x", b"01234567890")
