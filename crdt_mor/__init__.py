@@ -62,11 +62,11 @@ if _TYPE_CHECKING:
         WriterExpiredError,
     )
     from crdt_mor.ground.clock import Environment, Process
-    from crdt_mor.ground.observing import (
+    from crdt_mor.ground.observing import Observation, observe
+    from crdt_mor.ground.observing_events import (
         AdoptionEvent,
         CommitEvent,
         Event,
-        Observation,
         PartEvent,
         PlanEvent,
         RaceLostEvent,
@@ -74,7 +74,6 @@ if _TYPE_CHECKING:
         SweepEvent,
         UpkeepEvent,
         WaitEvent,
-        observe,
     )
     from crdt_mor.ground.parquet import ParquetSource, RangeReader
     from crdt_mor.laws.allowed import allow_payloads
@@ -156,11 +155,11 @@ _NAMES = {
     "model.points": ("Point", "parse_point"),
     "columns.schema": ("TableSchema",),
     "model.timeline_parts": ("DataFile", "FileGroup"),
-    "ground.observing": (
+    "ground.observing": ("Observation", "observe"),
+    "ground.observing_events": (
         "AdoptionEvent",
         "CommitEvent",
         "Event",
-        "Observation",
         "PartEvent",
         "PlanEvent",
         "RaceLostEvent",
@@ -168,7 +167,6 @@ _NAMES = {
         "SweepEvent",
         "UpkeepEvent",
         "WaitEvent",
-        "observe",
     ),
     "ground.parquet": ("ParquetSource", "RangeReader"),
     "read.explain": ("Explanation", "Files"),

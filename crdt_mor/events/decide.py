@@ -17,7 +17,7 @@ of ours.
 
 from __future__ import annotations
 
-from crdt_mor.ground.observing import AdoptionEvent
+from crdt_mor.ground.observing_events import AdoptionEvent
 from crdt_mor.hudi.adoption import adopting
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Pause, Steps, StoreNow

@@ -33,7 +33,7 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
-from crdt_mor.ground.observing import RaceLostEvent
+from crdt_mor.ground.observing_events import RaceLostEvent
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.records import claim_record, pending_record
 from crdt_mor.log.outcome import find_completion, may_be_dropped

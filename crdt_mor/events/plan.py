@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import cast
 
 from crdt_mor.errors import TableNotFoundError, TableReplacedError
-from crdt_mor.ground.observing import PlanEvent
+from crdt_mor.ground.observing_events import PlanEvent
 from crdt_mor.hudi.actions import P, PlannedAction, planned_action
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped

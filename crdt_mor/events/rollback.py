@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from crdt_mor.errors import StorageUnavailableError, TableNotFoundError, TableReplacedError
-from crdt_mor.ground.observing import RollbackEvent
+from crdt_mor.ground.observing_events import RollbackEvent
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import STAGED, heartbeat_path, ticket_path

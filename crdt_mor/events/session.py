@@ -28,7 +28,8 @@ from crdt_mor.format.base_file import Judgements
 from crdt_mor.format.properties import decode_table
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.forks import is_own, new_session, require_own
-from crdt_mor.ground.observing import CommitEvent, Teller
+from crdt_mor.ground.observing import Teller
+from crdt_mor.ground.observing_events import CommitEvent
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried

@@ -20,7 +20,7 @@ from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events.leftovers import sweep_leftovers
 from crdt_mor.events.rollback import give_up
 from crdt_mor.events.ticket import last_begin_time, read_ticket
-from crdt_mor.ground.observing import SweepEvent
+from crdt_mor.ground.observing_events import SweepEvent
 from crdt_mor.hudi.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.hudi.adoption import adopt
 from crdt_mor.hudi.archive import remove_in_order

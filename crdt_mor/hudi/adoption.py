@@ -32,7 +32,7 @@ import pyarrow as pa
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format.archive import manifest_number
-from crdt_mor.ground.observing import AdoptionEvent
+from crdt_mor.ground.observing_events import AdoptionEvent
 from crdt_mor.hudi.adoption_instants import HudiInstant, InstantCache, read_active, read_archive
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector, TablePublisher, wide_completions

@@ -34,7 +34,8 @@ from crdt_mor.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
-from crdt_mor.ground.observing import RaceLostEvent, Tell, tell_nobody
+from crdt_mor.ground.observing import Tell, tell_nobody
+from crdt_mor.ground.observing_events import RaceLostEvent
 from crdt_mor.log.combining import PAUSED, Crowd, Posting
 from crdt_mor.log.intents import Intent
 from crdt_mor.log.outcome import newer_value

@@ -32,7 +32,7 @@ from crdt_mor.events import load, sweep
 from crdt_mor.events import plan as plans
 from crdt_mor.events import write as events
 from crdt_mor.events.session import Session
-from crdt_mor.ground.observing import UpkeepEvent
+from crdt_mor.ground.observing_events import UpkeepEvent
 from crdt_mor.hudi.actions import CLEAN, COMPACT
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved

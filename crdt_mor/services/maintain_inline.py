@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events.session import Session
-from crdt_mor.ground.observing import UpkeepEvent
+from crdt_mor.ground.observing_events import UpkeepEvent
 from crdt_mor.model.policies import Policies
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion

@@ -28,7 +28,7 @@ from crdt_mor.errors import (
 from crdt_mor.events import plan as plans
 from crdt_mor.events import sweep
 from crdt_mor.events.session import Session
-from crdt_mor.ground.observing import PartEvent, PlanEvent
+from crdt_mor.ground.observing_events import PartEvent, PlanEvent
 from crdt_mor.ground.threads import THREADS, in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import P, PlannedAction

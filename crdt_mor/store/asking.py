@@ -13,7 +13,8 @@ from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.deadlines import Asked, current_operation
 from crdt_mor.ground.forks import require_clients
-from crdt_mor.ground.observing import WaitEvent, emit
+from crdt_mor.ground.observing import emit
+from crdt_mor.ground.observing_events import WaitEvent
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.credentials import Vending
