@@ -26,6 +26,7 @@ import pyarrow as pa
 
 import crdt_mor as mor
 from benches import stores
+from benches.bucket import BUCKET, bucket, far_away
 from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
 
@@ -45,7 +46,7 @@ def simulated(writers: int, seconds: float, *, combining: bool) -> Figures:
 
 def real(writers: int, seconds: float, port: int, *, combining: bool) -> Figures:
     """The same of threads, each with the table open, in a bucket."""
-    uri, given = f"s3://{stores.BUCKET}/crowd-{writers}-{combining}", stores.Ours.options(port)
+    uri, given = f"s3://{BUCKET}/crowd-{writers}-{combining}", stores.Ours.options(port)
     mor.Table.create(uri, stores.ROW, key="id", buckets=1, storage_options=given)
     gate = Barrier(writers)
 
@@ -109,7 +110,7 @@ def main() -> None:
         print("skipped: there is no moto here, which `make setup` installs")
     else:
         threads: list[tuple[int, float]] = [(1, 1), (4, 1)] if args.small else [(1, 10), (8, 20), (32, 40)]
-        with stores.bucket() as port, stores.far_away(port, DELAY_MS) as away:
+        with bucket() as port, far_away(port, DELAY_MS) as away:
             print(f"threads, in a bucket that moto plays, {DELAY_MS} ms away")
             found += shown(threads, partial(real, port=away))
     if args.json:
