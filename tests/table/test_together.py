@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from crdt_mor import Commit, FormatError, SnapshotExpiredError, Table, Transaction
-from crdt_mor.merge import base_rows, kernel, order
+from crdt_mor.merge import base_rows, kernel, key_words
 from crdt_mor.read import together
 from tests.table.compacting import close, open_write
 from tests.table.helpers import MERGES, Make, Place, frame
@@ -114,7 +114,7 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
     monkeypatch.setattr(together, "SLICES_MAX", 1)
     assert small == large == answers(table, commits, asked)
     assert not at_once
-    monkeypatch.setattr(order, "_MANY", 0)  # keys as words, which are else taken for many keys alone
+    monkeypatch.setattr(key_words, "_MANY", 0)  # keys as words, which are else taken for many keys alone
     monkeypatch.setattr(base_rows, "IN_SCAN_WORDS_MAX", 0)
     assert small == answers(table, commits, asked)
     monkeypatch.setattr(together, "SLICES_MAX", 64)
