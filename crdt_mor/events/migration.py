@@ -18,6 +18,7 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.migration import Moving, Origin, Step, require_arrived, require_not_moved, require_not_moving
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.planners.migration import arriving, closed, moving_to, opened
 
 
 def require_restorable(tail: Timeline) -> None:
@@ -36,7 +37,7 @@ def announce(publisher: TablePublisher, known: Timeline, moving: Moving) -> Step
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         if tail.moving is None:
             require_open(tail, None)
-            return tail.move(nonce, wall_ms, moving)
+            return moving_to(tail, nonce, wall_ms, moving)
         if tail.moving.table_id != moving.table_id:
             require_not_moved(tail.moving)
             raise InvalidInputError(
@@ -55,7 +56,7 @@ def close(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Ti
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         if tail.moving is None or tail.moving.table_id != table_id:
             raise InvalidInputError(f"this migration was given up: the table stays where it is. target={table_id}")
-        return None if tail.moving.is_closed else tail.close(nonce, wall_ms)
+        return None if tail.moving.is_closed else closed(tail, nonce, wall_ms)
 
     return (yield from publisher.publish(derive, known))
 
@@ -67,7 +68,7 @@ def reopen(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[T
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         if tail.moving is None or tail.moving.table_id != table_id:
             return None
-        return tail.move(nonce, wall_ms, None)
+        return moving_to(tail, nonce, wall_ms, None)
 
     return (yield from publisher.publish(derive, known))
 
@@ -84,7 +85,7 @@ def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         if tail.origin is None and tail.version == 0:
-            return tail.arrive(nonce, wall_ms, origin)
+            return arriving(tail, nonce, wall_ms, origin)
         if tail.origin is None or tail.origin.table_id != origin.table_id:
             raise TableExistsError(
                 "there is a table already at the address to move to, and it was not made for this migration: give an "
@@ -109,7 +110,7 @@ def aim(publisher: TablePublisher, known: Timeline, until: InstantTime, count: i
         origin = tail.origin
         if origin is None or origin.step != done or origin.is_opened or origin.given_up:
             return None
-        return tail.arrive(nonce, wall_ms, replace(origin, step=step))
+        return arriving(tail, nonce, wall_ms, replace(origin, step=step))
 
     return (yield from publisher.publish(derive, known))
 
@@ -133,7 +134,7 @@ def open_target(
             require_arrived(origin)
         if origin.is_opened or origin.step != done:
             return None
-        return tail.open(nonce, wall_ms, source, author)
+        return opened(tail, nonce, wall_ms, source, author)
 
     return (yield from publisher.publish(derive, known))
 
@@ -154,6 +155,6 @@ def give_up_arrival(publisher: TablePublisher, known: Timeline, table_id: str) -
                 "the migration is over, and the new table takes writes: it cannot be given up any more. To go back, "
                 f"migrate the new table to another address. opened={origin.opened}"
             )
-        return None if origin.given_up else tail.arrive(nonce, wall_ms, replace(origin, given_up=True))
+        return None if origin.given_up else arriving(tail, nonce, wall_ms, replace(origin, given_up=True))
 
     return (yield from publisher.publish(derive, known))

@@ -13,7 +13,8 @@
     forget_tokens         applications that have not written for long are forgotten
     save, unsave          what the table shows now gets a name, or loses it      } in
     restored              what was committed after a moment is dropped          } `planners.restore`
-    move, arrive, open    a migration to another table, or from one, see `model.migration`
+    moving_to, closed     a migration to another table  } in
+    arriving, opened      one from another table        } `planners.migration`
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `log.publish` publishes one value after another by
@@ -29,24 +30,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
-from crdt_mor.model.layout import with_layout
-from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
-from crdt_mor.model.overwrite import Overwrite, still_noted
-from crdt_mor.model.restore import Restore
-from crdt_mor.model.savepoint import Savepoint
+from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE
 from crdt_mor.model.timeline_parts import (
-    EVERYTHING_KEPT,
-    NOTHING_ARCHIVED,
     Archive,
     Completion,
     DataFile,
@@ -57,6 +52,7 @@ from crdt_mor.model.timeline_parts import (
     Segment,
     Token,
 )
+from crdt_mor.model.timeline_value import Value
 
 COMPLETIONS_MAX = 16
 """Completions that a value carries itself; from there on the older ones are sealed into a segment."""
@@ -69,109 +65,13 @@ SEGMENTS_MAX = 16
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """What is committed, pending, planned and given up, at one version."""
-
-    version: int
-    nonce: str
-    clock: InstantTime
-    schema: str
-    swept: InstantTime = EPOCH
-    """When the last sweep was made, by the store's clock, not the table's."""
-    pending: tuple[Pending, ...] = ()
-    plans: tuple[OpenPlan, ...] = ()
-    rolled_back: tuple[RolledBack, ...] = ()
-    completions: tuple[Completion, ...] = ()
-    segments: tuple[Segment, ...] = ()
-    tokens: tuple[Token, ...] = ()
-    foreign_group: str | None = None
-    """A file id of an adopted commit that the bucket index did not make: such a table must not be written."""
-    table_id: str | None = None
-    """No other table's; None before the first event of a table that was made without one."""
-    added: tuple[str, ...] = ()
-    """Columns that the schema has gained since there is one."""
-    properties: Properties = ()
-    """What users have noted of the table, by name."""
-    retention: Retention = EVERYTHING_KEPT
-    """Which history the table still answers for."""
-    archive: Archive = NOTHING_ARCHIVED
-    """What has left Hudi's active timeline. Our own readers do not ask: what is committed stands in this value."""
-    tokens_since: InstantTime = EPOCH
-    """Applications whose last commit completed before it are forgotten; EPOCH: none is."""
-    overwrites: tuple[Overwrite, ...] = ()
-    """Those whose barriers are later than the request of some pending write, in the order of their barriers."""
-    savepoints: tuple[Savepoint, ...] = ()
-    """Names for what the table showed, oldest first; what they show is kept."""
-    restores: tuple[Restore, ...] = ()
-    """The restores that the table has had, oldest first."""
-    tokens_noted: InstantTime = EPOCH
-    """Completions up to this time may lack the token that their write carried; EPOCH: each has it."""
-    moving: Moving | None = None
-    """The migration of this table to another one."""
-    origin: Origin | None = None
-    """The table whose rows arrive in this one, or have arrived."""
-    format: int = field(default=FORMAT, compare=False)
-    """The format of the object that this value was decoded from: the release that put it reads no later one."""
+class Timeline(Value):
+    """One version of the timeline, and the versions that may follow it."""
 
     @classmethod
-    def genesis(cls, schema: str, table_id: str | None = None) -> Timeline:
+    def genesis(cls, schema: str, table_id: str | None = None) -> Self:
         """The value before the first event: of the table's properties alone, so anyone may put it, with a nonce."""
         return cls(0, table_id or "genesis", EPOCH, schema, table_id=table_id)
-
-    # --- what it says -------------------------------------------------------------------------------------------
-
-    @property
-    def header(self) -> Timeline:
-        """Version, clock, schema, the table's id and the history that is kept: what reading needs beside the files."""
-        return Timeline(
-            self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
-            savepoints=self.savepoints, restores=self.restores,
-        )  # fmt: skip
-
-    @property
-    def newly_pending(self) -> tuple[InstantTime, ...]:
-        """The instants of the writes, or of the plan, that this very version made pending."""
-        begun = [pending.requested for pending in self.pending if pending.version == self.version]
-        return (*begun, *(plan.barrier for plan in self.plans if plan.version == self.version))
-
-    @property
-    def instants(self) -> tuple[InstantTime, ...]:
-        """The times of all instants that this value carries itself."""
-        open_instants = (*(p.requested for p in self.pending), *(p.barrier for p in self.plans))
-        return (*open_instants, *(r.requested for r in self.rolled_back), *(c.requested for c in self.completions))
-
-    def is_restore_of(self, previous: Timeline) -> bool:
-        """Whether this version, which follows `previous`, restored the table to an earlier moment."""
-        return len(self.restores) > len(previous.restores)
-
-    def find_pending(self, requested: InstantTime) -> Pending | None:
-        return next((p for p in self.pending if p.requested == requested), None)
-
-    def find_by_nonce(self, nonce: str) -> Pending | RolledBack | None:
-        """The instant that a begin with this nonce made, unless it is completed or forgotten."""
-        instants: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
-        return next((p for p in instants if p.nonce == nonce), None)
-
-    def find_plan(self, barrier: InstantTime) -> OpenPlan | None:
-        return next((p for p in self.plans if p.barrier == barrier), None)
-
-    def find_rolled_back(self, requested: InstantTime) -> RolledBack | None:
-        return next((r for r in self.rolled_back if r.requested == requested), None)
-
-    def find_completion(self, requested: InstantTime) -> Completion | None:
-        """The completion of an instant, if this value carries it itself (not in a segment)."""
-        return next((c for c in self.completions if c.requested == requested), None)
-
-    def find_savepoint(self, name: str) -> Savepoint | None:
-        return next((s for s in self.savepoints if s.name == name), None)
-
-    def find_token(self, application: str) -> Token | None:
-        return next((t for t in self.tokens if t.application == application), None)
-
-    @property
-    def standing(self) -> int:
-        """How many of the commits that were moved to segments have their files in Hudi's active timeline."""
-        return sum(segment.count for segment in self.segments) + self.retention.dropped_count - self.archive.count
 
     # --- transitions --------------------------------------------------------------------------------------------
 
@@ -402,51 +302,6 @@ class Timeline:
         """Applications whose last commit completed before `since` are forgotten, with the numbers of their tokens."""
         tokens = tuple(t for t in self.tokens if t.completed >= since)
         return self.following(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
-
-    def move(self, nonce: str, wall_ms: int, moving: Moving | None) -> Timeline:
-        """A migration to another table is announced, or given up (None)."""
-        announced = replace(moving, since=self.clock) if moving is not None else None
-        return self.following(nonce, tick_after(self.clock, wall_ms), moving=announced)
-
-    def close(self, nonce: str, wall_ms: int) -> Timeline:
-        """From here on nothing begins in this table, which moves to another address. What is pending may end."""
-        assert self.moving is not None, "a migration is announced before it closes the table"
-        closed = tick_after(self.clock, wall_ms)
-        return self.following(nonce, closed, moving=replace(self.moving, closed=closed))
-
-    def arrive(self, nonce: str, wall_ms: int, origin: Origin) -> Timeline:
-        """The rows of another table arrive here: the next step, or the end of a migration that was given up."""
-        return self.following(nonce, tick_after(self.clock, wall_ms), origin=origin)
-
-    def open(self, nonce: str, wall_ms: int, source: Timeline, author: Author | None = None) -> Timeline:
-        """All rows of `source`, which is closed, have arrived, and this table takes writes from here on.
-
-        They come after all that was written to the source: the clock moves past its clock. It is an empty delta commit
-        of its own, which stands for the commits that the tokens of the source name. Its properties come along, but for
-        the order of rows, which this table was made with.
-
-        What this table showed before was a part of the source: it is history that is not kept.
-        """
-        assert self.origin is not None, "rows of another table arrive"
-        requested = begin_after(max(self.clock, source.clock), wall_ms)
-        opened = tick_after(requested, wall_ms)
-        version = self.version + 1
-        completion = Completion(requested, opened, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
-        others = {t.application for t in source.tokens}
-        stable = min([opened, *(p.requested for p in self.pending)])  # a process of the migration may have stalled
-        return self.following(
-            nonce,
-            opened,
-            origin=replace(self.origin, opened=opened),
-            completions=(*self.completions, completion),
-            properties=with_layout(source.properties, self.properties),
-            retention=replace(self.retention, since=opened, stable_since=max(self.retention.stable_since, stable)),
-            tokens_noted=opened if source.tokens else self.tokens_noted,
-            tokens=(
-                *(t for t in self.tokens if t.application not in others),
-                *(Token(t.application, t.number, requested, opened, version) for t in source.tokens),
-            ),
-        )
 
     def adopt(
         self,

@@ -1,6 +1,6 @@
 """The fields of a timeline value as JSON: one row of `FIELDS` says all that its storage knows of a field.
 
-A new field is a line of `Timeline`, a row here, and a row in docs/format.md.
+A new field is a line of `Value` in `model/timeline_value.py`, a row here, and a row in docs/format.md.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending, Retention
 from crdt_mor.planners import clean
 from crdt_mor.planners.clean import CleanPlan, RetentionPolicy, moved, needless_files, plan_cleaning
+from crdt_mor.planners.migration import moving_to
 from tests.tiers import slow
 
 GROUPS = [("", bucket_file_id(number)) for number in range(2)]
@@ -287,7 +288,7 @@ def test_what_a_migration_follows_is_kept_with_its_files_and_its_commits() -> No
         history = History(random.Random(seed))
         for _ in range(history.chance.randrange(5, 20)):
             history.step()
-        history.value = history.value.move("m", history._wall(), Moving("there", "t2"))
+        history.value = moving_to(history.value, "m", history._wall(), Moving("there", "t2"))
         announced = history.value.clock
         for _ in range(history.chance.randrange(20)):
             history.step()

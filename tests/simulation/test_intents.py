@@ -32,6 +32,7 @@ from crdt_mor.model.migration import Moving
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.planners.migration import closed, moving_to
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing import SimulatedEnvironment
 from tests.simulation.actors import PUBLISHER
@@ -95,11 +96,11 @@ def test_ends_come_before_begins_and_what_is_impossible_is_left_out() -> None:
 
 
 def test_nothing_begins_in_a_table_that_has_moved() -> None:
-    closed = FIRST.move("m", 0, Moving("elsewhere", "s3://elsewhere")).close("c", 0)
-    (pending,) = closed.begin("late", 0).pending
-    assert combine(closed, 0, [BeginIntent("new", None, None)]) == (closed, 0)
+    moved = closed(moving_to(FIRST, "m", 0, Moving("elsewhere", "s3://elsewhere")), "c", 0)
+    (pending,) = moved.begin("late", 0).pending
+    assert combine(moved, 0, [BeginIntent("new", None, None)]) == (moved, 0)
     with pytest.raises(TableMovedError):
-        BeginIntent("new", None, None).derive(closed, 0)
+        BeginIntent("new", None, None).derive(moved, 0)
     assert pending.nonce == "late"
 
 

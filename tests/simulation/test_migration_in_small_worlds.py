@@ -32,6 +32,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.planners.migration import arriving
 from tests.simulation.actors import GENESIS, PUBLISHER, Run, data_path, finish, plan_of, planner
 from tests.simulation.promises import check_store
 from tests.simulation.small_store import LOG, Violation, completed_path, completions_of, decoded, is_version
@@ -283,7 +284,7 @@ class TargetWorld(World):
 
 
 def target_world(who: Sequence[str], **options: Any) -> World:
-    value = GENESIS.arrive("a", 0, ORIGIN)
+    value = arriving(GENESIS, "a", 0, ORIGIN)
     place = Place({version_path(value.version): value.encode()})
     place.live(who, {"copier": copier, "giver-up": giver_up, "user": user})
     return TargetWorld(place.objects, place.actors, **{"faulty": is_version, **options})

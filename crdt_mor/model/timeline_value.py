@@ -1,0 +1,131 @@
+"""What one version of a timeline says, and how an answer is found in it. `model.timeline` says what may follow it.
+
+A value is immutable, and small: it carries what is pending, planned and given up, and the last few completions; the
+older completions are in segments, which it names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.migration import Moving, Origin
+from crdt_mor.model.overwrite import Overwrite
+from crdt_mor.model.restore import Restore
+from crdt_mor.model.savepoint import Savepoint
+from crdt_mor.model.table_properties import Properties
+from crdt_mor.model.timeline_json import FORMAT
+from crdt_mor.model.timeline_parts import (
+    EVERYTHING_KEPT,
+    NOTHING_ARCHIVED,
+    Archive,
+    Completion,
+    OpenPlan,
+    Pending,
+    Retention,
+    RolledBack,
+    Segment,
+    Token,
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is committed, pending, planned and given up, at one version."""
+
+    version: int
+    nonce: str
+    clock: InstantTime
+    schema: str
+    swept: InstantTime = EPOCH
+    """When the last sweep was made, by the store's clock, not the table's."""
+    pending: tuple[Pending, ...] = ()
+    plans: tuple[OpenPlan, ...] = ()
+    rolled_back: tuple[RolledBack, ...] = ()
+    completions: tuple[Completion, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    tokens: tuple[Token, ...] = ()
+    foreign_group: str | None = None
+    """A file id of an adopted commit that the bucket index did not make: such a table must not be written."""
+    table_id: str | None = None
+    """No other table's; None before the first event of a table that was made without one."""
+    added: tuple[str, ...] = ()
+    """Columns that the schema has gained since there is one."""
+    properties: Properties = ()
+    """What users have noted of the table, by name."""
+    retention: Retention = EVERYTHING_KEPT
+    """Which history the table still answers for."""
+    archive: Archive = NOTHING_ARCHIVED
+    """What has left Hudi's active timeline. Our own readers do not ask: what is committed stands in this value."""
+    tokens_since: InstantTime = EPOCH
+    """Applications whose last commit completed before it are forgotten; EPOCH: none is."""
+    overwrites: tuple[Overwrite, ...] = ()
+    """Those whose barriers are later than the request of some pending write, in the order of their barriers."""
+    savepoints: tuple[Savepoint, ...] = ()
+    """Names for what the table showed, oldest first; what they show is kept."""
+    restores: tuple[Restore, ...] = ()
+    """The restores that the table has had, oldest first."""
+    tokens_noted: InstantTime = EPOCH
+    """Completions up to this time may lack the token that their write carried; EPOCH: each has it."""
+    moving: Moving | None = None
+    """The migration of this table to another one."""
+    origin: Origin | None = None
+    """The table whose rows arrive in this one, or have arrived."""
+    format: int = field(default=FORMAT, compare=False)
+    """The format of the object that this value was decoded from: the release that put it reads no later one."""
+
+    # --- what it says -------------------------------------------------------------------------------------------
+
+    @property
+    def header(self) -> Self:
+        """Version, clock, schema, the table's id and the history that is kept: what reading needs beside the files."""
+        return type(self)(
+            self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
+            savepoints=self.savepoints, restores=self.restores,
+        )  # fmt: skip
+
+    @property
+    def newly_pending(self) -> tuple[InstantTime, ...]:
+        """The instants of the writes, or of the plan, that this very version made pending."""
+        begun = [pending.requested for pending in self.pending if pending.version == self.version]
+        return (*begun, *(plan.barrier for plan in self.plans if plan.version == self.version))
+
+    @property
+    def instants(self) -> tuple[InstantTime, ...]:
+        """The times of all instants that this value carries itself."""
+        open_instants = (*(p.requested for p in self.pending), *(p.barrier for p in self.plans))
+        return (*open_instants, *(r.requested for r in self.rolled_back), *(c.requested for c in self.completions))
+
+    def is_restore_of(self, previous: Value) -> bool:
+        """Whether this version, which follows `previous`, restored the table to an earlier moment."""
+        return len(self.restores) > len(previous.restores)
+
+    def find_pending(self, requested: InstantTime) -> Pending | None:
+        return next((p for p in self.pending if p.requested == requested), None)
+
+    def find_by_nonce(self, nonce: str) -> Pending | RolledBack | None:
+        """The instant that a begin with this nonce made, unless it is completed or forgotten."""
+        instants: tuple[Pending | RolledBack, ...] = (*self.pending, *self.rolled_back)
+        return next((p for p in instants if p.nonce == nonce), None)
+
+    def find_plan(self, barrier: InstantTime) -> OpenPlan | None:
+        return next((p for p in self.plans if p.barrier == barrier), None)
+
+    def find_rolled_back(self, requested: InstantTime) -> RolledBack | None:
+        return next((r for r in self.rolled_back if r.requested == requested), None)
+
+    def find_completion(self, requested: InstantTime) -> Completion | None:
+        """The completion of an instant, if this value carries it itself (not in a segment)."""
+        return next((c for c in self.completions if c.requested == requested), None)
+
+    def find_savepoint(self, name: str) -> Savepoint | None:
+        return next((s for s in self.savepoints if s.name == name), None)
+
+    def find_token(self, application: str) -> Token | None:
+        return next((t for t in self.tokens if t.application == application), None)
+
+    @property
+    def standing(self) -> int:
+        """How many of the commits that were moved to segments have their files in Hudi's active timeline."""
+        return sum(segment.count for segment in self.segments) + self.retention.dropped_count - self.archive.count

@@ -1,0 +1,62 @@
+"""A migration's events, as pure functions: of the table that moves, and of the one whose rows arrive in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from crdt_mor.model.authors import Author
+from crdt_mor.model.instant import begin_after, tick_after
+from crdt_mor.model.layout import with_layout
+from crdt_mor.model.migration import Moving, Origin
+from crdt_mor.model.names import DELTA_COMMIT
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Token
+
+
+def moving_to(value: Timeline, nonce: str, wall_ms: int, moving: Moving | None) -> Timeline:
+    """A migration to another table is announced, or given up (None)."""
+    announced = replace(moving, since=value.clock) if moving is not None else None
+    return value.following(nonce, tick_after(value.clock, wall_ms), moving=announced)
+
+
+def closed(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
+    """From here on nothing begins in this table, which moves to another address. What is pending may end."""
+    assert value.moving is not None, "a migration is announced before it closes the table"
+    clock = tick_after(value.clock, wall_ms)
+    return value.following(nonce, clock, moving=replace(value.moving, closed=clock))
+
+
+def arriving(value: Timeline, nonce: str, wall_ms: int, origin: Origin) -> Timeline:
+    """The rows of another table arrive here: the next step, or the end of a migration that was given up."""
+    return value.following(nonce, tick_after(value.clock, wall_ms), origin=origin)
+
+
+def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: Author | None = None) -> Timeline:
+    """All rows of `source`, which is closed, have arrived, and this table takes writes from here on.
+
+    They come after all that was written to the source: the clock moves past its clock. It is an empty delta commit of
+    its own, which stands for the commits that the tokens of the source name. Its properties come along, but for the
+    order of rows, which this table was made with.
+
+    What this table showed before was a part of the source: it is history that is not kept.
+    """
+    assert value.origin is not None, "rows of another table arrive"
+    requested = begin_after(max(value.clock, source.clock), wall_ms)
+    clock = tick_after(requested, wall_ms)
+    version = value.version + 1
+    completion = Completion(requested, clock, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
+    others = {t.application for t in source.tokens}
+    stable = min([clock, *(p.requested for p in value.pending)])  # a process of the migration may have stalled
+    return value.following(
+        nonce,
+        clock,
+        origin=replace(value.origin, opened=clock),
+        completions=(*value.completions, completion),
+        properties=with_layout(source.properties, value.properties),
+        retention=replace(value.retention, since=clock, stable_since=max(value.retention.stable_since, stable)),
+        tokens_noted=clock if source.tokens else value.tokens_noted,
+        tokens=(
+            *(t for t in value.tokens if t.application not in others),
+            *(Token(t.application, t.number, requested, clock, version) for t in source.tokens),
+        ),
+    )
