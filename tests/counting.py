@@ -2,8 +2,8 @@
 
 The product's own store of buckets runs unchanged. Below it, the client library's functions stand over a bucket in
 memory, and each call is a request. Time is virtual: a request takes one round trip of the thread that makes it, work
-that a pool is given begins when it was given and a thread of the pool is free, and whoever takes its result goes on
-from there. So the counts are exact, and the same on every machine.
+that a pool is given begins when it was given and a thread of the pool is free, and the thread that takes its result
+goes on from there. So the counts are exact, and the same on every machine.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class _Library:
 
 
 class _Pool(ThreadPoolExecutor):
-    """A pool of threads that carries virtual time to its work, and from there to whoever takes the result.
+    """A pool of threads that carries virtual time to its work, and from there to the thread that takes the result.
 
     Work that nobody waits for is done when it is given, in no virtual time: what it finds, and so what it asks, would
     else hang on how fast this machine is.

@@ -167,7 +167,7 @@ def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 @each(FILES)
 def test_row_groups_are_joined_behind_one_door(file: Path) -> None:
-    """The codec of Parquet's footers is used to join row groups; whoever else needs a struct takes it at the door."""
+    """The codec of Parquet's footers joins row groups; another module that needs a struct takes it at the door."""
     door = "crdt_mor.format.row_groups"
     if not name_of(file).startswith(door):
         assert not [module for module in modules_imported(file) if module.startswith(f"{door}.")], f"import {door}"

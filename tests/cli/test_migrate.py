@@ -1,4 +1,4 @@
-"""`migrate`, `cancel-migration`: what they say, and what the commands say to whoever comes to the old table."""
+"""`migrate`, `cancel-migration`: what they say, and what other commands say of the old table."""
 
 from __future__ import annotations
 

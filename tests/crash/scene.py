@@ -147,7 +147,7 @@ class Scene:
         assert all(c.requested < c.completed for c in done)
 
     def give_up_the_dead(self) -> None:
-        """No worker lives any more: whoever has not ended its write never will, and need not be waited for."""
+        """No worker lives any more: a write that has not ended never will, and need not be waited for."""
         assert not self.workers
         session = session_of(self.table)
         session.run(sweep.upkeep(session.publisher, session.tail(), expiry_ms=0))

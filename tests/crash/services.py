@@ -149,7 +149,7 @@ def require_alive(scene: Scene) -> None:
 
 
 def at_rest(scene: Scene) -> None:
-    """Everybody is dead. Who comes next gives them up, finishes what they began and tidies up; nothing is left.
+    """Every process is dead. The next one gives them up, finishes what they began and tidies up; nothing is left.
 
     The versions that are too old go as with the publisher whose turn it is; what puts of the dead were writing goes
     when it is a day old, which is now.

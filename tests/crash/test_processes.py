@@ -137,7 +137,7 @@ def test_a_writer_that_slept_past_the_expiry_neither_commits_nor_harms(tmp_path:
     scene.start("write", "alive", "3")
     scene.wait_for("commits", lambda: len(scene.acknowledged(["alive"])) == 3)
     before = scene.table.scan().to_arrow()
-    assert not tail_of(scene.table).pending, "whoever began next gave it up"
+    assert not tail_of(scene.table).pending, "the writer that began next gave it up"
     zombie.send_signal(signal.SIGCONT)
     assert zombie.stdin is not None
     zombie.stdin.write(b"\n")

@@ -22,7 +22,7 @@ ANSWER = "answer "
 
 
 def plain(value: object) -> object:
-    """A value as JSON, exactly: no two values of a type look alike, and equal ones do whoever read them."""
+    """A value as JSON, exactly: no two values of a type look alike, and equal ones do in every reader."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, (bytes, bytearray)):

@@ -29,7 +29,7 @@ class Refused(Exception):  # noqa: N818  an answer, like the rows are
 
 
 def by_key(rows: list[object]) -> Rows:
-    """Rows by partition and key; a key that shows twice is a failure, whoever shows it."""
+    """Rows by partition and key; a key that shows twice is a failure of any reader."""
     found: Rows = {}
     for row in rows:
         assert isinstance(row, dict)

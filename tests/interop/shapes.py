@@ -107,7 +107,7 @@ NO_TIME = dt.timedelta(0)
 
 
 def clean(table: Table, commits: int = 1) -> None:
-    """All history but that of the last commits is given up, whoever may be reading it."""
+    """All history but that of the last commits is given up, also where a reader still needs it."""
     table.maintenance.clean(commits=commits, readers=NO_TIME)
 
 

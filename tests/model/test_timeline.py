@@ -613,8 +613,8 @@ def test_a_given_up_instant_is_forgotten_only_once_a_listing_shows_nothing_of_it
     assert scene.store.read(file.path) is None
 
 
-def test_who_finds_what_hudi_is_told_in_place_does_not_make_it_again() -> None:
-    """The file of a commit of 10,000 files takes half a second to make, and whoever publishes next looks for it."""
+def test_what_hudi_is_told_is_not_made_again_where_it_is_in_place() -> None:
+    """The file of a commit of 10,000 files takes half a second to make, and the next publisher looks for it."""
     scene = Scene()
     value, begun = scene.begin()
     done = scene.complete(value, begun, [scene.stage(begun)]).value

@@ -121,7 +121,7 @@ def with_begun(objects: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def all_given_up(objects: dict[str, bytes]) -> dict[str, Any]:
-    """The store once whoever comes next has given up all writers, as they are silent for good."""
+    """The store once the next process has given up all writers, as they are silent for good."""
     after = stood(objects)
     for n, pending in enumerate(decoded(after[LOG][-1]).pending):
         tail = decoded(after[LOG][-1])

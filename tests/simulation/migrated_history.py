@@ -58,7 +58,7 @@ class Moves(History):
         raise NotImplementedError
 
     def require_closed(self, uri: str) -> None:
-        """Whoever writes is told the new address."""
+        """A writer is told the new address."""
         with pytest.raises(TableMovedError) as moved:
             self.table.transaction().__enter__()
         assert moved.value.uri == uri

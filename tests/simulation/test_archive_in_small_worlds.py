@@ -1,14 +1,14 @@
-"""Archiving keeps its promises in every interleaving, beside whoever stalls: archivers, helpers, sweepers, writers.
+"""Archiving keeps its promises in every interleaving, beside all that may stall: archivers, helpers, sweepers, writers.
 
 The table has one file group, whose base files say what they hold. An archiver takes all but the newest commit; a helper
 has published an event, stalls, and projects it when its instant may have been archived; a version may go as soon as
-there is a newer one. In each store that can be reached, so whoever dies and wherever, the promises are:
+there is a newer one. In each store that can be reached, so whichever process dies and wherever, the promises are:
 
     - Hudi's readers see the rows of what they are told of, whatever has left their active timeline, by the rules that
       they have: an instant older than all names there is committed, and was completed when it was requested
     - each archived instant stands in the history exactly once, or else in the active timeline still
     - nothing of ours is taken for a commit of Hudi's
-    - whoever comes next projects and sweeps, and then nothing stands in the active timeline up to the watermark
+    - the next process projects and sweeps, and then nothing stands in the active timeline up to the watermark
 """
 
 from __future__ import annotations

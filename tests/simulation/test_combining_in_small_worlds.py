@@ -1,7 +1,7 @@
 """Writers that post their events and publish each other's, in every interleaving, beside a cleaner, a sweep, deletions.
 
-The promises are those of `test_small_world`, and one more: a write begins once, whoever has published its begin, and
-however often. Who posts here does so at once, as where a process has met a crowd before.
+The promises are those of `test_small_world`, and one more: a write begins once, whichever process has published its
+begin, and however often. A writer that posts here does so at once, like a process that has met a crowd before.
 """
 
 from __future__ import annotations

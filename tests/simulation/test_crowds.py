@@ -1,4 +1,4 @@
-"""Crowds of writers, simulated: each acknowledged commit is there once, whoever dies, and many share a version."""
+"""Crowds of writers, simulated: each acknowledged commit is there once, whichever dies, and many share a version."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The table has one file group, whose base files say what they hold; a clean is open, and what it gave up is archived.
 Here a value carries one completion, so that every event seals, and a clean packs anew whenever there is more than one
-live segment. In each store that can be reached, so whoever dies and wherever, the promises are those of every world,
-and:
+live segment. In each store that can be reached, so whichever process dies and wherever, the promises are those of every
+world, and:
 
     - only commits are dropped that no view needs which the marks allow, and that have left Hudi's active timeline
     - all other commits are in the value or in its segments, each once, in order; and the value says how many are gone

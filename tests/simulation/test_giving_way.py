@@ -1,4 +1,4 @@
-"""Giving way: a service that loses race after race gets a turn, and no writer waits for long, whoever has died."""
+"""Giving way: a service that loses race after race gets a turn, and no writer waits for long, whichever has died."""
 
 from __future__ import annotations
 

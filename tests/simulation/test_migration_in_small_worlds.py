@@ -6,7 +6,7 @@ process of the migration still writes, and beside users. The promises:
 
     - a table there that is open has each commit that the source will ever have, and only one of the two takes writes
     - what a commit of the migration brings is brought once, and users write only to a table that is open
-    - whoever is refused finds the address that he was told open, or the table that he was at open again
+    - a writer that is refused finds the address that it was told open, or the table that it was at open again
 
 Each rule that this takes is left out once, and the search finds what goes wrong.
 """

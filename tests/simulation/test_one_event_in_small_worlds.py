@@ -1,7 +1,7 @@
 """Commits that are alone, in every interleaving with one another, with other writers, a cleaner, a sweep and deletions.
 
 The promises are those of `test_small_world`, and that of the claim: Hudi's readers show every file of a completed
-instant, whoever put it, so that under the time of a commit no file but its own may ever stand.
+instant, from whatever process, so that under the time of a commit no file but its own may ever stand.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The folder goes in one step; the properties and the first version of the next ta
 stay here: in life, those whose absence tells of another table are not deleted. The promises:
 
     - what was acknowledged to a table is in it as long as it is there, and nothing of the first is in the second
-    - who is refused is not told so in vain: the table that he had open is gone, or something stands above its tail
-    - whoever looks at the timeline anew finds all of the table that is there, or is told that the folder holds two
+    - a process is not refused in vain: the table that it had open is gone, or something stands above its tail
+    - a process that looks at the timeline anew finds all of the table there, or learns that the folder holds two
     - when all have come to their end, nothing of the first is left
 """
 
@@ -264,7 +264,7 @@ class Recreated(World):
         if strays:
             raise Violation(f"a version of the table before stays: {strays}")
         if not objects[LOG]:
-            return  # whoever opens the table puts a first version
+            return  # a process that opens the table puts a first version
         swept = self.swept(objects)
         alive = instants(decoded(swept[LOG][-1]))  # the sweep itself tells Hudi of what was given up
         for path in swept:

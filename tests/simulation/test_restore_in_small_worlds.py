@@ -112,8 +112,8 @@ class Restored(World):
     """A table with a history, as `happened` has its events, restored to what it showed after one of them.
 
     to: the positions in the history of the events after which restorers go back. helped: of those that a helper
-    projects late. pending: whether the writes that have begun go on. kept: the position of the commit whose files those
-    who restore may not delete.
+    projects late. pending: whether the writes that have begun go on. kept: the position of the commit whose files
+    restorers may not delete.
     """
 
     def __init__(

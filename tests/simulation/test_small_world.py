@@ -147,7 +147,7 @@ def test_two_writers_a_cleaner_a_reader_and_deletions_all_at_once() -> None:
 
 @pytest.mark.parametrize("stuck", [0, 2, 9])
 def test_versions_are_deleted_strictly_oldest_first_as_far_as_the_store_lets_us(stuck: int) -> None:
-    """What the search assumes of whoever deletes versions: nothing goes before what is older and cannot go."""
+    """What the search assumes of processes that delete versions: nothing goes before what is older and cannot go."""
     value = GENESIS
     for i in range(5):
         value = value.begin(f"n{i}", 0)

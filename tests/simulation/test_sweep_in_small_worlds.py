@@ -1,11 +1,11 @@
-"""A sweep keeps its promises in every interleaving, beside whoever stalls: writers, helpers, cleaners, other sweepers.
+"""A sweep keeps its promises in every interleaving, beside all that may stall: writers, helpers, cleaners, sweepers.
 
 A writer may wake up when its write has been rolled back, swept and forgotten; a helper may project long after. In each
-store that can be reached, so whoever dies and wherever, the promises are:
+store that can be reached, so whichever process dies and wherever, the promises are:
 
     - nothing that is committed, pending or planned has lost a file
     - of a write that may still be completed, and of one that died, no log lies about of which Hudi was not told
-    - whoever comes next gives up what is pending, sweeps, and then nothing is left but what is committed and planned
+    - the next process gives up what is pending, sweeps, and then nothing is left but what is committed and planned
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def check_told(objects: dict[str, Any]) -> None:
 
 
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
-    """The store once whoever comes next has given up all writers, as they are silent for good, and has swept."""
+    """The store once the next process has given up all writers, as they are silent for good, and has swept."""
     return swept(all_given_up(objects))
 
 

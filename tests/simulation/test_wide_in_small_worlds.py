@@ -1,13 +1,13 @@
 """Wide commits keep their promises in every interleaving: each is in a segment in the very event that publishes it.
 
-Here every commit is wide, so that no version carries one: who publishes it puts its segment before the version, who
-loses the race discards it, whoever helps finds what to tell Hudi in the segment, and a sweep removes what a crash left.
-A value names two segments of a level. In each store that can be reached, so whoever dies and wherever, the promises are
-those of every world, and:
+Here every commit is wide, so that no version carries one: a publisher puts the segment before the version, and discards
+it where the race is lost; a helper finds what to tell Hudi in the segment; a sweep removes what a crash left. A value
+names two segments of a level. In each store that can be reached, so whichever process dies and wherever, the promises
+are those of every world, and:
 
     - each version that stands names segments that stand
     - no version carries a wide commit
-    - whoever comes next gives up what is pending and sweeps, and then no segment stands that the tail does not name
+    - the next process gives up what is pending and sweeps, and then no segment stands that the tail does not name
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Wide(RecoveringWorld):
 
 
 def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
-    """The store once whoever comes next has given up all writers, and has swept while old versions went."""
+    """The store once the next process has given up all writers, and has swept while old versions went."""
     after = all_given_up(objects)
     for n in range(4):
         if n % 2:  # of two versions the older one is the oldest that stands

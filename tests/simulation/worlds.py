@@ -171,7 +171,7 @@ class RecoveringWorld(World):
         super().__init__(objects, actors, **options)
 
     def recover(self, objects: dict[str, bytes]) -> None:
-        """Raise `Violation` for what is left once whoever comes next has done what there is to do."""
+        """Raise `Violation` for what is left once the next process has done what there is to do."""
         raise NotImplementedError
 
     def check_recovery(self, objects: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Meeting:
         self._names: dict[str, threading.Barrier] = {}
 
     def meet(self, name: str) -> None:
-        """Go on once all others have looked as well. Who is alone is let go after a while."""
+        """Go on once all others have looked as well. A thread without others is let go after a while."""
         with self._lock:
             barrier = self._names.setdefault(name, threading.Barrier(PUTS))
         try:

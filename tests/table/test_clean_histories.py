@@ -26,7 +26,7 @@ def rows(scan: Scan) -> list[tuple[Any, ...]]:
 
 
 class Follower:
-    """Whoever keeps a copy of the table by its changes, and scans it anew where these have expired."""
+    """A follower that keeps a copy of the table by its changes, and scans it anew where these have expired."""
 
     def __init__(self, table: Table, consistency: Any) -> None:
         self.table = table
@@ -55,7 +55,7 @@ class Follower:
 
 
 class World:
-    """A table, whoever writes to it, reads it and cleans it, and what each of them has to see."""
+    """A table, those that write to it, read it and clean it, and what each of them has to see."""
 
     def __init__(self, seed: int, simulated: Simulated) -> None:
         self.chance = random.Random(seed)

@@ -347,7 +347,7 @@ def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated)
         rows_of_task = partial(frame, (f"k{task}", "eu", task))
         receipts.append(distributed.stage(session_of(table), job.job, rows_of_task, task))
         simulated.environment.sleep(0.15)
-        table.upsert(frame((f"x{task}", "eu", 0)))  # whoever begins gives up those that are silent
+        table.upsert(frame((f"x{task}", "eu", 0)))  # a writer that begins gives up those that are silent
     table.complete_write(job, receipts)
     assert len(rows(table)) == 12
 

@@ -263,7 +263,7 @@ def test_growth_and_compactions_are_marked(table: mor.Table) -> None:
 
 
 def test_commits_of_hudis_are_numbered_and_marked(fast_path: Any) -> None:
-    """Before and after our next write takes them over; of whom they are nobody knows."""
+    """Before and after our next write takes them over; their author is not known."""
     table = mor.Table.create(fast_path / "t", foreign_commits.SCHEMA, key="k", buckets=1)
     first = table.upsert(foreign_commits.rows("a"))
     began = from_ms(to_ms(first.completed_at) + 2)

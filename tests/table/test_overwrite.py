@@ -363,7 +363,7 @@ def _dies(self: Projector, value: Timeline) -> Steps[None]:
 def test_a_process_that_dies_right_after_the_event_has_overwritten(
     table: Table, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers find the base files where they were staged; whoever publishes next gives them their names."""
+    """Readers find the base files where they were staged; the next publisher gives them their names."""
     with monkeypatch.context() as patch:
         patch.setattr(Projector, "place", _dies)
         with pytest.raises(KeyboardInterrupt):

@@ -74,7 +74,7 @@ def read_everything(path: str) -> None:
 
 @pytest.fixture
 def grown(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """A table with more versions than are kept, though whoever wrote them deleted none."""
+    """A table with more versions than are kept, as the processes that wrote them deleted none."""
     monkeypatch.setattr(publish, "EXPIRE_EVERY", 1 << 40)
     table = make(buckets=1)
     for i in range(80):

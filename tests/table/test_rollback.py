@@ -1,4 +1,4 @@
-"""A write or a plan that is given up by hand: one event, then its files; whoever is at work on it is told."""
+"""A write or a plan that is given up by hand: one event, then its files; a process at work on it is told."""
 
 from __future__ import annotations
 

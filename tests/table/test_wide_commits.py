@@ -1,4 +1,4 @@
-"""Commits of thousands of files: no version carries them, Hudi is told of every file, whoever dies at whatever step."""
+"""Commits of thousands of files: no version carries them, Hudi learns of each file, whichever dies at whatever step."""
 
 from __future__ import annotations
 
