@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.log import outcome as lookup
+from crdt_mor.log import outcome
 from crdt_mor.log import publish, segments
 from crdt_mor.log.paths import segment_path
 from crdt_mor.log.publish import Publisher
@@ -47,7 +47,7 @@ def reader(known: Timeline | None) -> Run:
 
 def _poll(known: Timeline | None) -> Run:
     tail = yield from find_tail(known)
-    shown = yield from lookup.all_completions(tail)
+    shown = yield from outcome.all_completions(tail)
     yield Saw(known, tail, tuple(shown))
     return tail
 
@@ -151,7 +151,7 @@ def a_reader_takes_the_segments_of_another_value(patch: pytest.MonkeyPatch) -> N
             found += yield from read_segment(segment)
         return found
 
-    patch.setattr(lookup, "all_completions", careless)
+    patch.setattr(outcome, "all_completions", careless)
 
 
 def a_writer_looks_for_its_commit_in_the_value_alone(patch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def a_writer_looks_for_its_commit_in_the_value_alone(patch: pytest.MonkeyPatch) 
         return tail.find_completion(requested)
         yield
 
-    patch.setattr(lookup, "find_completion", careless)
+    patch.setattr(outcome, "find_completion", careless)
     patch.setattr("crdt_mor.events.write.find_completion", careless)
     patch.setattr("crdt_mor.events.rollback.find_completion", careless)
 

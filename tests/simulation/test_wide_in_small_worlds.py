@@ -20,7 +20,7 @@ import pytest
 
 from crdt_mor.events import leftovers
 from crdt_mor.hudi import projection
-from crdt_mor.log import outcome as lookup
+from crdt_mor.log import outcome
 from crdt_mor.log import publish, segments
 from crdt_mor.log.paths import SEGMENTS, segment_path, version_path
 from crdt_mor.log.steps import Delete, Put, Read, Steps
@@ -58,7 +58,7 @@ def latecomer(value: Timeline, begun: Pending) -> Run:
 def reader(known: Timeline) -> Run:
     """Goes from one value to another, once, and reads every segment that the other names."""
     tail = yield from find_tail(known)
-    yield Saw(known, tail, tuple((yield from lookup.all_completions(tail))))
+    yield Saw(known, tail, tuple((yield from outcome.all_completions(tail))))
 
 
 def decider(value: Timeline) -> Run:
