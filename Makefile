@@ -57,7 +57,7 @@ types: setup     ## mypy, strict
 	$(BIN)/mypy
 
 bench: setup     ## Every script in benches and the suite, full size
-	@set -e; for script in benches/[a-z]*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
+	@set -e; for script in $$(grep -l __main__ benches/[a-z]*.py); do echo "== $$script"; $(BIN)/python "$$script" $(ARGS); done
 	@echo "== benches.suite"; $(BIN)/python -m benches.suite $(ARGS)
 
 bench-small: setup  ## The same with --small: that they run, not how fast
