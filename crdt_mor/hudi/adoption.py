@@ -115,7 +115,7 @@ def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
     """Whether Hudi's writers have archived instants: the newest manifest is not one of those that we have written.
 
     Without a manifest, files there are those of our first archiving, if the value has one: it is being projected, or
-    who did so died. A value that is older than the newest one may take what others of ours have archived for Hudi's.
+    its process died. A value that is older than the newest one may take what others of ours have archived for Hudi's.
     """
     listed: list[Stat] = yield List(projector.archive)
     numbers = [manifest_number(stat.path.rpartition("/")[2]) for stat in listed]

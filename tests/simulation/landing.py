@@ -61,12 +61,8 @@ def looked(steps: Steps[T], objects: dict[str, Any]) -> T:
     try:
         while True:
             match single.send(reply):
-                case Read(path):
-                    reply = objects.get(path)
-                case GetStat(path):
-                    reply = stat_of(path) if path in objects else None
-                case List(folder):
-                    reply = listed(objects, folder)
+                case Read() | GetStat() | List() as look:
+                    reply = _seen(objects, look)
                 case step:
                     raise Violation(f"not a look: {step}")
     except StopIteration as end:
@@ -87,12 +83,8 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1
             step = single.send(reply)
             reply = None
             match step:
-                case Read(path):
-                    reply = objects.get(path)
-                case GetStat(path):
-                    reply = stat_of(path) if path in objects else None
-                case List(folder):
-                    reply = listed(objects, folder)
+                case Read() | GetStat() | List():
+                    reply = _seen(objects, step)
                 case Walk():
                     reply = walked(objects)
                 case Put(path, data):
@@ -117,3 +109,13 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1
     except StopIteration as end:
         found: T = end.value
         return found, objects
+
+
+def _seen(objects: dict[str, Any], look: Read | GetStat | List) -> object:
+    match look:
+        case Read(path):
+            return objects.get(path)
+        case GetStat(path):
+            return stat_of(path) if path in objects else None
+        case List(folder):
+            return listed(objects, folder)
