@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.log import outcome
-from crdt_mor.log import publish, segments
+from crdt_mor.log import outcome, publish, segments
 from crdt_mor.log.paths import segment_path
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import read_segment

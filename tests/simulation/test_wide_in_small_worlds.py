@@ -20,8 +20,7 @@ import pytest
 
 from crdt_mor.events import leftovers
 from crdt_mor.hudi import projection
-from crdt_mor.log import outcome
-from crdt_mor.log import publish, segments
+from crdt_mor.log import outcome, publish, segments
 from crdt_mor.log.paths import SEGMENTS, segment_path, version_path
 from crdt_mor.log.steps import Delete, Put, Read, Steps
 from crdt_mor.log.tail import find_tail
