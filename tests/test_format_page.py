@@ -20,7 +20,8 @@ from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_int
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
-from crdt_mor.model.config import ENGINE_VERSION, MERGE_STRATEGY_ID
+from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
+from crdt_mor.model.config_properties import ENGINE_VERSION
 from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.migration import Moving, Origin, Step

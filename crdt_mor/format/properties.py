@@ -3,7 +3,8 @@
     #comment
     key=value        `\\` escapes, `\\uXXXX` per UTF-16 unit, a line that ends in `\\` goes on in the next
 
-`.hoodie_partition_metadata` is in this format, too. What the keys mean is known to `model.config` alone.
+`.hoodie_partition_metadata` is in this format, too. What the keys mean is known to `model.config` alone, and to
+`model.config_properties` what they are called.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from crdt_mor.errors import FormatError
-from crdt_mor.model.config import CHECKSUM, DATABASE, NAME, checksum
+from crdt_mor.model.config_properties import CHECKSUM, DATABASE, NAME, checksum
 
 _CONTROLS: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _ESCAPES: Final = {char: f"\\{char}" for char in "\\=:#!"} | _CONTROLS

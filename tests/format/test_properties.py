@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format import properties
-from crdt_mor.model.config import checksum
+from crdt_mor.model.config_properties import checksum
 from tests.format.hudi_files import hudi_properties
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)

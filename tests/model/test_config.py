@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import properties
-from crdt_mor.model.config import MERGE_STRATEGY_ID, TableConfig
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from tests.format.hudi_files import hudi_properties

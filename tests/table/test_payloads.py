@@ -32,7 +32,7 @@ from crdt_mor import (
     Transaction,
     UnknownPayloadError,
 )
-from crdt_mor.model.config import MERGE_STRATEGY_ID
+from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
 from tests.inside import run_sweep
 from tests.table.helpers import Make, Place, Places, data_files

@@ -1,0 +1,139 @@
+"""The merge of a table in its properties, and which merges a table may have.
+
+Hudi's own keys name the rule under which its readers return our rows:
+
+    our merge               Hudi's mode              ordering.fields
+    latest                  EVENT_TIME_ORDERING      _hoodie_commit_time
+    ordering:<column>       EVENT_TIME_ORDERING      <column>
+    partial, or payloads    CUSTOM, our strategy id  -
+
+Where Hudi has no such rule they name one that its readers refuse, so that no reader merges the rows in another way. Of
+a table that Hudi made, what would need a rule that we do not have is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.types import TIMESTAMP
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedVersionError
+from crdt_mor.model import config_properties as hoodie
+from crdt_mor.model.keys import KeySpec
+from crdt_mor.model.merge_spec import MergeSpec
+
+MERGE_STRATEGY_ID: Final = "6f7a3c52-9d1e-4b8a-8f60-2c5d71e0b943"
+"""Our own merge strategy, for Hudi's CUSTOM mode: its readers refuse unmerged logs instead of merging them wrongly."""
+
+_STRATEGY_MODES: Final = {
+    "ce9acb64-bde0-424c-9b91-f6ebba25356d": "COMMIT_TIME_ORDERING",
+    "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": "EVENT_TIME_ORDERING",
+}
+_PAYLOAD_STRATEGY: Final = "00000000-0000-0000-0000-000000000000"
+_PAYLOAD_MODES: Final = {
+    "OverwriteWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+    "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
+    "EventTimeAvroPayload": "EVENT_TIME_ORDERING",
+}
+
+ORDERING_TYPES: Final = (
+    pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), TIMESTAMP,
+)  # fmt: skip
+"""Stored types that Hudi's readers order as we do; decimals beside them."""
+
+ORDERING_DIGITS: Final = (23, 15)
+"""The digits before and after the point that a decimal may have by which versions are ordered: a delete carries its
+value, and Hudi's deletes have decimals of scale 15, which in 128 bits leaves 23."""
+
+
+def merge_properties(merge: MergeSpec) -> dict[str, str]:
+    """The rule under which Hudi's own readers give our rows, or refuse."""
+    if merge.custom:
+        return {hoodie.MERGE_MODE: "CUSTOM", hoodie.STRATEGY_ID: MERGE_STRATEGY_ID}
+    return {hoodie.MERGE_MODE: "EVENT_TIME_ORDERING", hoodie.ORDERING: merge.ordering or META_COLUMNS[0]}
+
+
+def check_merge(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
+    """Raise `InvalidInputError` where a new table with this key and schema cannot have the merge."""
+    _check_ordering(merge.ordering, schema)
+    _check_members(merge, key, schema)
+
+
+def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
+    if ordering is None:
+        return
+    index = schema.declared.get_field_index(ordering)
+    if index < 0:
+        known = schema.declared.names
+        raise InvalidInputError(f"the ordering names a column that is not there. column={ordering} columns={known}")
+    kind = schema.stored.field(index).type
+    if kind not in ORDERING_TYPES and not pa.types.is_decimal(kind):
+        raise InvalidInputError(
+            f"versions are ordered by a number, a string, a date or a timestamp. column={ordering} type={kind}"
+        )
+    before, after = ORDERING_DIGITS
+    if pa.types.is_decimal(kind) and (kind.precision - kind.scale > before or kind.scale > after):
+        raise InvalidInputError(
+            f"a decimal that orders versions has at most {before} digits before the point and {after} after it, as "
+            f"Hudi's deletes hold no others: declare fewer. column={ordering} type={kind}"
+        )
+
+
+def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
+    """The columns that have payloads are there, and are not what tells rows apart."""
+    identity = {*key.fields, *key.partition_fields}
+    for member in merge.columns:
+        for name in member.columns:
+            if name not in schema.declared.names:
+                known = schema.declared.names
+                raise InvalidInputError(f"merge names a column that is not there. column={name!r} columns={known}")
+            if name in identity:
+                raise InvalidInputError(
+                    f"key and partition columns are never merged: they say which row it is. column={name!r}"
+                )
+
+
+def our_merge(props: Mapping[str, str], where: str) -> MergeSpec:
+    """The merge of a table that we made."""
+    if props[hoodie.OUR_VERSION] not in hoodie.ENGINE_VERSIONS_READ:
+        raise UnsupportedVersionError(
+            "this table was made by a newer crdt_mor: upgrade. "
+            f"found={props[hoodie.OUR_VERSION]} supported={hoodie.ENGINE_VERSION} table={where}"
+        )
+    try:
+        return MergeSpec.parse(hoodie.required(props, hoodie.OUR_MERGE, where))
+    except InvalidInputError as error:
+        raise FormatError(f"{hoodie.OUR_MERGE} is damaged: {error} table={where}") from error
+
+
+def merge_of_hudi(props: Mapping[str, str], where: str) -> MergeSpec:
+    """The merge of a table that Hudi made: from its mode, else as Hudi infers it."""
+    fields = list(hoodie.names_in(props.get(hoodie.ORDERING, props.get(hoodie.PRECOMBINE, ""))))
+    mode = _merge_mode(props, bool(fields), where)
+    if mode == "COMMIT_TIME_ORDERING":
+        return MergeSpec(hudi_commit_time=True)
+    if len(fields) > 1:
+        raise hoodie.unsupported("several ordering fields", where, fields=fields)
+    if not fields:
+        raise FormatError(f"the table orders by event time, but names no ordering field: set one. table={where}")
+    # A table of Hudi's own that orders by our column is one of ours in all but name: by commit time.
+    return MergeSpec() if fields == [META_COLUMNS[0]] else MergeSpec("ordering", ordering=fields[0])
+
+
+def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str:
+    payload = next((props[key] for key in hoodie.PAYLOAD_CLASSES if key in props), None)
+    known = None if payload is None else _PAYLOAD_MODES.get(payload.rsplit(".", 1)[-1])
+    if payload is not None and known is None:
+        raise hoodie.unsupported("a payload class of its own", where, payload_class=payload)
+    mode, strategy = props.get(hoodie.MERGE_MODE), props.get(hoodie.STRATEGY_ID)
+    if mode is None and strategy is not None:
+        mode = _STRATEGY_MODES.get(strategy, "CUSTOM")
+    if mode == "CUSTOM" and strategy == _PAYLOAD_STRATEGY and known is not None:
+        mode = known
+    mode = mode or known or ("EVENT_TIME_ORDERING" if has_ordering else "COMMIT_TIME_ORDERING")
+    if mode not in ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"):
+        raise hoodie.unsupported("a merge of its own", where, mode=mode, strategy_id=strategy)
+    return mode
