@@ -37,6 +37,10 @@ class DroppedHistoryError(CommitUnknownError):
     """A write that began, or was planned, before the history that the table has dropped, may have been committed."""
 
 
+class TakenOverError(CommitUnknownError):
+    """Another driver of a job has taken the write over, and may have committed it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
     """The commit that a write became, and the value that holds it.
@@ -226,9 +230,9 @@ def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredEr
     )
 
 
-def taken_over_error(requested: InstantTime) -> CommitUnknownError:
+def taken_over_error(requested: InstantTime) -> TakenOverError:
     """The error of a driver that finds another one in its place."""
-    return CommitUnknownError(
+    return TakenOverError(
         "another driver of this job has taken the write over while this one was at it, and may have committed it: call "
         "complete_write again, which returns that commit, or else takes over in turn. "
         f"requested={requested}"

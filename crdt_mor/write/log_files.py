@@ -20,6 +20,7 @@ import pyarrow as pa
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.columns.texts import integers, repeated, text_scalar
 from crdt_mor.errors import CommitUnknownError, SnapshotExpiredError, StorageUnavailableError
+from crdt_mor.events.write import DroppedHistoryError, TakenOverError
 from crdt_mor.format.base_file import VIEWS, repeating_columns, write_parquet
 from crdt_mor.format.log import delete_block, parquet_block
 from crdt_mor.ground.late_imports import Late
@@ -103,13 +104,16 @@ Group = tuple[str, int]
 def staging() -> Iterator[None]:
     """A lost reply to a put of what no commit names yet is a failure of the store: nothing was published.
 
-    A file that was put all the same is used by the process that stages it again under this name, or swept.
+    A file that was put all the same is used by the process that stages it again under this name, or swept. What tells
+    that the write of a job is another process's by now, or was dropped, is no lost reply, and stays as it is.
     """
     try:
         yield
+    except (DroppedHistoryError, TakenOverError):
+        raise
     except CommitUnknownError as error:
         raise StorageUnavailableError(
-            "the store did not say whether it has put a file that nobody sees yet; nothing was published. Try again. "
+            "the store failed while files were staged that nobody sees yet; nothing was published. Try again. "
             f"cause={error}"
         ) from error
 

@@ -42,7 +42,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
 from crdt_mor.store.protocol import Chunks, side_by_side
-from crdt_mor.write.log_files import ensure_partition, put_chunks
+from crdt_mor.write.log_files import ensure_partition, put_chunks, staging
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
@@ -192,9 +192,10 @@ class OpenWrite:
         """End the write with the event of `complete`, of what `stage` returns; on any failure nothing is left."""
         self.session.require_own_process()
         try:
-            self.publish_growth()
-            staged = stage()
-            self._make_names_durable()
+            with staging():
+                self.publish_growth()
+                staged = stage()
+                self._make_names_durable()
             steps = complete(staged)
             committed = self.session.run_beside(steps, [partial(self._ensure, path) for path in self._unchecked])
         except CommitUnknownError as error:

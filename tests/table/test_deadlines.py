@@ -57,6 +57,10 @@ def in_block(table: Table) -> None:
         tx.delete(keys=["a"])
 
 
+def with_growth(table: Table) -> None:
+    table.upsert(rows("x").with_columns(more=pl.lit(1)), schema_mode="merge")
+
+
 def by_tasks(table: Table) -> None:
     job = table.plan_write("upsert", COLUMNS)
     table.complete_write(job, [job.stage(rows("x"), task=0)])
@@ -67,6 +71,7 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
     "upsert": lambda table: table.upsert(rows("x", "y", "z")),
     "delete": lambda table: table.delete(filter="id = 'a'"),
     "block": in_block,
+    "growth": with_growth,
     "overwrite": lambda table: table.overwrite(rows("x")),
     "tasks": by_tasks,
     "scan": lambda table: table.to_polars(),
@@ -140,6 +145,25 @@ def test_an_object_that_cannot_be_put_ends_a_write_after_one_deadline(bucket: Fa
     assert seconds <= DEADLINE_S + SLACK_S
     bucket.mend()
     assert "x" not in set(opened(bucket).to_polars()["id"])
+
+
+@pytest.mark.parametrize("name", ["block", "overwrite", "growth", "tasks"])
+def test_a_store_that_dies_while_files_are_staged_has_published_nothing(bucket: FailingBucket, name: str) -> None:
+    """Also where its death keeps the write from being rolled back: no commit was asked for yet."""
+    table = filled(bucket)
+    dead: list[Request] = []
+
+    def dies(request: Request, number: int) -> Exception | None:
+        if request.conditional and (".log." in request.key or "/staged/" in request.key):
+            dead.append(request)
+        return answered(503) if dead else None
+
+    bucket.fail(dies)
+    with pytest.raises(StorageUnavailableError, match="nothing was published"):
+        OPERATIONS[name](table)
+    assert dead
+    bucket.mend()
+    assert set(opened(bucket).to_polars()["id"]) == set("abcdefgh")
 
 
 def test_an_operation_waits_for_each_outage_that_ends(bucket: FailingBucket) -> None:

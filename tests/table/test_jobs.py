@@ -26,6 +26,7 @@ from crdt_mor import (
 )
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
+from crdt_mor.events.write import TakenOverError
 from crdt_mor.format.log import read_log
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, ticket_path
@@ -262,7 +263,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
         world.shows(ONE)
         world.sweep()
         world.check()
-    assert outcomes == {CommitUnknownError, Commit}
+    assert outcomes == {TakenOverError, Commit}
 
 
 @pytest.mark.parametrize("third", [slow(other_attempts), slow(one_task), long(same_receipts)])
