@@ -152,4 +152,4 @@ def _exists(uri: str) -> TableExistsError:
 
 
 def _exists_by_now(uri: str) -> TableExistsError:
-    return TableExistsError(f"somebody else has made a table here while this one was loaded. path={uri}")
+    return TableExistsError(f"another process has made a table here while this one was loaded. path={uri}")

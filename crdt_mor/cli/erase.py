@@ -49,7 +49,7 @@ def erase(
     patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
     from_stdin = [text for text in keys or () if text in ("-", "@-")]
     if not yes and (from_stdin or output is Output.json):
-        raise typer.BadParameter("there is nobody to ask, as stdin or stdout is for programs here: say --yes")
+        raise typer.BadParameter("this command asks first, and stdin or stdout is for programs here: say --yes")
     if from_stdin:
         check_inputs([STDIN] * len(from_stdin))
     table = inputs.opened(uri)

@@ -9,11 +9,11 @@ def other_readers(table: mor.Table, log_files: int) -> str:
     """What Hudi's Spark reader and hudi-rs make of this table while it has this many unmerged log files."""
     merge = table.config.merge
     if merge.hudi_commit_time:
-        return "Hudi's own table: everybody sees these rows; it is compacted here only while no write is pending"
+        return "Hudi's own table: every engine sees these rows; it is compacted here only while no write is pending"
     if merge.custom:
         if log_files:
             return (
-                f"nobody else while {log_files} log files are unmerged: Hudi's readers do not know this merge and "
+                f"no other engine while {log_files} log files are unmerged: Hudi's readers do not know this merge and "
                 "refuse them; `crdt-mor compact` first, or read the base files alone (read-optimized)"
             )
         return "fully compacted: Hudi's Spark reader and hudi-rs see these rows"

@@ -108,7 +108,7 @@ def _ask(what: str, yes: bool, output: Output) -> None:
     if yes:
         return
     if output is Output.json:
-        raise typer.BadParameter("there is nobody to ask, as stdout is for programs here: say --yes")
+        raise typer.BadParameter("this command asks first, and stdout is for programs here: say --yes")
     render.note(f"{what}; earlier snapshots go on showing them.")
     if not typer.confirm("Delete?", err=True):
         render.note("nothing was deleted")

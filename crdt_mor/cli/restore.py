@@ -78,7 +78,7 @@ def restore(
     Example: crdt-mor restore events --to before-backfill --dry-run
     """
     if not (yes or dry_run) and output is Output.json:
-        raise typer.BadParameter("there is nobody to ask, as stdout is for programs here: say --yes or --dry-run")
+        raise typer.BadParameter("this command asks first, and stdout is for programs here: say --yes or --dry-run")
     table = inputs.opened(uri)
     point = inputs.point(to, "--to")
     assert point is not None

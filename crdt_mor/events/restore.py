@@ -46,7 +46,7 @@ def make_savepoint(
     value = yield from publisher.publish(derive, known)
     made = next((s for s in value.savepoints if s.nonce == nonce), None)
     if made is None:
-        raise InvalidInputError(f"somebody has dropped this savepoint as soon as it was made: make it anew. {name=}")
+        raise InvalidInputError(f"another process dropped this savepoint as soon as it was made: make it anew. {name=}")
     return value, made
 
 

@@ -194,9 +194,8 @@ def expired_error(requested: InstantTime | None) -> WriterExpiredError:
     """The error of a writer whose write was given up: the newest value has it neither pending nor completed."""
     return WriterExpiredError(
         "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
-        "its own processes abandoned it, or somebody rolled it back by hand, or restored the table to an "
-        "earlier moment. Nothing of it is visible. "
-        f"Write again. requested={requested}"
+        "its own processes abandoned it, or a user rolled it back by hand or restored the table to an earlier moment. "
+        f"Nothing of it is visible. Write again. requested={requested}"
     )
 
 

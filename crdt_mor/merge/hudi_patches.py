@@ -79,7 +79,7 @@ def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) 
     need = every if block.given is None else [c for c in every if c in block.given or c not in columns.stored]
     if rule.ordering is not None and rule.ordering not in need:
         raise UnsupportedFeatureError(
-            "Hudi wrote a partial update without the table's ordering column, so that nobody can say which row it is "
+            "Hudi wrote a partial update without the table's ordering column, so that it does not say which row it is "
             f"newer than: run a compaction with Hudi. column={rule.ordering} instant={block.instant}"
         )
     if isinstance(block.rows, pl.DataFrame):

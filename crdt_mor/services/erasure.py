@@ -313,9 +313,9 @@ def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms:
     while left := [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]:
         if not patience.another_look():
             raise ErasureUnfinishedError(
-                "the erasure is not finished: files are left that may hold the rows. A process that has just died may "
-                "have left them, then erase again in a minute; or another user's, then let somebody erase who may "
-                f"delete them. table={session.config.name} files={len(left)} file={min(left)}"
+                "the erasure is not finished: files are left that may hold the rows. If a process just died and "
+                "left them, erase again in a minute. If another user owns them, let that user erase. "
+                f"table={session.config.name} files={len(left)} file={min(left)}"
             )
 
 

@@ -113,7 +113,7 @@ def staging() -> Iterator[None]:
         raise
     except CommitUnknownError as error:
         raise StorageUnavailableError(
-            "the store failed while files were staged that nobody sees yet; nothing was published. Try again. "
+            "the store failed while files were staged that no reader sees yet; nothing was published. Try again. "
             f"cause={error}"
         ) from error
 

@@ -324,7 +324,7 @@ def test_show_tells_who_must_wait_for_compaction(tmp_path: Path, data: Path) -> 
     table = tmp_path / "p"
     crdt_mor("create", table, "--schema", data, "--key", "id", "--merge", "partial_update")
     crdt_mor("append", table, data)
-    assert "nobody else while" in crdt_mor("show", table).stdout
+    assert "no other engine while" in crdt_mor("show", table).stdout
     crdt_mor("compact", table)
     assert "fully compacted" in crdt_mor("show", table).stdout
 

@@ -469,7 +469,7 @@ def test_a_table_that_hudi_makes_meanwhile_stays_as_it_is() -> None:
     def appear(_: LoadProgress) -> None:
         store.put(".hoodie/hoodie.properties", theirs)
 
-    with pytest.raises(TableExistsError, match="somebody else"):
+    with pytest.raises(TableExistsError, match="another process"):
         loaded(ROWS, store=store, on_progress=appear)
     assert everything(store) == [".hoodie/hoodie.properties"]
 
