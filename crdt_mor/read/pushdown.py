@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache, reduce
+from functools import lru_cache
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Any
 
@@ -26,7 +26,7 @@ import polars as pl
 
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.merge.polars_types import polars_schema
-from crdt_mor.read.expressions import Comparison, bounds, comparison, flat
+from crdt_mor.read.expressions import Comparison, bounds, comparison, flat, joined
 
 _NESTED_MAX = 50
 """`and` in `or` in `and`, each a level of recursion."""
@@ -55,7 +55,7 @@ def _form(condition: pl.Expr, kinds: Mapping[str, pl.DataType], depth: int) -> p
     for build, parts in ((and_, bounds(condition)), (and_, flat(condition, and_)), (or_, flat(condition, or_))):
         if parts is not None and len(parts) > 1:
             forms = [form for part in parts if (form := _form(part, kinds, depth + 1)) is not None]
-            return reduce(build, forms) if len(forms) == len(parts) else None
+            return joined(forms, build) if len(forms) == len(parts) else None
     compared = comparison(condition)
     return None if compared is None or compared.column not in kinds else _form_of(compared, kinds[compared.column])
 

@@ -4,7 +4,7 @@ polars parses SQL. What it does not, or does otherwise than other engines, is do
 
     day >= '2026-01-31'                          a text beside a date or a moment is one of these
     at > TIMESTAMP '2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
-    open IS NOT TRUE                             is true of null
+    open IS NOT TRUE                             is true of null, and open IS TRUE is false of it
     n IS DISTINCT FROM 1 AND …                   ends before AND
     n = 1 OR NULL                                null is a condition
 
@@ -15,30 +15,33 @@ written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import reduce
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, pairwise
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Final
 
 import polars as pl
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.read.sql_tokens import Token, Tokens, cut, in_brackets, own_words, parted, tokens_of
+from crdt_mor.read.expressions import joined
+from crdt_mor.read.sql_tokens import (
+    COMPARISONS,
+    PREDICATES,
+    Token,
+    Tokens,
+    cut,
+    in_brackets,
+    own_words,
+    parted,
+    tokens_of,
+)
+from crdt_mor.read.sql_writing import written
 
 _COMPARED: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     "=": eq, "==": eq, "<>": ne, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "<=>": pl.Expr.eq_missing,
 }  # fmt: skip
-
-_PREDICATES: Final = frozenset(
-    [*_COMPARED, "IS", "IN", "NOT", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "ANY", "ALL", "SOME"]
-)
-"""Words and signs that make a predicate."""
-
-_AFTER: Final = frozenset([",", "WHEN", "THEN", "ELSE"])
-"""What ends a condition inside of a function or a CASE."""
 
 _DEPTH_MAX: Final = 50
 """Brackets in brackets, each a level of recursion. polars itself takes no more."""
@@ -86,10 +89,10 @@ class Condition:
     def _any(self, tokens: Tokens) -> pl.Expr:
         if "XOR" in own_words(tokens):
             return self._value(tokens)
-        return reduce(or_, map(self._all, parted(tokens, "OR")))
+        return joined(list(map(self._all, parted(tokens, "OR"))), or_)
 
     def _all(self, tokens: Tokens) -> pl.Expr:
-        return reduce(and_, map(self._one, parted(tokens, "AND")))
+        return joined(list(map(self._one, parted(tokens, "AND"))), and_)
 
     def _one(self, tokens: Tokens) -> pl.Expr:
         if own_words(tokens)[:1] == ["NOT"]:
@@ -106,10 +109,12 @@ class Condition:
         if here == ["NULL"]:
             return pl.lit(None, pl.Boolean)
         found = None
+        if any(word in COMPARISONS and after == "NOT" for word, after in pairwise(here)):
+            return self._value(tokens)
         if "IS" in here:
             found = self._is(tokens, len(here) - 1 - here[::-1].index("IS"))
         else:
-            places = [index for index, word in enumerate(here) if word in _PREDICATES]
+            places = [index for index, word in enumerate(here) if word in PREDICATES]
             negated = [here[index] for index in places][:1] == ["NOT"]
             match [here[index] for index in places[negated:]]:
                 case [sign] if sign in _COMPARED and not negated:
@@ -160,7 +165,7 @@ class Condition:
         if all(_literal(item) is None for item in some) or not self._type(self._value(value)).is_temporal():
             return None
         sides = [self._sides(value, item) for item in some]
-        found: pl.Expr = reduce(or_, (eq(*pair) for pair in sides))
+        found = joined([eq(*pair) for pair in sides], or_)
         if all(_literal(item) is not None for item in some):
             values = [pl.select(one).to_series().alias("values") for _, one in sides]
             if len({one.dtype for one in values}) == 1:
@@ -190,18 +195,7 @@ class Condition:
         for index, token in enumerate(tokens):
             if token.kind == "string":
                 _refuse_lost_offset(tokens, index)
-            if token.word == "IS":
-                _refuse_misread(tokens[index:], self.text)
-        return pl.sql_expr("".join(self._written(tokens)))
-
-    def _written(self, tokens: Tokens) -> Iterator[str]:
-        """The text of tokens; in quotes where a column has the name of one of SQL's functions without brackets."""
-        done = tokens[0].start
-        for token in tokens:
-            name = self.text[token.start : token.end]
-            quote = '"' if token.word == "USER" and name in self.columns else ""
-            yield f"{self.text[done : token.start]}{quote}{name}{quote}"
-            done = token.end
+        return pl.sql_expr(written(self.text, tokens, self.columns))
 
     def _type(self, value: pl.Expr) -> pl.DataType:
         if not set(value.meta.root_names()) <= set(self.columns):
@@ -256,23 +250,6 @@ def _refuse_lost_offset(tokens: Tokens, at: int) -> None:
         raise InvalidInputError(
             "a moment with an offset from UTC stands by itself on one side of a comparison: to reckon with it, write "
             f"it in UTC without an offset. moment={text!r}"
-        )
-
-
-def _refuse_misread(tokens: Tokens, text: str) -> None:
-    """Raise for an IS inside of an expression that polars takes otherwise; the tokens begin with it."""
-    depth = tokens[0].depth
-    left = takewhile(lambda t: t.depth > depth or (t.depth == depth and t.word not in _AFTER), tokens)
-    here = [token.word for token in left if token.depth == depth]
-    if here[1:2] == ["NOT"] and here[2:3] in (["TRUE"], ["FALSE"]):
-        raise InvalidInputError(
-            f"IS NOT {here[2]} inside of a function or a CASE is not true of null in polars: write (… IS DISTINCT FROM "
-            f"{here[2]}), in brackets. filter={text}"
-        )
-    if "DISTINCT" in here[1:3] and ("AND" in here or "OR" in here):
-        raise InvalidInputError(
-            "IS DISTINCT FROM inside of a function or a CASE does not end before AND and OR in polars: put brackets "
-            f"around it. filter={text}"
         )
 
 

@@ -22,8 +22,13 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-_OPENING: Final = frozenset("([{")
+OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
+COMPARISONS: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"])
+PREDICATES: Final = COMPARISONS | frozenset(
+    ["IS", "IN", "NOT", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "ANY", "ALL", "SOME"]
+)
+"""Words and signs that make a predicate."""
 _UNKNOWN: Final = frozenset("'\"`$\\;")
 """Signs that stand alone only where the text is quoted in a way that is not known here, or not to its end."""
 
@@ -61,7 +66,7 @@ def tokens_of(text: str) -> list[Token] | None:
         word = word.upper() if kind == "word" else word
         depth -= word in _CLOSING or (kind == "word" and word == "END")
         found.append(Token(kind, word, *match.span(), depth))
-        depth += word in _OPENING or (kind == "word" and word == "CASE")
+        depth += word in OPENING or (kind == "word" and word == "CASE")
     return None if any(token.kind == "sign" and token.text in _UNKNOWN for token in found) else found
 
 

@@ -1,0 +1,92 @@
+"""The text of SQL values for polars, changed where polars takes it otherwise than other engines.
+
+    coalesce(b IS TRUE, FALSE)      polars has null for `null IS TRUE`, and SQL has false
+    CASE WHEN v = 1 IS UNKNOWN …    polars knows no UNKNOWN
+
+A truth test is written as `<=>`, which is never null, with its left side in brackets. The left side begins where it
+does in SQL: after AND, OR, NOT, a comma, an open bracket or a word of CASE.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from itertools import takewhile
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.read.sql_tokens import COMPARISONS, OPENING, PREDICATES, Tokens
+
+_AFTER = frozenset([",", "WHEN", "THEN", "ELSE"])
+"""What ends a condition inside of a function or a CASE."""
+
+_JOINS = _AFTER | {"AND", "OR", "XOR"}
+
+_TESTS = {
+    ("TRUE",): "<=> TRUE",
+    ("FALSE",): "<=> FALSE",
+    ("UNKNOWN",): "IS NULL",
+    ("NOT", "TRUE"): "<=> TRUE <=> FALSE",
+    ("NOT", "FALSE"): "<=> FALSE <=> FALSE",
+    ("NOT", "UNKNOWN"): "IS NOT NULL",
+}
+"""The words after IS that make a truth test, and the operators of polars that say the same."""
+
+
+def written(text: str, tokens: Tokens, columns: Collection[str]) -> str:
+    """The text of some tokens of a condition, for polars."""
+    return "".join(_pieces(text, tokens, columns))
+
+
+def _pieces(text: str, tokens: Tokens, columns: Collection[str]) -> Iterator[str]:
+    """The text of tokens; in quotes where a column has the name of one of SQL's functions without brackets."""
+    opened, tested = defaultdict[int, int](int), dict[int, str]()
+    for start, at, size in _truth_tests(text, tokens):
+        opened[start] += 1
+        tested[at] = f") AS BOOLEAN) {_TESTS[_words(tokens, at + 1, size)]})"
+        tested |= dict.fromkeys(range(at + 1, at + 1 + size), "")
+    done = tokens[0].start
+    for index, token in enumerate(tokens):
+        name = text[token.start : token.end]
+        quote = '"' if token.word == "USER" and name in columns else ""
+        yield f"{text[done : token.start]}{'(CAST((' * opened[index]}{tested.get(index, f'{quote}{name}{quote}')}"
+        done = token.end
+
+
+def _truth_tests(text: str, tokens: Tokens) -> Iterator[tuple[int, int, int]]:
+    """Of each IS before a truth value: where its left side begins, where it stands, how many words follow."""
+    starts, between = defaultdict[int, int](int), defaultdict[int, int](int)
+    for at, token in enumerate(tokens):
+        depth, word = token.depth, token.word
+        if word in OPENING or word == "CASE":
+            starts[depth + 1], between[depth + 1] = at + 1, 0
+        elif word == "BETWEEN":
+            between[depth] += 1
+        elif word == "AND" and between[depth]:
+            between[depth] -= 1
+        elif word in _JOINS:
+            starts[depth], between[depth] = at + 1, 0
+        elif word == "NOT" and (starts[depth] == at or tokens[at - 1].word in COMPARISONS):
+            starts[depth] = at + 1
+        elif word == "IS":
+            _refuse_misread(tokens[at:], text)
+            size = next((size for size in (1, 2) if _words(tokens, at + 1, size) in _TESTS), 0)
+            if size and starts[depth] < at:
+                yield starts[depth], at, size
+
+
+def _words(tokens: Tokens, at: int, size: int) -> tuple[str, ...]:
+    return tuple(token.word for token in tokens[at : at + size])
+
+
+def _refuse_misread(tokens: Tokens, text: str) -> None:
+    """Raise for an IS DISTINCT FROM whose right side polars takes to go on; the tokens begin with it."""
+    if "DISTINCT" not in _words(tokens, 1, 2):
+        return
+    depth = tokens[0].depth
+    left = takewhile(lambda t: t.depth > depth or (t.depth == depth and t.word not in _AFTER), tokens[1:])
+    here = [token.word for token in left if token.depth == depth]
+    if not (PREDICATES | {"AND", "OR"}).isdisjoint(here[here.index("DISTINCT") :]):
+        raise InvalidInputError(
+            "IS DISTINCT FROM inside of a function, a CASE or a comparison does not end before AND, OR and comparisons "
+            f"in polars: put brackets around it. filter={text}"
+        )
