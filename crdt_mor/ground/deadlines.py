@@ -4,11 +4,13 @@
       └ each request             is repeated until its deadline, or until its operation has lost patience
           └ one gives up         no request like it is repeated from here on: not of its path, nor, as long as none has
                                  succeeded, of its kind, reads or changes
-          └ nothing was answered the store is dead: nothing more is asked at all
+          └ nothing was answered each other object is tried once; where one fails as well, the store is dead: nothing
+                                 more is asked of it at all
 
 So a store that is dead fails an operation once, after the deadline of its first request, and not as often as a protocol
 asks for something else, or for the same again. An operation of hours, of which a request fails now and then, waits for
-each of them. What an operation has lost patience with, it tries again after as long as it had waited for it.
+each of them. What an operation has lost patience with, it tries again after as long as it had waited for it. Of two
+stores in one operation, such as a migration between two buckets, each is waited for.
 
 The operation is in a context variable, as what is asked of a store passes through libraries that know nothing of it.
 """
@@ -16,7 +18,7 @@ The operation is in a context variable, as what is asked of a store passes throu
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -47,60 +49,96 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """Patience that was lost. until_ms: when it is found again. cause: what the store had said at last."""
+class GivenUp:
+    """A request that was asked for in vain and is not repeated.
 
-    until_ms: int
+    where: what was asked for, and where, as messages have it. cause: what the store had said at last.
+    """
+
+    asked: Asked
+    where: str
+    tries: int
+    began_ms: int
+    now_ms: int
     cause: str
 
+    @property
+    def seconds(self) -> float:
+        """How long it was asked for."""
+        return (self.now_ms - self.began_ms) / 1000
 
-class Operation:
-    """What one operation knows of a store that fails. Safe to share between threads. Times are those of one clock.
 
-    answers: how many requests of it the store has answered.
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Patience that was lost. until_ms: when it is found again. with_: the request that it was lost with."""
+
+    until_ms: int
+    with_: GivenUp
+
+
+class Patience:
+    """What one operation knows of one store that fails. Safe to share between threads. Times are those of one clock.
+
+    answers: how many requests of the operation the store has answered.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lost: dict[object, Lost] = {}
+        self._silent: Lost | None = None
         self._dead: Lost | None = None
         self.answers = 0
-        self._told_ms: int | None = None
 
     def note_answer(self, asked: Asked) -> None:
         """The store has done what it was asked."""
         with self._lock:
             self.answers += 1
-            self._dead = None
+            self._silent = self._dead = None
             if self._lost:
                 self._lost.pop(asked, None)
                 self._lost.pop(asked.changes, None)
 
-    def note_given_up(self, asked: Asked, began_ms: int, now_ms: int, cause: str, answers: int) -> None:
-        """A request was asked for from `began_ms` until now, in vain, and is not repeated.
-
-        answers: how many there were when it was first asked for.
-        """
+    def note_given_up(self, given_up: GivenUp, answers: int) -> None:
+        """A request is not repeated. answers: how many there were when it was first asked for."""
+        asked, waited_ms = given_up.asked, given_up.now_ms - given_up.began_ms
         with self._lock:
             before = [lost.until_ms for lost in self._of(asked)]
-            lost = Lost(max([now_ms + max(1, now_ms - began_ms), *before]), cause)
+            lost = Lost(max([given_up.now_ms + max(1, waited_ms), *before]), given_up)
             self._lost[asked] = self._lost[asked.changes] = lost
-            if self.answers == answers:
-                self._dead = lost
+            if self.answers != answers:
+                return
+            if self._silent is None or given_up.now_ms >= self._silent.until_ms:
+                self._silent = lost
+            elif self._silent.with_.asked.path != asked.path:
+                self._dead = self._silent
 
-    def has_lost_patience(self, asked: Asked, now_ms: int) -> bool:
+    def is_lost(self, asked: Asked, now_ms: int) -> bool:
         """Whether a request is not to be repeated."""
         with self._lock:
             return any(now_ms < lost.until_ms for lost in self._of(asked))
 
     def _of(self, asked: Asked) -> list[Lost]:
-        """What was lost of the patience with a request: with its own path, and with its kind."""
-        return [lost for lost in (self._lost.get(asked), self._lost.get(asked.changes)) if lost is not None]
+        """What was lost of the patience with a request: with its own path, with its kind, with the whole store."""
+        return [lost for lost in (self._lost.get(asked), self._lost.get(asked.changes), self._silent) if lost]
 
-    def dead(self, now_ms: int) -> str | None:
-        """What the store had said at last, where it is not to be asked any more; else None."""
+    def dead(self, now_ms: int) -> GivenUp | None:
+        """The request that the store was first asked for in vain, where it is not to be asked any more; else None."""
         with self._lock:
-            return self._dead.cause if self._dead is not None and now_ms < self._dead.until_ms else None
+            return self._dead.with_ if self._dead is not None and now_ms < self._dead.until_ms else None
+
+
+class Operation:
+    """One operation of a user: its patience with each store, and what its user was told. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[Hashable, Patience] = {}
+        self._told_ms: int | None = None
+
+    def patience(self, store: Hashable) -> Patience:
+        """The patience with a store. store: what tells it from any other."""
+        with self._lock:
+            return self._stores.setdefault(store, Patience())
 
     def is_time_to_tell(self, began_ms: int, now_ms: int) -> bool:
         """Whether to tell of the wait for a request that has failed since `began_ms`; then it is not for a while."""

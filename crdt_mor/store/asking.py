@@ -11,7 +11,7 @@ from obstore import exceptions
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.ground.clock import Environment
-from crdt_mor.ground.deadlines import Asked, current_operation
+from crdt_mor.ground.deadlines import Asked, GivenUp, current_operation
 from crdt_mor.ground.forks import require_clients
 from crdt_mor.ground.observing import emit
 from crdt_mor.ground.observing_events import WaitEvent
@@ -53,23 +53,20 @@ def monotonic_ms(environment: Environment) -> int | None:
 class Tries:
     """The tries of one request, and how long they have gone on. They are part of the operation that makes them."""
 
-    def __init__(
-        self, asked: Asked, store: str, environment: Environment, deadline_s: float, reached: Callable[[], bool]
-    ) -> None:
+    def __init__(self, asked: Asked, asking: Asking) -> None:
         self.asked = asked
-        self.environment = environment
-        self._store = store
-        self._deadline_s = deadline_s
-        self._reached = reached
+        self.environment = asking.environment
+        self._asking = asking
         self._operation = current_operation()
-        self._answers = self._operation.answers
+        self._patience = self._operation.patience(asking.bucket)
+        self._answers = self._patience.answers
         self._began_ms = self._now_ms()
         self.count = 1
 
     @property
     def where(self) -> str:
         """What is asked for, and where, as messages have it."""
-        return f"{self.asked.what}={self.asked.path} store={self._store}"
+        return f"{self.asked.what}={self.asked.path} store={self._asking.uri}"
 
     @property
     def seconds(self) -> float:
@@ -77,33 +74,34 @@ class Tries:
         return (self._now_ms() - self._began_ms) / 1000
 
     def require_life(self) -> None:
-        """Raise `StorageUnavailableError` where the operation has waited in vain for all that it has asked."""
-        cause = self._operation.dead(self._began_ms)
-        if cause is not None:
-            raise unavailable(self.where, Failure(Kind.BUSY, cause), 0, 0)
+        """Raise `StorageUnavailableError`, of what was asked in vain, where the store is taken for dead."""
+        dead = self._patience.dead(self._began_ms)
+        if dead is not None:
+            raise unavailable(dead.where, Failure(Kind.BUSY, dead.cause), dead.tries, dead.seconds)
 
     def note_answer(self) -> None:
         """The store has done what it was asked, or said that it cannot be done."""
-        self._operation.note_answer(self.asked)
+        self._patience.note_answer(self.asked)
 
     def note_look(self) -> None:
         """The store has answered a look at the object that it was asked to make."""
-        self._operation.note_answer(Asked("stat", self.asked.path, changes=False))
+        self._patience.note_answer(Asked("stat", self.asked.path, changes=False))
 
     def again(self, failure: Failure) -> bool:
         """Wait for the next try: True. False if the deadline comes first, or the operation has waited long enough."""
         now_ms = self._now_ms()
-        has_waited = self._operation.has_lost_patience(self.asked, now_ms)
-        limit_s = self._deadline_s
-        if failure.unsent and not self._reached():
+        has_waited = self._patience.is_lost(self.asked, now_ms)
+        limit_s = self._asking.deadline_s
+        if failure.unsent and not self._asking.reached:
             limit_s = min(limit_s, UNREACHED_S)
         pause_s = (0.5 + self.environment.jitter() / 2) * min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(self.count, 16))
         if has_waited or self.seconds + pause_s > limit_s:
-            self._operation.note_given_up(self.asked, self._began_ms, now_ms, failure.cause, self._answers)
+            given_up = GivenUp(self.asked, self.where, self.count, self._began_ms, now_ms, failure.cause)
+            self._patience.note_given_up(given_up, self._answers)
             return False
         if self._operation.is_time_to_tell(self._began_ms, now_ms):
             emit(WaitEvent(
-                uri=self._store, request=f"{self.asked.what}={self.asked.path}", tries=self.count,
+                uri=self._asking.uri, request=f"{self.asked.what}={self.asked.path}", tries=self.count,
                 waited_s=round(self.seconds, 1), deadline_s=limit_s, cause=failure.cause,
             ))  # fmt: skip
         self.environment.sleep(pause_s)
@@ -116,14 +114,19 @@ class Tries:
 
 
 class Asking:
-    """Requests to one bucket. reached: whether it has answered ever. bucket_seen: whether it is known to be there."""
+    """Requests to one bucket. reached: whether it has answered ever. bucket_seen: whether it is known to be there.
+
+    bucket: what tells the bucket from any other one. deadline_s: how long a request is repeated.
+    """
 
     def __init__(self, place: Place, options: Mapping[str, str], secrets: Secrets, environment: Environment) -> None:
         self._place = place
         self._options = options
         self._secrets = secrets
         self.environment = environment
-        self._deadline_s = seconds(options, RETRY_TIMEOUT, RETRY_TIMEOUT_S)
+        self.uri = place.uri
+        self.bucket = (place.provider, place.bucket, frozenset({**place.options, **options}.items()))
+        self.deadline_s = seconds(options, RETRY_TIMEOUT, RETRY_TIMEOUT_S)
         self._lock = threading.Lock()
         self._clients: Clients | None = None
         self.reached = self.bucket_seen = False
@@ -166,8 +169,7 @@ class Asking:
 
     def tries(self, what: str, path: str) -> Tries:
         """The first try of a request begins now. Raises `StorageUnavailableError` where the store is taken for dead."""
-        asked = Asked(what, path, what not in _READS)
-        tries = Tries(asked, self._place.uri, self.environment, self._deadline_s, lambda: self.reached)
+        tries = Tries(Asked(what, path, what not in _READS), self)
         tries.require_life()
         return tries
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import crdt_mor as mor
 from crdt_mor import CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
 from crdt_mor.cli.main import app
+from crdt_mor.ground import deadlines
 from crdt_mor.ground.observing import emit
 from crdt_mor.readers.polars import scan_table
 from tests.failing import URI, FailingBucket, Request, answered
@@ -86,6 +88,19 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
 }
 BUCKETS: dict[Table, FailingBucket] = {}
 FAST = ("upsert", "scan")
+
+
+BEGAN_MS = FailingBucket().environment.now_ms()
+
+
+@contextmanager
+def operation_under_way() -> Iterator[None]:
+    """One operation of a user, of which the requests inside of the block are parts."""
+    token = deadlines._current.set(deadlines.Operation())
+    try:
+        yield
+    finally:
+        deadlines._current.reset(token)
 
 
 def took_s(bucket: FailingBucket, call: Callable[[], object]) -> tuple[float, Exception | None]:
@@ -164,6 +179,43 @@ def test_a_store_that_dies_while_files_are_staged_has_published_nothing(bucket: 
     assert dead
     bucket.mend()
     assert set(opened(bucket).to_polars()["id"]) == set("abcdefgh")
+
+
+def test_one_object_that_is_not_answered_says_nothing_of_another(bucket: FailingBucket) -> None:
+    """Though nothing else was asked while it was waited for: the store lives, as the next object shows."""
+    bucket.objects.put("table/there", b"1")
+    bucket.fail(lambda request, number: answered(503) if request.key.endswith("broken") else None)
+    store = bucket.store()
+    with operation_under_way():
+        with pytest.raises(StorageUnavailableError, match="read=broken "):
+            store.read("broken")
+        assert store.read("there") == b"1"
+
+
+def test_an_operation_names_what_it_was_not_answered_and_asks_a_dead_store_no_more(bucket: FailingBucket) -> None:
+    bucket.die_after(0)
+    store = bucket.store()
+    with operation_under_way():
+        for path, said in (("a", "read=a "), ("b", "read=b .* tries=1 "), ("c", "read=a ")):
+            with pytest.raises(StorageUnavailableError, match=said) as raised:
+                store.read(path)
+            assert "tries=0" not in str(raised.value)
+    assert {request.key for request in bucket.asked} == {"table/a", "table/b"}
+    assert bucket.environment.now_ms() - BEGAN_MS <= (DEADLINE_S + SLACK_S) * 1000
+
+
+def test_the_death_of_one_store_is_not_charged_to_another(bucket: FailingBucket) -> None:
+    """A migration between two buckets is one operation on both."""
+    bucket.fail(lambda request, number: answered(503) if "dead" in request.key else None)
+    dead, living = bucket.store(), bucket.store(aws_endpoint_url="https://elsewhere.example")
+    with operation_under_way():
+        for path in ("dead/a", "dead/b"):
+            with pytest.raises(StorageUnavailableError):
+                dead.read(path)
+        down_until_ms = bucket.environment.now_ms() + 40_000
+        bucket.fail(lambda request, number: answered(503) if bucket.environment.now_ms() < down_until_ms else None)
+        assert living.read("there") is None
+        assert bucket.environment.now_ms() >= down_until_ms
 
 
 def test_an_operation_waits_for_each_outage_that_ends(bucket: FailingBucket) -> None:
