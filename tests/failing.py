@@ -91,6 +91,17 @@ class FailingBucket:
                 stack.enter_context(patch(pool, partial(_AtOnce, self.environment)))
             yield self
 
+    @contextmanager
+    def at_its_address(self) -> Iterator[None]:
+        """Let what opens tables by their address, as the command line does, find the bucket, until the block is left.
+
+        Its time is the bucket's as well.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(patch("crdt_mor.store.objects.open_at", lambda *_: self.store()))
+            stack.enter_context(patch("crdt_mor.api.table.SystemEnvironment", lambda: self.environment))
+            yield
+
     def fail(self, rule: Callable[[Request, int], Exception | None]) -> None:
         """Fail by a rule from now on."""
         self.asked, self.rule = [], rule

@@ -47,8 +47,9 @@ class Hurried(SystemEnvironment):
 class Proxy:
     """A proxy to a server at a port. share: of requests that fail, 0 to 1. only: which may, by method and path.
 
-    delay_ms: what each request takes at least, as if the store were far away. requests: those that came, as
-    (method, path, fate), where the fate of one that was left alone is "".
+    delay_ms: what each request takes at least, as if the store were far away. unheard: names of headers, in lower case,
+    that the store never hears, as one that does not know them. requests: those that came, as (method, path, fate),
+    where the fate of one that was left alone is "".
     """
 
     upstream: int
@@ -57,6 +58,7 @@ class Proxy:
     fates: tuple[str, ...] = FATES
     only: Callable[[str, str], bool] = lambda method, path: True
     delay_ms: int = 0
+    unheard: frozenset[str] = frozenset()
     port: int = 0
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     _seen: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -139,7 +141,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() != "connection":
+                if name.lower() not in {"connection", *self.server.proxy.unheard}:
                     connection.putheader(name, value)
             connection.endheaders(body or None)
             answer = connection.getresponse()

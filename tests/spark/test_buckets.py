@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,15 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.payloads import Counter
 from tests import servers
+from tests.proxy import Proxy
 from tests.spark.counting import SCHEMA, feed, ones, total
 from tests.spark.helpers import listed, read
 from tests.spark.sessions import CLUSTER, Sessions
 from tests.store import vending
 
 pytestmark = pytest.mark.spark
+
+UNANSWERED = "the store did not answer as it should until the deadline; nothing was published"
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +158,116 @@ def test_workers_import_a_credential_provider_by_its_name(
     logged = "".join(file.read_text() for file in (tmp_path / "events").rglob("*") if file.is_file())
     assert "SparkListenerJobEnd" in logged
     assert not [secret for secret in servers.AWS_KEYS.values() if secret in logged]
+
+
+# --- a bucket that dies -----------------------------------------------------------------------------------------------
+
+
+class Mortal(Proxy):
+    """A way to the server that lives until a request is the one it `dies_at`, and from then on answers 503 to all."""
+
+    dies_at: Callable[[str, str], bool] = staticmethod(lambda method, path: False)
+    is_dead = False
+
+    def fate(self, method: str, path: str) -> tuple[str, int]:
+        """Left alone, or refused with the first of the answers, 503."""
+        self.is_dead = self.is_dead or self.dies_at(method, path)
+        return ("refused", 0) if self.is_dead else ("", 0)
+
+    def mend(self) -> None:
+        """Live for good."""
+        self.dies_at, self.is_dead = (lambda method, path: False), False
+
+
+@pytest.fixture
+def mortal(server: servers.Server) -> Iterator[Mortal]:
+    proxy = Mortal(server.port)
+    with proxy.running():
+        yield proxy
+
+
+def impatient(server: servers.Server, mortal: Mortal) -> dict[str, str]:
+    """The options of a store that is reached through a mortal way, and of which no request is repeated for long."""
+    return {**server.through(mortal.port).options, "retry_timeout": "500ms"}
+
+
+def staging(method: str, path: str) -> bool:
+    return method == "PUT" and "/staged/" in path
+
+
+def committing(method: str, path: str) -> bool:
+    """What the driver puts when all tasks have staged their files: first the log files, under their own names."""
+    return method == "PUT" and ".log." in path and "/staged/" not in path
+
+
+def saves(frame: Any, table: Table, options: dict[str, str]) -> None:
+    named = {f"storage.{name}": value for name, value in options.items()} | {"txnAppId": "load", "txnVersion": "1"}
+    frame.write.format("crdt_mor").options(**named).mode("append").save(table.uri)
+
+
+def upserts(frame: Any, table: Table, options: dict[str, str]) -> None:
+    from crdt_mor.readers.spark import upsert
+
+    upsert(frame, table.uri, token=("load", 1), storage_options=options)
+
+
+@pytest.mark.parametrize(
+    ("write", "dies_at"),
+    [(saves, lambda method, path: True), (saves, staging), (upserts, committing)],
+    ids=["before all", "while tasks stage", "before the commit"],
+)
+def test_a_write_to_a_bucket_that_dies_fails_with_our_words_and_counts_once_when_it_is_repeated(
+    spark: Any, server: servers.Server, table: Table, mortal: Mortal, write: Any, dies_at: Callable[[str, str], bool]
+) -> None:
+    options, before = impatient(server, mortal), table.history().num_rows
+    mortal.dies_at = dies_at
+    with pytest.raises(Exception, match=UNANSWERED):
+        write(ones(spark), table, options)
+    assert mortal.is_dead
+    assert (total(table), table.history().num_rows) == (0, before), "nothing is published"
+    mortal.mend()
+    for _ in range(2):
+        write(ones(spark), table, options)
+        assert total(table) == 100
+
+
+@pytest.mark.parametrize("reads", [1, 2], ids=["before the driver has looked", "while tasks read"])
+def test_a_read_of_a_bucket_that_dies_fails_with_our_words(
+    spark: Any, server: servers.Server, table: Table, mortal: Mortal, reads: int
+) -> None:
+    """reads: the bucket dies when a data file is read for the first time, by the driver, or again, by a task."""
+    table.upsert(pa.table({"id": [1, 2], "n": [1, 1]}, schema=SCHEMA))
+    options = {f"storage.{name}": value for name, value in impatient(server, mortal).items()}
+    frame, seen = read(spark, table.uri, **options), Counted[str]()
+
+    def dies_at(method: str, path: str) -> bool:
+        seen[path] += 1
+        return ".log." in path and seen[path] == reads
+
+    mortal.dies_at = dies_at
+    with pytest.raises(Exception, match=UNANSWERED):
+        frame.collect()
+    assert mortal.is_dead
+    mortal.mend()
+    assert listed(read(spark, table.uri, **options)) == [(1, 1), (2, 1)]
+
+
+# --- a bucket that no table may be in ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(spark: Any, server: servers.Server) -> None:
+    """Spark makes no table here, but its first write to a table of Hudi's is as the making of one."""
+    uri = server.address()
+    store = server.store(uri)
+    properties = (
+        "hoodie.table.name=t\nhoodie.table.type=MERGE_ON_READ\nhoodie.table.version=9\n"
+        "hoodie.table.recordkey.fields=id\nhoodie.timeline.layout.version=2\nhoodie.bucket.index.num.buckets=2\n"
+    )
+    store.put(".hoodie/hoodie.properties", properties.encode())
+    deaf = Proxy(server.port, unheard=frozenset({"if-none-match"}))
+    said = r"of 16 puts of one object at once.* several were told that they had made it.*If-None-Match"
+    with deaf.running():
+        writer = ones(spark).write.format("crdt_mor").options(**stored(server.through(deaf.port))).mode("append")
+        with pytest.raises(Exception, match=said):
+            writer.save(uri)
+    assert [stat.path for stat in (*store.walk(""), *store.walk(".hoodie"))] == [".hoodie/hoodie.properties"]

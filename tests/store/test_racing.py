@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,6 +103,29 @@ def test_no_table_is_moved_to_where_several_puts_win(careless: Bucket) -> None:
     assert left_in(careless) == []
     old.upsert(pl.DataFrame({"id": ["a"], "n": [2]}, COLUMNS))
     assert old.to_polars().rows() == [("a", 2)]
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "create": ("create", URI, "--like", "rows.csv", "--key", "id"),
+    "create-from": ("create-from", URI, "rows.csv", "--key", "id"),
+    "migrate": ("migrate", "old", URI, "--buckets", "2"),
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_makes_a_table_where_several_puts_win(
+    careless: Bucket, words: tuple[str, ...], fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fast_path)
+    monkeypatch.setattr("crdt_mor.store.objects.open_at", lambda *_: careless.store())
+    (fast_path / "rows.csv").write_text("id,n\na,1\n")
+    Table.create("old", COLUMNS, key="id")
+    done = CliRunner().invoke(app, [*words, "--output", "json"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert error["type"] == "UnsupportedFeatureError"
+    assert re.match(f"{SEVERAL}.*If-None-Match.*check-store.*store=s3://counted/table", error["message"])
+    assert left_in(careless) == []
 
 
 def test_a_bucket_whose_puts_have_one_winner_takes_a_table() -> None:

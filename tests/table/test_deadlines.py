@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
 from crdt_mor import CommitUnknownError, CrdtMorError, StorageUnavailableError, Table
@@ -323,3 +325,70 @@ def test_the_command_line_says_what_it_waits_for(more: tuple[str, ...], monkeypa
     assert first.startswith('{"warning": {"type": "WaitEvent", ' if more else "warning: waiting for a store that fails")
     assert "put=.hoodie/x" in first
     assert "503 SlowDown" in first
+
+
+# --- through other doors ----------------------------------------------------------------------------------------------
+
+
+def commanded(bucket: FailingBucket, *words: str) -> tuple[float, Result]:
+    """How long a command took by the simulated clock, and how it ended."""
+    began_ms = bucket.environment.now_ms()
+    with bucket.at_its_address():
+        done = CliRunner().invoke(app, [words[0], URI, *words[1:]], input=b'{"id": "x", "v": 1}\n')
+    return (bucket.environment.now_ms() - began_ms) / 1000, done
+
+
+@pytest.mark.parametrize("words", [("upsert", "-"), ("count",), slow(("compact",))], ids=lambda words: words[0])
+def test_a_command_ends_after_one_deadline_at_whatever_request_the_store_dies(
+    bucket: FailingBucket, words: tuple[str, ...]
+) -> None:
+    filled(bucket)
+    requests = 0
+    while True:
+        bucket.die_after(requests)
+        seconds, done = commanded(bucket, *words)
+        if len(bucket.asked) <= requests:
+            assert done.exit_code == 0, done.output
+            break
+        bucket.mend()
+        assert seconds <= DEADLINE_S + SLACK_S, f"requests={requests} seconds={seconds} {done.output}"
+        if done.exit_code:
+            assert (done.exit_code, done.stdout, type(done.exception)) == (1, "", SystemExit)
+            *waits, error = done.stderr.splitlines()
+            assert waits
+            assert all(said.startswith("warning: waiting for a store that fails") for said in waits)
+            assert all(said.endswith("cause=503 SlowDown Please wait.") for said in waits)
+            assert error.startswith("error: the store ")
+            assert "None" not in error
+        requests += 1
+    assert requests > 5
+
+
+@pytest.mark.parametrize("status", [412, 503])
+def test_a_command_that_makes_no_object_ends_with_words(bucket: FailingBucket, status: int) -> None:
+    filled(bucket)
+    bucket.fail(lambda request, number: answered(status) if request.conditional else None)
+    seconds, done = commanded(bucket, "upsert", "-", "--output", "json")
+    assert (done.exit_code, done.stdout) == (1, "")
+    error = json.loads(done.stderr.splitlines()[-1])["error"]
+    assert error["type"] in ("StorageUnavailableError", "CommitUnknownError")
+    assert status == 503 or "check-store" in error["message"]
+    assert seconds <= DEADLINE_S + SLACK_S
+    bucket.mend()
+    assert "x" not in set(opened(bucket).to_polars()["id"])
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_polars_raises_our_error_where_the_store_dies_under_a_frame(bucket: FailingBucket, engine: Any) -> None:
+    """The log file is larger than what is read as soon as the frame is made."""
+    table = Table.create(URI, COLUMNS, key="id", buckets=1, store=bucket.store(), environment=bucket.environment)
+    numbers = pl.int_range(40_000, eager=True)
+    table.upsert(pl.DataFrame({"id": numbers.cast(pl.String), "v": numbers.hash().reinterpret(signed=True)}, COLUMNS))
+    frame = scan_table(opened(bucket)).select("id", "v")
+    bucket.die_after(0)
+    seconds, error = took_s(bucket, lambda: frame.collect(engine=engine))
+    assert isinstance(error, StorageUnavailableError)
+    assert "503 SlowDown" in str(error)
+    assert DEADLINE_S - SLACK_S <= seconds <= DEADLINE_S + SLACK_S
+    bucket.mend()
+    assert frame.collect(engine=engine).height == 40_000
