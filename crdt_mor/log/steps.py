@@ -230,7 +230,9 @@ def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
             return attempt == 0, there
         yield Pause(attempt)
     raise CommitUnknownError(
-        f"no put is answered any more; what was written may be there or not. path={unanswered[0].path}"
+        "the store does not say what became of an object, however often it is asked for it: it may be there or not. "
+        "Look at the table before writing again, or write with a token, which may be repeated. "
+        f"path={unanswered[0].path} tries={PUTS_MAX}"
     )
 
 
