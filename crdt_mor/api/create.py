@@ -15,7 +15,7 @@ from crdt_mor.events.session import Session, read_config
 from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
-from crdt_mor.laws.resolve import payload_of, reference
+from crdt_mor.laws.resolve import payload_of, reference, require_laws, resolve
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
@@ -33,14 +33,31 @@ narrower one than `Any` would refuse a dictionary of texts alone, or of tuples a
 
 
 def new_properties(
-    environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, layout: Layout = BY_KEY
+    environment: Environment,
+    uri: str,
+    requested: TableConfig,
+    columns: TableSchema,
+    layout: Layout = BY_KEY,
+    *,
+    is_moved: bool = False,
 ) -> tuple[bytes, TableConfig]:
-    """The properties of a new table, and its settings as every later process reads them there."""
-    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
+    """The properties of a new table, and its settings as every later process reads them there.
+
+    is_moved: whether it merges as the table that moves to it does, whose payloads were held to their laws before.
+    """
+    for column_merge in () if is_moved else requested.merge.columns:
+        require_laws(resolve(column_merge.payload))
+    table_properties = _properties(environment, requested, columns, layout)
     layout.require_columns(columns)
     check_columns(requested, columns)
     comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
     return properties.encode_table(table_properties, comments), TableConfig.from_properties(table_properties, uri)
+
+
+def _properties(
+    environment: Environment, requested: TableConfig, columns: TableSchema, layout: Layout
+) -> dict[str, str]:
+    return {**requested.to_properties(columns, environment.nonce()), **layout.properties}
 
 
 def put_properties(
@@ -52,18 +69,25 @@ def put_properties(
     exist_ok: bool,
     layout: Layout,
     expiry_ms: int,
+    *,
+    is_moved: bool = False,
 ) -> TableConfig:
     """Put the properties of a new table; returns its settings as every later process reads them.
 
     Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
+    Nothing else is asked of them then: what a table is held to was decided when it was made.
 
     layout: the one that the table begins with. Its properties may be changed later, those of Hudi's file of settings,
         in which they stand beside it, never are.
+    is_moved: see `new_properties`.
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     """
-    content, config = new_properties(environment, uri, requested, columns, layout)
     refuse_another_format(store, uri)
     absent = store.stat(PROPERTIES) is None
+    if exist_ok and not absent:
+        asked = TableConfig.from_properties(_properties(environment, requested, columns, layout), uri)
+        return _existing(store, uri, asked)
+    content, config = new_properties(environment, uri, requested, columns, layout, is_moved=is_moved)
     if absent and load.is_under_way(store, expiry_ms):
         raise TableExistsError(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
@@ -75,10 +99,15 @@ def put_properties(
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
             load.clear(store, config.table_id)
         return config
-    existing = read_config(store, uri)
     if not exist_ok:
         raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
-    _require_equal(config, existing, uri)
+    return _existing(store, uri, config)
+
+
+def _existing(store: Store, uri: str, asked: TableConfig) -> TableConfig:
+    """The settings of a table that exists; raises where it is not the one that was to be created."""
+    existing = read_config(store, uri)
+    _require_equal(asked, existing, uri)
     store.make_durable(PROPERTIES)
     return existing
 
@@ -144,7 +173,7 @@ def merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
 
 
 def _members(columns: Mapping[Any, Payload | str]) -> tuple[ColumnMerge, ...]:
-    """What the table will store of its payloads; each keeps its laws, or is refused here."""
+    """What the table will store of its payloads."""
     members = [ColumnMerge(names_of(n), reference(payload_of(payload))) for n, payload in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))
 

@@ -31,6 +31,9 @@ _PROVIDERS: Final[Mapping[str, tuple[Provider, str, str]]] = {
 }
 """The classes of obstore: the provider, its scheme, and the setting that says the bucket or the container."""
 
+_METHODS: Final = tuple(name for name, member in vars(Store).items() if callable(member) and not name.startswith("_"))
+"""What each store can do."""
+
 
 def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Environment) -> Store:
     """A store of ours as it is; for one of obstore's the store that leads there, for the table at `uri`.
@@ -40,6 +43,7 @@ def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Envir
     """
     handed: Any = store
     if type(handed).__module__.partition(".")[0] != "obstore":
+        _require_store(handed)
         return handed  # type: ignore[no-any-return]
     from crdt_mor.store.objects import open_at
 
@@ -61,6 +65,17 @@ def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Envir
         assert place is not None
     _require_same(place, provider, bucket, prefix, uri)
     return open_at(place, options, environment)
+
+
+def _require_store(handed: object) -> None:
+    """Raise `InvalidInputError` for what lacks methods of a store, such as an address."""
+    missing = [name for name in _METHODS if not callable(getattr(handed, name, None))]
+    if isinstance(handed, type) or missing:
+        raise InvalidInputError(
+            "a store is an object with the methods of crdt_mor.Store, such as crdt_mor.MemoryStore(), or one of "
+            "obstore's S3Store, AzureStore and GCSStore; an address of a table is its uri, and options for it are "
+            f"storage_options. got={handed!r:.80} type={type(handed).__name__} missing={missing}"
+        )
 
 
 def _require_same(place: Place, provider: Provider, bucket: str, prefix: str, uri: object) -> None:

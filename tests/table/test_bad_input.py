@@ -16,6 +16,7 @@ from crdt_mor import (
     ClockError,
     FormatError,
     InvalidInputError,
+    MemoryStore,
     SchemaMismatchError,
     SnapshotExpiredError,
     Table,
@@ -404,3 +405,12 @@ def test_a_wall_clock_that_is_behind_does_no_harm(make: Make, path: str) -> None
     second = Table.open(path, environment=Behind()).upsert(frame(("a", "late", 9, 9.0)))
     assert second.requested_at > first.completed_at
     assert rows(Table.open(path), "region", filter="id = 'a'") == [("late",)]
+
+
+@pytest.mark.parametrize("store", ["s3://lake/events", 5, object(), MemoryStore], ids=repr)
+def test_what_is_no_store_is_refused_with_what_is_one(store: Any) -> None:
+    for call in (Table.open, lambda uri, **given: Table.create(uri, SCHEMA, key="id", **given)):
+        with pytest.raises(
+            InvalidInputError, match=r"a store is an object with the methods of crdt_mor\.Store, such as"
+        ):
+            call("t", store=store)

@@ -10,7 +10,17 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Dot, InvalidInputError, LawError, Payload, PayloadError, RecordPayload, Table, check_laws
+from crdt_mor import (
+    Dot,
+    InvalidInputError,
+    LawError,
+    MemoryStore,
+    Payload,
+    PayloadError,
+    RecordPayload,
+    Table,
+    check_laws,
+)
 from tests.simulated import Simulated
 
 VERSION = pa.struct([("at", pa.int64()), ("notes", pa.list_(pa.struct([("by", pa.string())])))])
@@ -98,6 +108,28 @@ def test_a_payload_that_raises_on_a_null_inside_is_refused_with_the_way_out() ->
     with pytest.raises(LawError, match=r'join\(.*null.* raises .*say nulls_inside = "refuse", and writes refuse'):
         check_laws(Newest())
     assert check_laws(Known()) is None  # type: ignore[func-returns-value]
+
+
+def test_a_table_that_exists_is_not_held_to_laws_of_a_later_release(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Create with exist_ok opens it, as Table.open does; a table that is really made is checked."""
+    schema = pa.schema([("id", pa.string()), ("v", VERSION)])
+
+    def create() -> Table:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return simulated.create(schema, key="id", merge={"v": Newest()}, exist_ok=True)
+
+    with pytest.raises(LawError):
+        create()
+    with monkeypatch.context() as earlier:
+        earlier.setattr("crdt_mor.laws.check.check_laws", lambda payload: None)
+        put(create(), FULL)
+    assert create().to_arrow()["v"].to_pylist() == [FULL]
+    moved = MemoryStore(simulated.environment.now_ms)
+    create().maintenance.migrate("elsewhere", buckets=2, store=moved)
+    assert Table.open("elsewhere", store=moved).to_arrow()["v"].to_pylist() == [FULL]
 
 
 @pytest.mark.parametrize(
