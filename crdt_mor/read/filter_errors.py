@@ -37,9 +37,21 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"^could not evaluate|^cannot perform|^cannot compare", "values of different types are compared"),
         (r"^'is_in' cannot check for", "the values that a column is to be among are of another type than the column"),
         (r"subplan|(?i:subquery)", "a filter has no subqueries: run those first, and give their result as values"),
+        (
+            r"^casting from string to (date|datetime|time) ",
+            "a text is made a date or a moment by TRY_CAST(… AS DATE) or TRY_CAST(… AS TIMESTAMP), by itself on one "  # noqa: ISC004
+            "side of a comparison, in Python by str.to_date('%Y-%m-%d', strict=False)",
+        ),
+        (r"^value Placeholder", "there are no parameters: write the values, or use a polars expression"),
+        (r"^expression Tuple\(", "rows of values are compared: compare their columns one by one, a = 1 AND b = 2"),
+        (r"^expression SimilarTo ", "there is no SIMILAR TO: write a regular expression, city ~ '^R.*e$'"),
+        (r"^value EscapedString", "there are no texts with escapes, E'…': write the text itself in single quotes"),
+        (
+            r"^expression \w+ ?[({]|^value \w+\(|Span\(",
+            "it has a form of SQL that polars has not: write another, or an expression",
+        ),
         (r"^unable to parse|unexpected token", f"it is no SQL condition; one is like {_EXAMPLE}"),
         (r"^expected an expression", f"a filter is the condition alone, what stands after WHERE: {_EXAMPLE}"),
-        (r"^value Placeholder", "there are no parameters: write the values, or use a polars expression"),
         (r"^arithmetic on dtypes", "numbers and text are added or subtracted: cast one of them"),
         (r"^filter predicate must be of type|^& on|^\| on|in 'not' operation", "AND, OR and NOT take conditions"),
         (r"^regex error", "the pattern is no regular expression"),
@@ -79,7 +91,9 @@ def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: 
 
 
 def failed_on_rows(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr) -> InvalidInputError:
-    """Of a filter that fits the columns and fails on a value."""
+    """Of a filter that fits the columns and fails on a value; a text as a date fails on every one."""
+    if str(error).startswith("casting from string to "):
+        return inapplicable(error, schema, filter)
     return InvalidInputError(
         "the filter fails on a value of the table's: make it null there, as by cast(…, strict=False) or TRY_CAST in "
         f"SQL, or rule the value out. cause={_cause(error)} columns={_types(schema, filter)} filter={filter}"

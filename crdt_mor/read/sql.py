@@ -58,6 +58,8 @@ _MOMENT_TYPES: Final = {
     ("TIMESTAMP", "WITH", "TIME", "ZONE"): "instant",
 }
 
+_MOMENT_FORMS: Final = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+
 
 @dataclass(frozen=True, slots=True)
 class Literal:
@@ -83,6 +85,8 @@ class Condition:
         if tokens is None:
             pl.sql_expr(self.text)
             raise InvalidInputError(f"a text of SQL stands in single quotes, 'so', in no others. filter={self.text}")
+        if any(first.word == "(" and second.word == "SELECT" for first, second in pairwise(tokens)):
+            raise pl.exceptions.SQLInterfaceError("subquery")
         deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
         return self._value(tokens) if deep else self._any(tokens)
 
@@ -100,7 +104,7 @@ class Condition:
             condition = self._one(affirmed).cast(pl.Boolean)
             return condition if (len(tokens) - len(affirmed)) % 2 == 0 else ~condition
         inner = in_brackets(tokens)
-        return self._predicate(tokens) if inner is None or own_words(inner)[0] == "SELECT" else self._any(inner)
+        return self._predicate(tokens) if inner is None else self._any(inner)
 
     # --- predicates -------------------------------------------------------------------------------------------------
 
@@ -137,6 +141,8 @@ class Condition:
                 return value.ne_missing(truth == "TRUE") if negated else value.eq_missing(truth == "TRUE")
             case ["UNKNOWN"]:
                 return self._truth(left).is_not_null() if negated else self._truth(left).is_null()
+            case ["NULL"] if _stands_alone(left):
+                return self._value(left).is_not_null() if negated else self._value(left).is_null()
             case ["DISTINCT", "FROM", *_]:
                 value, other = self._sides(left, right[2:])
                 return value.eq_missing(other) if negated else value.ne_missing(other)
@@ -147,13 +153,13 @@ class Condition:
         return value if self._type(value) == pl.Boolean else value.cast(pl.Boolean)
 
     def _compared(self, sign: str, left: Tokens, right: Tokens) -> pl.Expr | None:
-        if _literal(left) is None and _literal(right) is None:
+        if not (_stands_alone(left) or _stands_alone(right)):
             return None
         return _COMPARED[sign](*self._sides(left, right))
 
     def _between(self, value: Tokens, bounds: Tokens) -> pl.Expr | None:
         sides = parted(bounds, "AND")
-        if len(sides) != 2 or all(_literal(part) is None for part in (value, *sides)):
+        if len(sides) != 2 or not any(map(_stands_alone, (value, *sides))):
             return None
         low, high = self._sides(value, sides[0]), self._sides(value, sides[1])
         return (low[0] >= low[1]) & (high[0] <= high[1])
@@ -162,7 +168,7 @@ class Condition:
         inner = in_brackets(listed)
         items = [] if inner is None else parted(inner, ",")
         some = [item for item in items if own_words(item) != ["NULL"]]
-        if all(_literal(item) is None for item in some) or not self._type(self._value(value)).is_temporal():
+        if not any(map(_stands_alone, (value, *some))) or not self._type(self._value(value)).is_temporal():
             return None
         sides = [self._sides(value, item) for item in some]
         found = joined([eq(*pair) for pair in sides], or_)
@@ -195,7 +201,23 @@ class Condition:
         for index, token in enumerate(tokens):
             if token.kind == "string":
                 _refuse_lost_offset(tokens, index)
-        return pl.sql_expr(written(self.text, tokens, self.columns))
+        cast = self._text_cast(tokens)
+        return pl.sql_expr(written(self.text, tokens, self.columns)) if cast is None else cast
+
+    def _text_cast(self, tokens: Tokens) -> pl.Expr | None:
+        """TRY_CAST of a text AS DATE or AS TIMESTAMP, which polars has not; None for all else."""
+        inner = in_brackets(tokens[1:]) if tokens[0].word == "TRY_CAST" else None
+        parts = [] if inner is None else parted(inner, "AS")
+        if len(parts) != 2:
+            return None
+        kind = tuple(own_words(parts[1]))
+        if kind != ("DATE",) and _MOMENT_TYPES.get(kind) != "moment":
+            return None
+        value = self._value(parts[0])
+        if self._type(value) != pl.String:
+            return None
+        moment = pl.coalesce(value.str.to_datetime(form, time_unit="us", strict=False) for form in _MOMENT_FORMS)
+        return moment.dt.date() if kind == ("DATE",) else moment
 
     def _type(self, value: pl.Expr) -> pl.DataType:
         if not set(value.meta.root_names()) <= set(self.columns):
@@ -217,6 +239,13 @@ def _literal(tokens: Tokens) -> Literal | None:
             text = _text_of(token)
             return Literal(text, kind) if _MOMENT.fullmatch(text) else None
     return None
+
+
+def _stands_alone(tokens: Tokens) -> bool:
+    """Whether polars is not to have the tokens as a part of a text: a literal, and TRY_CAST."""
+    if not tokens or tokens[0].word != "TRY_CAST":
+        return _literal(tokens) is not None
+    return in_brackets(tokens[1:]) is not None
 
 
 def _moment_type(tokens: Tokens, at: int, *, whole: bool = False) -> str | None:

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
 
+_LITERAL: Final = r"(?:-?\d[\d.]*+|'(?!\d{4}-)[^']*+(?:''[^']*+)*+')"
+"""A number, or a text that is no date and no moment, in a list of such."""
+
 _TOKEN: Final = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    rf"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<escaped>[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*')
     |(?P<string>'[^']*(?:''[^']*)*')
     |(?P<name>"(?:[^"]|"")*"|`[^`]*`)
     |(?P<word>[^\W\d]\w*)
     |(?P<number>\d[\w.]*)
+    |(?P<literals>\((?:\s*+{_LITERAL}\s*+,)++\s*+{_LITERAL}\s*+\))
     |(?P<sign>::|<=>|->>|->|=>|@>|<@|<<|>>|!~~?\*?|~~?\*?|<=|>=|<>|!=|==|\|\||&&|//|.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -35,12 +39,12 @@ _UNKNOWN: Final = frozenset("'\"`$\\;")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word or a sign: its kind, its text, a bare word in capital letters, and its place.
+    """A word, a sign or a whole list of literals: its kind, its text, a bare word in capital letters, and its place.
 
     depth: in how many brackets, and in how many CASE … END, it stands.
     """
 
-    kind: Literal["string", "escaped", "name", "word", "number", "sign"]
+    kind: Literal["string", "escaped", "name", "word", "number", "literals", "sign"]
     text: str
     start: int
     end: int
@@ -48,7 +52,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The word or the sign; nothing for a name in quotes, a text or a number."""
+        """The word or the sign; nothing for a name in quotes, a text, a number or a list."""
         return self.text if self.kind in ("word", "sign") else ""
 
 

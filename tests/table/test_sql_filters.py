@@ -20,6 +20,7 @@ from crdt_mor.cli.main import app
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.read.sql import Condition
+from crdt_mor.read.sql_tokens import tokens_of
 from tests.tiers import slow
 
 SCHEMA = pa.schema(
@@ -129,6 +130,14 @@ LIKE_DUCKDB = [
     "(((b IS TRUE))) IN (v = 1 IS TRUE, b)",
     "(v IS NULL) = (b IS TRUE)",
     "CAST(b IS UNKNOWN AS BIGINT) = 1",
+    "TRY_CAST(s AS DATE) = d",
+    "TRY_CAST(s AS DATE) IN ('2026-01-02', d) OR TRY_CAST(s AS TIMESTAMP) IS NULL",
+    "TRY_CAST(s AS TIMESTAMP) > '2026-01-01 12:00'",
+    "TRY_CAST(s || ' 12:00:00.000001' AS TIMESTAMP) BETWEEN n AND TIMESTAMP '2026-01-03 00:00:00'",
+    "TRY_CAST(s || 'T12:00:00' AS DATE) IS DISTINCT FROM d",
+    "TRY_CAST(s || 'x' AS DATE) IS NOT NULL OR TRY_CAST('2026-01-02' AS DATE) = d",
+    "s NOT IN ('a', '') OR s IN ('it''s', '2026-01-02') OR COALESCE('(', ')') = s",
+    "v IN (1, -2, 3.0) AND COALESCE(v, 1, 2) = 1",
     "b IS TRUE",
     "b IS NOT TRUE",
     "b IS NOT FALSE",
@@ -184,6 +193,12 @@ def test_many_conditions_in_a_row_are_no_deep_expression(join: str, term: str) -
     condition = Condition(text if term else f"n IN ({text}, ms)", columns).expression()
     in_parquet = parquet_form(condition, TableSchema.of(SCHEMA))
     assert max(map(depth, [condition, condition if in_parquet is None else in_parquet])) < 15
+
+
+@pytest.mark.parametrize("listed", ["( 1,-2 , 3.5)", "('a', 'it''s', '', '20', ')')"])
+def test_a_list_of_literals_is_one_token(listed: str) -> None:
+    """A token for each took more time than all else that is done with `id IN (…)`."""
+    assert [token.text for token in tokens_of(f"id IN {listed} ") or ()] == ["ID", "IN", listed]
 
 
 def depth(condition: pl.Expr) -> int:
