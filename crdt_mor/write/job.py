@@ -193,11 +193,14 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
     """Roll the write back, if it has begun, and remove what its tasks staged.
 
     driver: the one that gives up; a write that another driver has taken over goes on. None: whatever driver it has.
+
+    Where the store fails, others clean up after the write's expiry: the error that the write itself ends with says what
+    is known of its commit.
     """
-    value = session.tail()
-    begun = value.find_by_nonce(job.name)
-    if begun is not None:
-        with suppress(StorageUnavailableError, CommitUnknownError):  # others clean up after its expiry
+    with suppress(StorageUnavailableError, CommitUnknownError):
+        value = session.tail()
+        begun = value.find_by_nonce(job.name)
+        if begun is not None:
             session.run(rollback.give_up(session.publisher, value, begun.requested, None, driver))
 
 

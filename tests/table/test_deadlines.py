@@ -21,7 +21,7 @@ from crdt_mor.cli.main import app
 from crdt_mor.ground import deadlines
 from crdt_mor.ground.observing import emit
 from crdt_mor.readers.polars import scan_table
-from tests.failing import URI, FailingBucket, Request, answered
+from tests.failing import URI, FailingBucket, LostError, Request, answered
 from tests.tiers import slow
 
 COLUMNS = {"id": pl.String, "v": pl.Int64}
@@ -246,6 +246,23 @@ def test_the_next_operation_waits_anew(bucket: FailingBucket) -> None:
         seconds, error = took_s(bucket, lambda: table.upsert(rows("x")))
         assert isinstance(error, StorageUnavailableError)
         assert DEADLINE_S - SLACK_S <= seconds <= DEADLINE_S + SLACK_S
+
+
+def test_a_job_whose_publication_is_not_answered_is_not_said_to_have_published_nothing(bucket: FailingBucket) -> None:
+    table, died = filled(bucket), list[str]()
+
+    def dies_with_the_version(request: Request, number: int) -> Exception | None:
+        has_files = any(".log." in asked.key and "staged" not in asked.key for asked in bucket.asked)
+        if died or not (has_files and request.conditional and "/.crdt_mor/timeline/" in request.key):
+            return answered(503) if died else None
+        died.append(request.key)
+        return LostError.of("now")
+
+    bucket.fail(dies_with_the_version)
+    _, error = took_s(bucket, lambda: by_tasks(table))
+    assert isinstance(error, CommitUnknownError), error
+    bucket.mend()
+    assert "x" in set(opened(bucket).to_polars()["id"])
 
 
 # --- a store that contradicts itself ----------------------------------------------------------------------------------
