@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from crdt_mor.api.data import dates_as_text
+from crdt_mor.columns.texts import object_lines
 
 DEPTH_MAX: Final = 100
 """How deep objects and lists may lie in each other. Types are walked by functions that call themselves."""
@@ -79,6 +80,20 @@ def _lines(content: bytes) -> _Lines | None:
     What is between is unknown yet. But as no line goes on in the next one, none is deeper than it has brackets; and
     where Arrow finds as many rows as there are lines, each of them is one object.
     """
+    return _plain_lines(content) or _lines_one_by_one(content)
+
+
+def _plain_lines(content: bytes) -> _Lines | None:
+    """The lines of a text as programs write it, without spaces around an object; None of any other."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return None  # one by one, the lines tell which of them is wrong
+    found = object_lines(content, DEPTH_MAX)
+    return None if found is None else _Lines(content, *found)
+
+
+def _lines_one_by_one(content: bytes) -> _Lines | None:
     rows = longest = 0
     for number, line in enumerate(io.BytesIO(content), 1):
         _require_utf8(line, number)

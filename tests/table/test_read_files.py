@@ -21,6 +21,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, MemoryStore, Table
+from crdt_mor.api import files_json
 from tests.tiers import slow
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
@@ -270,3 +271,27 @@ def test_whatever_bytes_a_file_has_it_is_read_or_refused(folder: Path, kind: str
         [sys.executable, "-m", "tests.table.any_bytes", kind, str(folder)], check=False, capture_output=True, text=True
     )
     assert told.returncode == 0, (folder / "seed").read_text() + told.stderr[-2000:]
+
+
+def test_lines_as_programs_write_them_are_not_walked_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_json, "_lines_one_by_one", lambda content: pytest.fail("a loop in Python over each line"))
+    for end in ("\n", "\r\n", "\n{}\n"):
+        (tmp_path / "rows.jsonl").write_bytes(f'{{"id": "ä", "l": [{{"x": "}}"}}]}}{end}{{"id": "b"}}'.encode())
+        assert mor.read_files(tmp_path / "rows.jsonl").to_arrow()["id"].to_pylist() in (["ä", "b"], ["ä", None, "b"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"\n", b"\n\n", b"{", b"}", b"\r\n", b"{}\r", b"{\r\n",
+        b"{}", b"{}\n", b"{}\n\n{}", b" {}\n{}", b"{}\n[{}]", b"null\n{}",
+        b'{"a": "\xff"}\n{}', b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}\n{}", b"{}\n" + b"{" * 100 + b"}" * 100,
+        b'{"a": 1}\r\n{"a": "longer"}\r\n', b'{"a": 1}\n{"a":\n2}',
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_lines_are_the_same_at_once_and_one_by_one(content: bytes) -> None:
+    at_once = files_json._plain_lines(content)
+    assert at_once is None or at_once == files_json._lines_one_by_one(content)
