@@ -26,7 +26,7 @@ _OF_TWO = (and_, or_, xor)
 _OF_TRUTHS = (pl.Expr.eq_missing, pl.Expr.ne_missing)
 """Beside a truth value, what IS [NOT] TRUE and IS [NOT] FALSE of an SQL text are."""
 _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
-"""The second is part of the NOT of an SQL text."""
+"""The second is part of the NOT and the IS TRUE of an SQL text, beside numbers too."""
 
 
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
@@ -113,7 +113,7 @@ def _is_pushed(condition: pl.Expr, columns: pl.Schema) -> bool:
     """Whether polars leaves the filter of a source to the source: then its plan begins as that of the source alone."""
     rows = register_io_source(_no_rows, schema=columns, is_pure=True)
     source = rows.explain(optimizations=_PUSHDOWN).partition("\n")[0]
-    return rows.filter(condition).explain(optimizations=_PUSHDOWN).startswith(source)
+    return rows.filter(condition.cast(pl.Boolean)).explain(optimizations=_PUSHDOWN).startswith(source)
 
 
 _PUSHDOWN = pl.QueryOptFlags(predicate_pushdown=True)

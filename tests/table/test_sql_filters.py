@@ -138,6 +138,7 @@ LIKE_DUCKDB = [
     "TRY_CAST(s || 'x' AS DATE) IS NOT NULL OR TRY_CAST('2026-01-02' AS DATE) = d",
     "s NOT IN ('a', '') OR s IN ('it''s', '2026-01-02') OR COALESCE('(', ')') = s",
     "v IN (1, -2, 3.0) AND COALESCE(v, 1, 2) = 1",
+    "v IS NOT TRUE",
     "b IS TRUE",
     "b IS NOT TRUE",
     "b IS NOT FALSE",
