@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.api.rows import ArrowRows
-from crdt_mor.columns.arrow_input import read_arrow, require_arrow
+from crdt_mor.columns.arrow_input import as_arrow, read_arrow, require_arrow
 from crdt_mor.columns.types import with_leaves
 from crdt_mor.errors import InvalidInputError
 
@@ -137,7 +137,8 @@ def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:
 
 def _collected(frame: pl.LazyFrame) -> pa.Table:
     try:
-        return frame.collect(engine="streaming").to_arrow()
+        with as_arrow():
+            return frame.collect(engine="streaming").to_arrow()
     except pl.exceptions.PolarsError as error:
         raise _not_computed(error) from error
 
@@ -177,7 +178,8 @@ def _of_polars(kinds: Mapping[str, Any]) -> pa.Schema:
     objects = [name for name, kind in frame.schema.items() if kind == pl.Object]
     if objects:
         raise InvalidInputError(f"Python objects cannot be stored: give the column another type. column={objects[0]!r}")
-    return ordinary(frame.to_arrow().schema)
+    with as_arrow():
+        return ordinary(frame.to_arrow().schema)
 
 
 def _of_pandas(frame: Any) -> pa.Schema:

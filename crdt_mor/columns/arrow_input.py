@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,12 @@ _UNNAMED_INDEX = "__index_level_"
 
 _CONVERTED = re.compile(r"for column (.+) with type")
 """Where pyarrow says which column of a pandas frame it cannot convert."""
+
+_SPARSE = re.compile(r"Sparse pandas data \(column (.+)\) not supported")
+"""What pyarrow says of a column of pandas that keeps only some of its values."""
+
+_INT128 = "'_pl"
+"""How polars writes the types that only polars has, integers of 128 bits, for Arrow's C interfaces."""
 
 
 def require_arrow(data: object) -> None:
@@ -48,15 +56,29 @@ def read_arrow(data: object) -> pa.Table:
     if _is_pandas(data):
         return _from_pandas(data)
     try:
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data).read_all()
-        return pa.Table.from_batches([pa.record_batch(data)])
+        with as_arrow():
+            if hasattr(data, "__arrow_c_stream__"):
+                return pa.RecordBatchReader.from_stream(data).read_all()
+            return pa.Table.from_batches([pa.record_batch(data)])
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             f"not a table: one column alone does not say its name, so make it a frame, to_frame(). type={kind}"
             if kind in ("Series", "Array", "ChunkedArray")
             else f"not a table: {error}. type={kind}"
         ) from error
+
+
+@contextmanager
+def as_arrow() -> Iterator[None]:
+    """Around what makes Arrow's columns of those of polars, of which Arrow lacks a type."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        if _INT128 in str(error):
+            raise InvalidInputError(
+                "a column holds integers of 128 bits, which Arrow does not have: cast it to Int64, or to Decimal(38, 0)"
+            ) from error
+        raise
 
 
 def bytes_of(rows: pa.Table | pa.RecordBatch) -> int:
@@ -86,7 +108,15 @@ def _from_pandas(frame: Any) -> pa.Table:
         raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
     try:
         table = pa.Table.from_pandas(frame, preserve_index=bool(index))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, TypeError, pa.ArrowNotImplementedError) as error:  # ArrowTypeError is a TypeError
+        sparse = _SPARSE.search(str(error))
+        if sparse:
+            raise InvalidInputError(
+                "a column is sparse, which Arrow does not have: make it dense, frame[name].sparse.to_dense(). "
+                f"column={sparse[1]}"
+            ) from error
+        if not isinstance(error, pa.ArrowException):
+            raise
         named_column = _CONVERTED.search(str(error))
         column = named_column[1] if named_column else "unknown"
         if isinstance(error, pa.ArrowNotImplementedError):

@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -414,3 +415,19 @@ def test_what_is_no_store_is_refused_with_what_is_one(store: Any) -> None:
             InvalidInputError, match=r"a store is an object with the methods of crdt_mor\.Store, such as"
         ):
             call("t", store=store)
+
+
+SPARSE = pd.DataFrame({"id": ["a", "b"], "n": pd.arrays.SparseArray([0, 1])})
+WIDE = pl.DataFrame({"id": ["a"], "n": pl.Series([1], dtype=pl.Int128)})
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [(WIDE, "integers of 128 bits"), (WIDE.lazy(), "integers of 128 bits"), (SPARSE, "is sparse.* column=n")],
+    ids=["int128", "lazy", "sparse"],
+)
+def test_columns_that_arrow_does_not_have_are_named(rows: Any, says: str) -> None:
+    table = Table.create("t", SCHEMA, key="id", store=MemoryStore())
+    for call in (table.upsert, lambda rows: Table.create("u", rows, key="id", store=MemoryStore())):
+        with pytest.raises(InvalidInputError, match=says):
+            call(rows)
