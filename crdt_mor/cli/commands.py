@@ -324,6 +324,10 @@ def _columns(schema: Path | None, like: str | None) -> pa.Schema:
 def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
     """Whether an instant was completed after a point. One from before the history that is kept will do."""
     if isinstance(point, int):
+        if point > table.version:
+            raise mor.FutureSnapshotError(
+                f"no such version yet: history shows those that there are. since={point} newest={table.version}"
+            )
         return pl.col("version") > point
     from crdt_mor.model.points import check_point
     from crdt_mor.model.savepoint import is_savepoint_name

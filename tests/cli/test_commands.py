@@ -348,6 +348,7 @@ def test_timeline_since_leaves_out_what_was_over(table: Path, data: Path) -> Non
         since = crdt_mor("timeline", table, "--since", point, "--output", "json").stdout.splitlines()
         assert len(since) == later
     assert "a version" in crdt_mor("timeline", table, "--since", "last-week!", code=2).stderr
+    assert "no such version yet" in crdt_mor("timeline", table, "--since", "99999", code=1).stderr
     assert first["requested_at"] in crdt_mor("timeline", table).stdout
 
 
