@@ -266,7 +266,7 @@ WRITE: dict[str, Mistake] = {
         lambda w: w.events.upsert(pd.DataFrame([["a", 1, 2]], columns=["id", "v", "v"])), InvalidInputError,
         r"rename one.*\['v'\]"),
     "an index of pandas that is named like a column": (
-        lambda w: w.events.upsert(pd.DataFrame({"id": ["a"]}, index=pd.Index(["a"], name="id"))), InvalidInputError,
+        lambda w: w.events.upsert(pd.DataFrame({"id": ["a"]}, index=pd.Index(["b"], name="id"))), InvalidInputError,
         r"rename one.*\['id'\]"),
     "complex numbers": (lambda w: w.events.upsert(pd.DataFrame({"id": ["a"], "c": [1j]})), InvalidInputError,
                         "complex numbers.*column=c"),

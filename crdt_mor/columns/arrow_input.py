@@ -100,9 +100,17 @@ def _is_pandas(data: object) -> bool:
     return type(data).__module__.split(".")[0] == "pandas" and type(data).__name__ == "DataFrame"
 
 
+def _is_column(frame: Any, name: object) -> bool:
+    """Whether an index holds what the column of its name does, as `set_index(name, drop=False)` leaves it."""
+    if list(frame.columns).count(name) != 1:
+        return False
+    index = frame.index.get_level_values(name).to_series(index=frame.index)
+    return bool(frame[name].equals(index))
+
+
 def _from_pandas(frame: Any) -> pa.Table:
-    """A named index is a column like any other; one without a name only counts rows."""
-    index = [name for name in frame.index.names if name is not None]
+    """A named index is a column like any other, unless it is one; an index without a name only counts rows."""
+    index = [name for name in frame.index.names if name is not None and not _is_column(frame, name)]
     repeated = sorted(str(name) for name, times in Counter([*frame.columns, *index]).items() if times > 1)
     if repeated:
         raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")

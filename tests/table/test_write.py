@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, SchemaMismatchError, Table, TokenOrderError
+from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table, TokenOrderError
 from crdt_mor.payloads import PartialUpdate
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 
@@ -553,3 +553,11 @@ def test_a_process_that_has_not_looked_lately_takes_a_column_that_another_has_ad
     third = pl.DataFrame(pl.from_arrow(frame(("c", "us", 3, 3.5)))).with_columns(extra=pl.lit("f"))
     table.upsert(third)
     assert rows(table, "id", "extra") == [("a", None), ("b", "e"), ("c", "f")]
+
+
+@pytest.mark.parametrize("index", [["id"], ["id", "n"]], ids=str)
+def test_an_index_of_pandas_that_is_a_column_is_written_once(index: list[str]) -> None:
+    table = Table.create("t", pa.schema([("id", pa.string()), ("n", pa.int64())]), key="id", store=MemoryStore())
+    rows = pd.DataFrame({"id": ["a", "b"], "n": [1, 2]})
+    table.upsert(rows.set_index(index, drop=False))
+    assert sorted(table.to_polars().rows()) == [("a", 1), ("b", 2)]
