@@ -408,7 +408,9 @@ def test_a_wall_clock_that_is_behind_does_no_harm(make: Make, path: str) -> None
     assert rows(Table.open(path), "region", filter="id = 'a'") == [("late",)]
 
 
-@pytest.mark.parametrize("store", ["s3://lake/events", 5, object(), MemoryStore], ids=repr)
+@pytest.mark.parametrize(
+    "store", ["s3://lake/events", 5, object(), MemoryStore], ids=lambda store: type(store).__name__
+)
 def test_what_is_no_store_is_refused_with_what_is_one(store: Any) -> None:
     for call in (Table.open, lambda uri, **given: Table.create(uri, SCHEMA, key="id", **given)):
         with pytest.raises(
