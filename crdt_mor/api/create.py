@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -15,12 +15,12 @@ from crdt_mor.events.session import Session, read_config
 from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
-from crdt_mor.laws.resolve import payload_of, reference, require_laws, resolve
+from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.layout import BY_KEY, Layout, said
-from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.protocol import Store, is_bucket
 
@@ -33,31 +33,14 @@ narrower one than `Any` would refuse a dictionary of texts alone, or of tuples a
 
 
 def new_properties(
-    environment: Environment,
-    uri: str,
-    requested: TableConfig,
-    columns: TableSchema,
-    layout: Layout = BY_KEY,
-    *,
-    is_moved: bool = False,
+    environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, layout: Layout = BY_KEY
 ) -> tuple[bytes, TableConfig]:
-    """The properties of a new table, and its settings as every later process reads them there.
-
-    is_moved: whether it merges as the table that moves to it does, whose payloads were held to their laws before.
-    """
-    for column_merge in () if is_moved else requested.merge.columns:
-        require_laws(resolve(column_merge.payload))
-    table_properties = _properties(environment, requested, columns, layout)
+    """The properties of a new table, and its settings as every later process reads them there."""
+    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
     layout.require_columns(columns)
     check_columns(requested, columns)
     comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
     return properties.encode_table(table_properties, comments), TableConfig.from_properties(table_properties, uri)
-
-
-def _properties(
-    environment: Environment, requested: TableConfig, columns: TableSchema, layout: Layout
-) -> dict[str, str]:
-    return {**requested.to_properties(columns, environment.nonce()), **layout.properties}
 
 
 def put_properties(
@@ -69,25 +52,18 @@ def put_properties(
     exist_ok: bool,
     layout: Layout,
     expiry_ms: int,
-    *,
-    is_moved: bool = False,
 ) -> TableConfig:
     """Put the properties of a new table; returns its settings as every later process reads them.
 
     Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
-    Nothing else is asked of them then: what a table is held to was decided when it was made.
 
     layout: the one that the table begins with. Its properties may be changed later, those of Hudi's file of settings,
         in which they stand beside it, never are.
-    is_moved: see `new_properties`.
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     """
+    content, config = new_properties(environment, uri, requested, columns, layout)
     refuse_another_format(store, uri)
     absent = store.stat(PROPERTIES) is None
-    if exist_ok and not absent:
-        asked = TableConfig.from_properties(_properties(environment, requested, columns, layout), uri)
-        return _existing(store, uri, asked)
-    content, config = new_properties(environment, uri, requested, columns, layout, is_moved=is_moved)
     if absent and load.is_under_way(store, expiry_ms):
         raise TableExistsError(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
@@ -99,17 +75,19 @@ def put_properties(
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
             load.clear(store, config.table_id)
         return config
+    existing = read_config(store, uri)
     if not exist_ok:
         raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
-    return _existing(store, uri, config)
-
-
-def _existing(store: Store, uri: str, asked: TableConfig) -> TableConfig:
-    """The settings of a table that exists; raises where it is not the one that was to be created."""
-    existing = read_config(store, uri)
-    _require_equal(asked, existing, uri)
+    _require_equal(config, existing, uri)
     store.make_durable(PROPERTIES)
     return existing
+
+
+def payloads_there(store: Store, uri: str) -> list[PayloadRef]:
+    """The payloads of the table that a store holds already; none where it holds none."""
+    if store.stat(PROPERTIES) is None:
+        return []
+    return [column.payload for column in read_config(store, uri).merge.columns]
 
 
 def require_layout(session: Session, asked: Layout) -> None:
@@ -151,8 +129,8 @@ def default_name(uri: str | os.PathLike[str]) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-def merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
-    """The merge that a table will have, from the arguments `merge` and `ordering`."""
+def merge_spec(merge: Merge | None, ordering: str | None, kept: Collection[PayloadRef] = ()) -> MergeSpec:
+    """The merge that a table will have, from the arguments `merge` and `ordering`. kept: as for `reference`."""
     if ordering and merge is not None:
         raise InvalidInputError(
             "merge says itself how versions are ordered: give merge or ordering, not both. Where the greatest value of "
@@ -164,17 +142,17 @@ def merge_spec(merge: Merge | None, ordering: str | None) -> MergeSpec:
         case str():
             return MergeSpec.parse(merge)
         case PartialUpdate():
-            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns))
+            return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns, kept))
         case Mapping():
-            return MergeSpec(columns=_members(merge))
+            return MergeSpec(columns=_members(merge, kept))
     raise InvalidInputError(
         f"merge takes payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
     )
 
 
-def _members(columns: Mapping[Any, Payload | str]) -> tuple[ColumnMerge, ...]:
-    """What the table will store of its payloads."""
-    members = [ColumnMerge(names_of(n), reference(payload_of(payload))) for n, payload in columns.items()]
+def _members(columns: Mapping[Any, Payload | str], kept: Collection[PayloadRef]) -> tuple[ColumnMerge, ...]:
+    """What the table will store of its payloads; each keeps its laws, or is refused here."""
+    members = [ColumnMerge(names_of(n), reference(payload_of(payload), kept)) for n, payload in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))
 
 

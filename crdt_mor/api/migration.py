@@ -221,10 +221,7 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
         _refuse_to_make_another(value.moving, address)
         _refuse_beforehand(session, value, config)
         columns = _first_schema(session, value, config, layout)
-        made = put_properties(
-            objects, environment, address, config, columns, True, layout, session.expiry_ms,
-            is_moved=wanted.merge is None,
-        )  # fmt: skip
+        made = put_properties(objects, environment, address, config, columns, True, layout, session.expiry_ms)
     else:
         made = read_config(objects, address)
         _require_same(config, made, address)

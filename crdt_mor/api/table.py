@@ -21,6 +21,7 @@ from crdt_mor.api.create import (
     merge_spec,
     names_of,
     new_properties,
+    payloads_there,
     put_properties,
     refuse_another_format,
     require_layout,
@@ -159,7 +160,8 @@ class Table(TableReads, TableWrites, WrittenByMany):
         environment = environment or SystemEnvironment()
         objects = store_at(uri, environment, storage_options, store)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
-        config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
+        spec = merge_spec(merge, ordering, payloads_there(objects, str(uri)) if exist_ok else ())
+        config = TableConfig(name or default_name(uri), key_spec, spec, buckets)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         layout = Layout.asked(names_of(cluster_by), cluster_order, compression)
         columns = TableSchema.of(read_schema(schema))

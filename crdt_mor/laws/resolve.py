@@ -16,8 +16,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, distributions
 from typing import Final
@@ -55,10 +56,14 @@ def payload_of(payload: Payload | str) -> Payload:
     return _make(_load(entry), _arguments(query), payload)
 
 
-def reference(payload: Payload) -> PayloadRef:
-    """What a table stores of a payload. Refuses a payload that no other process could find again."""
-    from crdt_mor.laws.fingerprint import fingerprint
+def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef:
+    """What a table stores of a payload.
 
+    Refuses a payload that no other process could find again, or that breaks its laws. The payloads that ship with
+    crdt_mor are not checked again, nor are those of a table that exists, which were held to the laws when it was made.
+
+    kept: the payloads of the table that exists.
+    """
     cls = type(payload)
     name = getattr(cls, "name", None)
     if not isinstance(name, str):
@@ -74,25 +79,22 @@ def reference(payload: Payload) -> PayloadRef:
         parameters = json.dumps(dict(payload.parameters()))
     except TypeError as error:
         raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
-    ref = PayloadRef(name, parameters, path=path, fingerprint=fingerprint(payload))
+    ref = PayloadRef(name, parameters, path=path)
+    if not _ships(entry) and ref not in [replace(old, fingerprint="") for old in kept]:
+        from crdt_mor.laws.check import check_laws, raised_at_edges
+
+        check_laws(payload)
+        for raised in raised_at_edges(payload):
+            warnings.warn(
+                f"{name}: {raised}. A write takes such a value, and then its key cannot be read: take it, or raise in "
+                "lift, and writes refuse it (docs/payloads.md)",
+                stacklevel=2,
+            )
+    from crdt_mor.laws.fingerprint import fingerprint
+
+    ref = replace(ref, fingerprint=fingerprint(payload))
     resolve(ref)  # as every other process will do
     return ref
-
-
-def require_laws(payload: Payload) -> None:
-    """Raise `LawError` where a payload breaks its laws. Those that ship with crdt_mor are not checked again."""
-    name = type(payload).name
-    if _ships(_provided().get(name)):
-        return
-    from crdt_mor.laws.check import check_laws, raised_at_edges
-
-    check_laws(payload)
-    for raised in raised_at_edges(payload):
-        warnings.warn(
-            f"{name}: {raised}. A write takes such a value, and then its key cannot be read: take it, or raise in "
-            "lift, and writes refuse it (docs/payloads.md)",
-            stacklevel=2,
-        )
 
 
 @lru_cache(maxsize=256)
