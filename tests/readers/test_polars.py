@@ -253,7 +253,7 @@ import sys
 from pathlib import Path
 import polars as pl, pyarrow.compute as pc
 import crdt_mor as mor
-from crdt_mor import threads
+from crdt_mor.ground import threads
 from crdt_mor.readers.polars import scan_table
 
 threads.THREADS = 2  # whatever the machine has
