@@ -80,7 +80,7 @@ class FailingHistory(UpkeepHistory):
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 
-    def compaction(self, plan: CompactionPlan) -> None:
+    def compact(self, plan: CompactionPlan) -> None:
         if not any(map(self.fails, plan.groups)):
             super().compact(plan)
             return
