@@ -175,7 +175,7 @@ def source_world(who: Sequence[str], *, announced: bool = False, closed: bool = 
     if closed:
         before.append(moving.close(PUBLISHER, value, MOVING.table_id))
     for steps in before:
-        place.run(steps, f"c{place.tail.version}")
+        place.run(steps, f"before{place.tail.version}.")
         place.settle()
     place.live(who, AT_THE_SOURCE, writes={"finisher": finisher})
     return SourceWorld(place.objects, place.actors, **{"faulty": is_version, **options})
