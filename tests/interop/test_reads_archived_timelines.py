@@ -381,7 +381,9 @@ def in_a_bucket(root: Path) -> Iterator[Table]:
 def rewrite_bases(root: Path, change: Callable[[pa.Table], pa.Table]) -> None:
     """Write the base files anew, as Hudi's writers do, who note nothing of ours in their footers."""
     for base in root.rglob("*.parquet"):
-        pq.write_table(change(pq.read_table(base)).replace_schema_metadata(None), base, store_schema=False)
+        pq.write_table(
+            change(pq.read_table(base, partitioning=None)).replace_schema_metadata(None), base, store_schema=False
+        )
 
     def sized(commit: CommitMetadata) -> CommitMetadata:
         stats = {
@@ -436,7 +438,7 @@ def test_timestamps_in_milliseconds_are_read_as_what_they_are(make: Maker) -> No
     table.maintenance.compact()
     table.upsert(pa.table({"id": keys(1), "at": [5]}, schema))
     for base in make.root.glob("*.parquet"):
-        found = pq.read_table(base)
+        found = pq.read_table(base, partitioning=None)
         place = found.schema.get_field_index("at")
         found = found.set_column(place, "at", found["at"].cast(pa.timestamp("ms", "UTC")))
         pq.write_table(found, base, store_schema=False)

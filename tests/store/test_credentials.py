@@ -66,6 +66,7 @@ def signer(listening: Listening, **options: Any) -> tuple[str, str]:
 
 @pytest.fixture
 def profiles(bare: Path) -> None:
+    pytest.importorskip("boto3", reason="boto3 reads the profiles of AWS")
     sections = {"default": "DEFAULT", "ops": "OPS"}
     text = "".join(f"[{n}]\naws_access_key_id={k}\naws_secret_access_key=hidden-{k}\n" for n, k in sections.items())
     (bare / "credentials").write_text(text)
@@ -103,6 +104,7 @@ def test_the_profile_named_default_is_read_where_nothing_else_is_said(
 
 def test_a_profile_of_sso_is_read_by_boto3(bare: Path, listening: Listening) -> None:
     """SSO itself needs a browser: what is told is boto3's own word, not that there are no credentials at all."""
+    pytest.importorskip("boto3", reason="boto3 reads the profiles of AWS")
     (bare / "config").write_text(
         "[default]\nsso_start_url=https://acme.awsapps.com/start\nsso_region=eu-west-1\nsso_account_id=1\n"
         "sso_role_name=r\nregion=eu-west-1\n"

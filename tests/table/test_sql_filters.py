@@ -135,7 +135,10 @@ LIKE_DUCKDB = [
     "TRY_CAST(s AS TIMESTAMP) > '2026-01-01 12:00'",
     "TRY_CAST(s || ' 12:00:00.000001' AS TIMESTAMP) BETWEEN n AND TIMESTAMP '2026-01-03 00:00:00'",
     "TRY_CAST(s || 'T12:00:00' AS DATE) IS DISTINCT FROM d",
-    "TRY_CAST(s || 'x' AS DATE) IS NOT NULL OR TRY_CAST('2026-01-02' AS DATE) = d",
+    pytest.param(
+        "TRY_CAST(s || 'x' AS DATE) IS NOT NULL OR TRY_CAST('2026-01-02' AS DATE) = d",
+        marks=pytest.mark.skipif(pl.__version__.startswith("2.0"), reason="polars 2.0 casts a text alone otherwise"),
+    ),
     "s NOT IN ('a', '') OR s IN ('it''s', '2026-01-02') OR COALESCE('(', ')') = s",
     "v IN (1, -2, 3.0) AND COALESCE(v, 1, 2) = 1",
     "v IS NOT TRUE",
