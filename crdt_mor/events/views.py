@@ -70,9 +70,15 @@ class Views:
         now_ms = self._session.environment.now_ms()
         if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
             return tail
-        listed = None if found is None else found.hudi
+        return self.with_hudi(tail, None if found is None else found.hudi, decided=decided)
+
+    def with_hudi(self, tail: Timeline, listed: Sequence[Stat] | None, *, decided: bool = False) -> Timeline:
+        """A value that was the newest a moment ago, with what Hudi wrote beside it adopted in memory.
+
+        listed: Hudi's directory, where it was listed since the value was read. decided: as in `sealed`.
+        """
         foreign = self._foreign_completions(tail, listed)
-        self._looked_at_ms, self._foreign = now_ms, bool(foreign.completions)
+        self._looked_at_ms, self._foreign = self._session.environment.now_ms(), bool(foreign.completions)
         completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
         if not completions:
             return tail

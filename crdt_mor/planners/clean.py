@@ -287,15 +287,15 @@ def plan_cleaning(
     completions: Sequence[Completion],
     policy: RetentionPolicy,
     now_ms: int,
-    there: Collection[str],
+    there: Collection[str] | None,
     saved: Collection[str] = (),
     groups: Mapping[FileGroup, InstantTime] | None = None,
 ) -> Cleaning:
     """What follows from a value, a policy and the time.
 
     completions: all that are known of `value`. now_ms: what the store's clock says. there: the paths of the data files
-    that a listing has found. saved: the paths that savepoints name. groups: later marks of single file groups, whose
-    readers are not spared.
+    that a listing has found; None: all that the value names are taken to be there. saved: the paths that savepoints
+    name. groups: later marks of single file groups, whose readers are not spared.
 
     No file goes that a view from the marks on needs, which a migration may hold back.
     """
@@ -304,12 +304,16 @@ def plan_cleaning(
     marks = dict(retention.groups)  # of erasures, which spare no reader
     for group, mark in (groups or {}).items():  # also where the mark of the whole table has moved beyond them
         marks[group] = max(min(mark, _last_mark(value)), marks.get(group, EPOCH))
-    going = [file for file in needless_files(value, completions, before, marks, saved) if file.path in there]
+    going = _among(needless_files(value, completions, before, marks, saved), there)
     unneeded = needless_files(
         replace(value, pending=(), plans=(), savepoints=()), completions, retention.since, dict(retention.groups)
     )
-    there_unneeded = sum(file.path in there for file in unneeded)
-    return Cleaning(retention, tuple(going), max(0, there_unneeded - len(going)), EPOCH if saved else before)
+    spared = max(0, len(_among(unneeded, there)) - len(going))
+    return Cleaning(retention, tuple(going), spared, EPOCH if saved else before)
+
+
+def _among(files: Sequence[DataFile], there: Collection[str] | None) -> list[DataFile]:
+    return [file for file in files if there is None or file.path in there]
 
 
 def plan_clean(value: Timeline, completions: Sequence[Completion], cleaning: Cleaning, policy: PolicyName) -> CleanPlan:

@@ -36,16 +36,19 @@ from crdt_mor.store.protocol import Bucket, Store, is_bucket
 from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 
 REQUESTS_OF_SLICE = 8
-"""Files of one slice that are asked for at once, at most."""
+"""Files of one of many slices that are asked for at once, at most."""
 
 NATURAL_ORDER = 0
 """The ordering value, an int, of a delete that removes whatever came before it, in Hudi as in our plain deletes."""
 
 
-def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
-    """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order."""
+def open_slice(store: Store, slice_: FileSlice, config: TableConfig, at_once: int = REQUESTS_OF_SLICE) -> Slice:
+    """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order.
+
+    at_once: how many of its files a bucket is asked for at a time.
+    """
     keep_freed_memory()
-    base, contents = _opened(store, slice_, config)
+    base, contents = _opened(store, slice_, config, at_once)
     logs: list[tuple[int, DataFile, LogBlock]] = []
     for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
         check_length(data, log, config)
@@ -70,7 +73,9 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig) -> Slice:
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
 
-def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[ParquetSource | None, list[memoryview]]:
+def _opened(
+    store: Store, slice_: FileSlice, config: TableConfig, at_once: int
+) -> tuple[ParquetSource | None, list[memoryview]]:
     """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
     if not is_bucket(store):
         logs = [_view(store, log.path) for log in slice_.logs]
@@ -86,7 +91,7 @@ def _opened(store: Store, slice_: FileSlice, config: TableConfig) -> tuple[Parqu
 
     base: ParquetSource | None = None
     contents: list[memoryview] = []
-    for answer in in_threads(ask, slice_.files, REQUESTS_OF_SLICE):
+    for answer in in_threads(ask, slice_.files, at_once):
         if isinstance(answer, ParquetSource):
             base = answer
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Final
 
 import polars as pl
 
@@ -28,10 +29,13 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.fetching import Fetch, plan
-from crdt_mor.read.open_slice import base_source, fetch_end, open_slice
+from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_source, fetch_end, open_slice
 from crdt_mor.read.row_groups import ranges_of
 from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
+
+_PREFETCHED: Final = 2 * REQUESTS
+"""Files that are asked for beside a look for the newest version, which takes two round trips."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +156,11 @@ class Snapshot:
         return list(select) or named[:1] or [key]
 
     def prefetch(self) -> None:
-        """Ask a bucket for the ends of the first files, which are kept in memory: no more than it gives at once."""
+        """Ask a bucket for the ends of the first files, which are kept in memory: what it gives while a look takes."""
         store = self.session.store
         if is_bucket(store):
             files = [file for slice_ in self.slices for file in slice_.files]
-            for _ in in_threads(lambda file: fetch_end(store, file), files[:REQUESTS], REQUESTS):
+            for _ in in_threads(lambda file: fetch_end(store, file), files[:_PREFETCHED], REQUESTS):
                 pass
 
     def _parts(
@@ -167,7 +171,8 @@ class Snapshot:
         if slice_.base is not None and not slice_.logs:
             blocks = Slice(base_source(store, slice_.base))
         else:
-            blocks = open_slice(store, slice_, config)
+            at_once = max(REQUESTS_OF_SLICE, REQUESTS // len(self.slices))
+            blocks = open_slice(store, slice_, config, at_once)
         if keys is not None and blocks.base is not None:
             blocks = replace(blocks, base_ranges=ranges_of(blocks.base, keys))
         if slice_.base is not None and not slice_.logs:

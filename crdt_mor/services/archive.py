@@ -40,9 +40,9 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
 
 
 def archivable_now(session: Session, keep: int) -> int:
-    """How many instants may go in the next event; 0 where Hudi's own writers archive."""
+    """How many instants may go by the newest value that is known; 0 where Hudi's own writers archive."""
     try:
-        return session.run(_ready(session.publisher, session.tail(), keep))
+        return session.run(_ready(session.publisher, session.known(), keep))
     except UnsupportedFeatureError:
         return 0
 

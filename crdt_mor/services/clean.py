@@ -8,8 +8,8 @@ and a later clean finds it again, as it plans from a listing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.events import write
@@ -26,11 +26,13 @@ from crdt_mor.planners.clean import (
     Cleaning,
     CleanPlan,
     RetentionPolicy,
+    is_commit,
     plan_clean,
     plan_cleaning,
 )
 from crdt_mor.services import service
 from crdt_mor.services.service import Planner
+from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_no_archive, require_written_format
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
@@ -64,10 +66,22 @@ class Cleaned:
         return f"{verb} {self.files:,} files, {self.bytes:,} bytes{rest}{left}; history is kept {start}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What a clean goes by beside a value: the store's clock, and what listings have found.
+
+    there: the paths of the data files; None: the table was not listed. saved: the files that savepoints of Hudi's name.
+    """
+
+    now_ms: int
+    there: frozenset[str] | None
+    saved: Collection[str]
+
+
 class Cleaner:
     """A clean by one policy, as it would be or as it is done, planned from one listing of the table.
 
-    The listing is made before the value is looked at: what is not in it is left to a later clean.
+    The listing is made before the value is looked at by which files go: what is not in it is left to a later clean.
 
     groups: later marks of single file groups. dry_run: it is only said what would be, by a process that may not write.
     """
@@ -75,21 +89,38 @@ class Cleaner:
     def __init__(
         self, session: Session, policy: RetentionPolicy, groups: GroupMarks | None = None, *, dry_run: bool = False
     ) -> None:
-        _require(session)
         self._session = session
         self._policy = policy
         self._groups = groups
         self._dry_run = dry_run
         self._spared = 0
-        self._look()
+        self._listed: _Listed | None = None
 
-    def _look(self) -> None:
-        self._now_ms = self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
-        self._there = {stat.path for stat in self._session.store.walk("")}
-        self._saved = saved_files(self._session)
+    def due(self) -> Cleaning | None:
+        """What `clean` would do by the newest value that is known; None where the table needs no clean.
+
+        The mark moves only where a commit lies before it, or a file can go: else every look would publish an event.
+        For a table of ours this is one request in a bucket, the listing of Hudi's directory, where no file can go.
+        """
+        session = self._session
+        require_no_archive(session)
+        known = session.known()
+        hudi = session.store.list(session.publisher.projector.folder)
+        value = session.views.with_hudi(known, hudi)
+        self._listed = _Listed(self._clock(), None, _saved_among(session, hudi))
+        found = self._cleaning(value)
+        if found.files:
+            self._listed = replace(self._listed, there=_there(session))
+            found = self._cleaning(value)
+        commits = (c for c in session.views.completions(known) if is_commit(c))
+        passed = any(known.retention.since < commit.completed <= found.retention.since for commit in commits)
+        is_open = any(plan.action == CLEAN.name for plan in known.plans)
+        return found if found.files or passed or is_open else None
 
     def would_clean(self) -> Cleaned:
         """What `clean` would do now. Publishes nothing."""
+        _require(self._session)
+        self._listed = self._look()
         found = self._cleaning(self._session.views.sealed(look=True))
         size = sum(file.size for file in found.files)
         return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
@@ -97,10 +128,11 @@ class Cleaner:
     def clean(self) -> Cleaned:
         """Move the marks as the policy says, and delete the files that no kept view needs; open cleans go first."""
         session = self._session
+        _require(session)
         executed = service.open_plans(session, CLEAN)
         gone = [file for plan in executed for file in finish(session, plan)]
         if executed:
-            self._look()  # what these have removed is not there any more
+            self._listed = None  # what these have removed is not there any more
         plan = service.schedule(session, self.planner)
         if plan is not None:
             executed.append(plan)
@@ -114,14 +146,25 @@ class Cleaner:
 
     @property
     def planner(self) -> Planner[CleanPlan]:
-        """How the plan follows from a value, for the event that schedules it."""
+        """How the plan follows from a value, for the event that schedules it. Lists the table, unless that was done."""
+        if self._listed is None or self._listed.there is None:
+            self._listed = self._look()
         return Planner(CLEAN, _require, self._plan)
+
+    def _look(self) -> _Listed:
+        now_ms, there = self._clock(), _there(self._session)
+        return _Listed(now_ms, there, saved_files(self._session))
+
+    def _clock(self) -> int:
+        return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
 
     def _cleaning(self, value: Timeline) -> Cleaning:
         """What follows from a value."""
         completions = self._session.views.completions(value)
         groups = self._groups(value) if self._groups is not None else None
-        found = plan_cleaning(value, completions, self._policy, self._now_ms, self._there, self._saved, groups)
+        listed = self._listed
+        assert listed is not None, "the table is listed before a value is looked at"
+        found = plan_cleaning(value, completions, self._policy, listed.now_ms, listed.there, listed.saved, groups)
         self._spared = found.spared
         return found
 
@@ -161,10 +204,20 @@ def _require(session: Session) -> None:
     require_no_archive(session)
 
 
+def _there(session: Session) -> frozenset[str]:
+    """The paths of the data files that a listing finds."""
+    return frozenset(stat.path for stat in session.store.walk(""))
+
+
 def saved_files(session: Session) -> set[str]:
     """The files that savepoints of Hudi's own name. Those of ours stand in the timeline's value."""
+    return _saved_among(session, session.store.list(session.publisher.projector.folder))
+
+
+def _saved_among(session: Session, hudi: Sequence[Stat]) -> set[str]:
+    """The files that savepoints of Hudi's own name. hudi: its directory, as it was just listed."""
     found: set[str] = set()
-    for stat in session.store.list(session.publisher.projector.folder):
+    for stat in hudi:
         name = TimelineFileName.parse(stat.path.rpartition("/")[2])
         if name is None or name.action != SAVEPOINT or name.state != "completed":
             continue

@@ -9,6 +9,9 @@ as it takes what all others have ended. Last of all applications are forgotten t
 
 Nothing is decided here that another process could contradict: each service is safe beside any number of others, of its
 own kind as well. So this may be run from cron on any number of machines, killed at any moment and run again.
+
+All services ask one value what is due: that of the look at the beginning, or what the last event of this call has left.
+In a bucket each look is two requests. What is then done derives from the newest value, as every event does.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from crdt_mor.events import plan as plans
 from crdt_mor.events import write as events
 from crdt_mor.events.session import Session
 from crdt_mor.ground.observing_events import UpkeepEvent
-from crdt_mor.hudi.actions import CLEAN, COMPACT
+from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
@@ -41,7 +44,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.archive import KEPT_COMMITS
-from crdt_mor.planners.clean import RetentionPolicy, is_commit
+from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions, plural
 from crdt_mor.services import erasure as erase
@@ -68,7 +71,7 @@ LEFT_OUT = (
 
 
 def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Maintained:
-    """Do whatever is due by the policies, or only say what is.
+    """Do whatever is due by the policies, or only say what is. The caller has just looked for the newest value.
 
     A service that the table forbids, or that fails, is named in the result, and the others go on. What says that the
     table itself is not there, or not the one that was opened, or that it has moved, is raised.
@@ -107,7 +110,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.looked_ms() if self.dry_run else self.session.store.now_ms()
-        self.before = self.session.tail()
+        self.before = self.session.known()
 
     def guarded(self, name: str, work: Callable[[_Run], Iterator[Upkeep]]) -> None:
         """Do the work of one service, and note what came of it, also where it raises."""
@@ -149,12 +152,12 @@ def state_of(error: CrdtMorError) -> Literal["refused", "failed"]:
 
 def _open_plans(run: _Run) -> Iterator[Upkeep]:
     """Finish the plans that somebody has scheduled and nobody has completed; one that fails stops no other."""
+    open_now = [plan for plan in run.session.known().plans if plan.action == COMPACT.name]
     if run.dry_run:
-        for known in run.session.tail().plans:
-            if known.action == COMPACT.name:
-                yield Upkeep("compaction", "due", open_since(known.barrier, run.now_ms))
+        for known in open_now:
+            yield Upkeep("compaction", "due", open_since(known.barrier, run.now_ms))
         return
-    for plan in service.open_plans(run.session, COMPACT):
+    for plan in service.open_plans(run.session, COMPACT) if open_now else ():
         why = open_since(plan.barrier, run.now_ms)
         try:
             yield from run.finished(plan, Upkeep("compaction", "done", why))
@@ -201,7 +204,7 @@ Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueG
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
-    value = session.tail()
+    value = session.known()
     found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
     found = [one for one in found if one.group not in run.failed]
     waiting = noted(session, latest_slices(session, value), logs_only=name == "log_compaction") if found else set()
@@ -287,23 +290,18 @@ def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
 
 
 def _clean(run: _Run) -> Iterator[Upkeep]:
-    """Give up history that is older than what is kept, and remove the files that nothing needs any more.
-
-    The mark moves only where a commit lies before it, or a file can go: else every look would publish an event.
-    """
+    """Give up history that is older than what is kept, and remove the files that nothing needs any more."""
     session, policy = run.session, RetentionPolicy.of(run.policies)
     if policy.keeps_everything:
         return
-    value = session.tail()
     cleaner = Cleaner(session, policy, dry_run=run.dry_run)
-    would = cleaner.would_clean()
-    commits = (c for c in session.views.completions(value) if is_commit(c))
-    passed = any(value.retention.since < commit.completed <= would.since for commit in commits)
-    if not (would.files or passed or any(plan.action == CLEAN.name for plan in value.plans)):
+    due = cleaner.due()
+    if due is None:
         return
     why = f"history is kept for {_kept(run.policies)}, and some is older"
     if run.dry_run:
-        yield Upkeep("clean", "due", why, files_removed=would.files, bytes_removed=would.bytes)
+        size = sum(file.size for file in due.files)
+        yield Upkeep("clean", "due", why, files_removed=len(due.files), bytes_removed=size)
         return
     done = cleaner.clean()
     failed = f"{plural(done.failed, 'file')} could not be removed, which the next clean tries" if done.failed else ""
@@ -342,7 +340,7 @@ def _erasures(run: _Run) -> Iterator[Upkeep]:
 def _archive(run: _Run) -> Iterator[Upkeep]:
     """Archive what may be, once it is much; where Hudi's own writers archive, they go on to do so."""
     session, least = run.session, run.policies.archive
-    if least is None or session.tail().standing < least + KEPT_COMMITS:
+    if least is None or session.known().standing < least + KEPT_COMMITS:
         return
     ready = archivable_now(session, KEPT_COMMITS)
     if ready < least:
@@ -359,7 +357,7 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
 def _tokens(run: _Run) -> Iterator[Upkeep]:
     """Forget the applications that have committed nothing for long."""
     session, age_ms = run.session, run.policies.tokens_ms
-    value = session.tail()
+    value = session.known()
     if age_ms is None or age_ms >= run.now_ms:
         return
     since = min(from_ms(run.now_ms - age_ms), value.clock)

@@ -333,6 +333,21 @@ def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simu
     assert table.maintenance.clean(timedelta(hours=2), readers=timedelta(0)).files == 0
 
 
+def test_a_clean_that_is_not_due_lists_the_table_only_where_a_file_could_go(simulated: Simulated) -> None:
+    store = Listing(simulated.store)
+    table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
+    hourly(table, 4)
+    table.maintenance.compact()
+    run = engine._Run(session_of(table), Policies(keep_ms=24 * 3_600_000, readers_ms=0), dry_run=False)
+    store.walks = 0
+    assert (list(engine._clean(run)), store.walks) == ([], 0), "all files are of the history that is kept"
+    hourly(table, 48)
+    assert table.maintenance.clean(timedelta(hours=24), readers=timedelta(0)).files > 0
+    run = engine._Run(session_of(table), Policies(keep_ms=24 * 3_600_000, readers_ms=0), dry_run=False)
+    store.walks = 0
+    assert (list(engine._clean(run)), store.walks) == ([], 1), "files that the value names may be gone, or not"
+
+
 def test_each_thing_that_was_done_is_told(eager: Table) -> None:
     write(eager, 2)
     told: list[mor.Event] = []

@@ -23,6 +23,7 @@ from crdt_mor.events.heartbeat import beat_every
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
 from crdt_mor.model.policies import milliseconds
+from crdt_mor.read import snapshot
 from tests.counting import Bucket, Count
 from tests.inside import session_of
 
@@ -67,8 +68,8 @@ def bucket(groups: int, rows: int) -> Bucket:
     return filled(groups, rows)
 
 
-def filled(groups: int, rows: int) -> Bucket:
-    """A bucket with a table of some file groups: compacted, and then a commit of one row."""
+def filled(groups: int, rows: int, commits: int = 1, each: int = 1) -> Bucket:
+    """A bucket with a table of some file groups: compacted, and then some commits, of one row each or more."""
     made = Bucket()
     with made.counting():
         table = Table.create(
@@ -76,13 +77,15 @@ def filled(groups: int, rows: int) -> Bucket:
         )
         table.upsert(frame(rows))
         table.maintenance.compact()
-        table.upsert(frame(1))
+        for _ in range(commits):
+            table.upsert(frame(each))
     return made
 
 
 ONE_FILE = partial(bucket, 1, 60_000)
 """Which is larger than what is read whole."""
 MANY_FILES = partial(bucket, 50, 20_000)
+MANY_LOGS = partial(filled, 8, 4_000, commits=11, each=100)
 
 
 def asked(operation: Callable[[Table], object], made: Callable[[], Bucket] = ONE_FILE, again: bool = False) -> Count:
@@ -121,6 +124,11 @@ def two_columns(table: Table) -> None:
 def lookup(table: Table) -> None:
     """A scan for one key."""
     assert table.scan(filter=pl.col("id") == "k000007").to_polars().height == 1
+
+
+def maintaining(table: Table) -> None:
+    """Upkeep where nothing is due."""
+    assert not table.maintenance.maintain().actions
 
 
 def last_commit(table: Table) -> None:
@@ -170,6 +178,7 @@ OPERATIONS: dict[str, Callable[[], Count]] = {
     "scan of 2 columns, 50 small files": lambda: asked(two_columns, MANY_FILES),
     "the same again, 50 files": lambda: asked(two_columns, MANY_FILES, again=True),
     "scan for one key, 50 files": lambda: asked(lookup, MANY_FILES),
+    "scan of 2 columns, 8 small files with 11 logs each": lambda: asked(two_columns, MANY_LOGS),
     "`count()`": lambda: asked(Table.count),
     "changes of one commit": lambda: asked(last_commit),
     "a commit that is alone: one row": lambda: committing(1, 1),
@@ -178,6 +187,8 @@ OPERATIONS: dict[str, Callable[[], Count]] = {
     "a commit that loses a race: 8 file groups": lambda: losing(8, 1000),
     "a transaction block: one row": lambda: committing(1, 1, in_block),
     "a transaction block: 8 file groups": lambda: committing(8, 1000, in_block),
+    "`maintain`, nothing is due": lambda: asked(maintaining, partial(filled, 8, 1000)),
+    "the same again, nothing is due": lambda: asked(maintaining, partial(filled, 8, 1000), again=True),
 }
 
 
@@ -204,7 +215,13 @@ def test_what_is_asked_for_beside_a_look_may_be_gone_by_then_or_lack_what_the_sc
         assert table.scan(columns="new", filter="new = 'x'").to_polars().height == 2
 
 
-UNLISTED = "scan", "the same", "`count", "a commit that is alone", "a transaction"
+def test_the_logs_of_one_file_come_at_once_also_after_the_look() -> None:
+    with patch.object(snapshot, "_PREFETCHED", 0):
+        count = asked(two_columns, partial(filled, 1, 1000, commits=14))
+    assert (count.requests, count.trips) == (2 + 1 + 14, 2 + 1), count
+
+
+UNLISTED = "scan", "the same again, 1", "the same again, 50", "`count", "a commit that is alone", "a transaction"
 NO_LISTING = [name for name in OPERATIONS if name.startswith(UNLISTED)]
 
 
