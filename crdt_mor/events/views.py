@@ -15,6 +15,7 @@ from crdt_mor.errors import (
     StorageUnavailableError,
 )
 from crdt_mor.events import decide as moments
+from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.adoption import Foreign, foreign_completions
 from crdt_mor.hudi.adoption_instants import InstantCache
@@ -34,6 +35,7 @@ LOOK_EVERY_MS: Final = 60_000
 """How often an open table looks for commits that Hudi itself wrote."""
 
 _SEGMENTS_CACHED: Final = 256
+_SEGMENTS_AT_ONCE: Final = 16
 
 
 class Views:
@@ -154,7 +156,7 @@ class Views:
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:
         """The completions of a value, those of the `needed` segments included, in completion order."""
         try:
-            result = [c for segment in value.segments if needed(segment) for c in self._segment(segment)]
+            result = self._sealed([segment for segment in value.segments if needed(segment)])
             result += value.completions
         except SegmentGoneError:
             result = self._completions_by_now(value, needed)
@@ -192,10 +194,17 @@ class Views:
             return self.completions(value, lambda segment: segment.superseded is None)
         return [c for c in self.completions(value, cut.needs) if cut.shows(c)]
 
-    def _segment(self, segment: Segment) -> tuple[Completion, ...]:
-        completions = self._segments.get(segment.name)
-        if completions is None:
-            completions = self._segments[segment.name] = self._session.run(read_segment(segment))
+    def _sealed(self, segments: Sequence[Segment]) -> list[Completion]:
+        """The completions in some segments. Those that are not in memory come side by side from a bucket."""
+        contents = {s.name: known for s in segments if (known := self._segments.get(s.name)) is not None}
+        missing = [segment for segment in segments if segment.name not in contents]
+
+        def read(segment: Segment) -> tuple[Completion, ...]:
+            return self._session.run(read_segment(segment))
+
+        found = in_threads(read, missing, _SEGMENTS_AT_ONCE) if self._session.is_far else map(read, missing)
+        for segment, completions in zip(missing, found, strict=True):
+            contents[segment.name] = self._segments[segment.name] = completions
             if len(self._segments) > _SEGMENTS_CACHED:
                 self._segments.popitem(last=False)
-        return completions
+        return [completion for segment in segments for completion in contents[segment.name]]

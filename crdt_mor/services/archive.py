@@ -13,7 +13,10 @@ from crdt_mor.hudi.restore import named_in
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError
 from crdt_mor.log.steps import Steps
+from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import completed_name
+from crdt_mor.planners.archive import archivable
 from crdt_mor.write.refusals import require_no_archive
 
 
@@ -39,12 +42,26 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
     return done
 
 
-def archivable_now(session: Session, keep: int) -> int:
-    """How many instants may go by the newest value that is known; 0 where Hudi's own writers archive."""
+def archivable_now(session: Session, keep: int, least: int) -> int:
+    """How many instants may go by the newest value that is known; 0 where Hudi's own writers archive.
+
+    0 also where they are fewer than `least` whatever listings would show, for which then nothing is listed.
+    """
+    value = session.known()
     try:
-        return session.run(_ready(session.publisher, session.known(), keep))
+        return session.run(_ready(session.publisher, value, keep)) if _at_most(session, value, keep) >= least else 0
     except UnsupportedFeatureError:
         return 0
+
+
+def _at_most(session: Session, value: Timeline, keep: int) -> int:
+    """How many instants may go where no listing holds any of them.
+
+    The newest versions stand, unless a restore has deleted all before it.
+    """
+    completions = session.views.completions(value, lambda segment: segment.last > value.archive.watermark)
+    oldest = value.version + 1 if value.restores else value.version - KEPT_VERSIONS
+    return len(archivable(value, completions, map(completed_name, completions), oldest, keep).completions)
 
 
 def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:

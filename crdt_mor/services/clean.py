@@ -21,7 +21,7 @@ from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.model.timeline_parts import DataFile, FileGroup, Segment
 from crdt_mor.planners.clean import (
     Cleaning,
     CleanPlan,
@@ -108,11 +108,12 @@ class Cleaner:
         hudi = session.store.list(session.publisher.projector.folder)
         value = session.views.with_hudi(known, hudi)
         self._listed = _Listed(self._clock(), None, _saved_among(session, hudi))
-        found = self._cleaning(value)
+        needed = self._lies_before_mark(known, self._listed.now_ms)
+        found = self._cleaning(value, needed)
         if found.files:
             self._listed = replace(self._listed, there=_there(session))
-            found = self._cleaning(value)
-        commits = (c for c in session.views.completions(known) if is_commit(c))
+            found = self._cleaning(value, needed)
+        commits = (c for c in session.views.completions(known, needed) if is_commit(c))
         passed = any(known.retention.since < commit.completed <= found.retention.since for commit in commits)
         is_open = any(plan.action == CLEAN.name for plan in known.plans)
         return found if found.files or passed or is_open else None
@@ -158,9 +159,17 @@ class Cleaner:
     def _clock(self) -> int:
         return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
 
-    def _cleaning(self, value: Timeline) -> Cleaning:
-        """What follows from a value."""
-        completions = self._session.views.completions(value)
+    def _lies_before_mark(self, value: Timeline, now_ms: int) -> Callable[[Segment], bool]:
+        """Whether a clean of a value asks for a segment: what completed after the marks passes none of them."""
+        if self._policy.commits is not None or self._groups is not None:
+            return lambda _: True  # the mark follows from the commits
+        marks = [value.retention.since, *(mark for _, mark in value.retention.groups)]
+        last = max(self._policy.mark(value, (), now_ms), *marks)
+        return lambda segment: segment.first <= last
+
+    def _cleaning(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> Cleaning:
+        """What follows from a value, as far as the `needed` segments say it."""
+        completions = self._session.views.completions(value, needed)
         groups = self._groups(value) if self._groups is not None else None
         listed = self._listed
         assert listed is not None, "the table is listed before a value is looked at"

@@ -342,7 +342,7 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
     session, least = run.session, run.policies.archive
     if least is None or session.known().standing < least + KEPT_COMMITS:
         return
-    ready = archivable_now(session, KEPT_COMMITS)
+    ready = archivable_now(session, KEPT_COMMITS, least)
     if ready < least:
         return
     why = f"{plural(ready, 'instant')} have ended for good; the policy is {least}"

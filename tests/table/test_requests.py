@@ -20,6 +20,7 @@ from crdt_mor import Table
 from crdt_mor.api.table import WRITER_EXPIRY
 from crdt_mor.events import pace
 from crdt_mor.events.heartbeat import beat_every
+from crdt_mor.log import segments
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
 from crdt_mor.model.policies import milliseconds
@@ -219,6 +220,22 @@ def test_the_logs_of_one_file_come_at_once_also_after_the_look() -> None:
     with patch.object(snapshot, "_PREFETCHED", 0):
         count = asked(two_columns, partial(filled, 1, 1000, commits=14))
     assert (count.requests, count.trips) == (2 + 1 + 14, 2 + 1), count
+
+
+def test_what_a_table_has_in_segments_is_asked_for_once_and_side_by_side() -> None:
+    with patch.object(segments, "COMPLETIONS_MAX", 4):
+        made = filled(1, 100, commits=22)
+        with made.counting():
+            opened(made).set_properties({"crdt_mor.archive.commits": "1"})
+            opened(made).maintenance.maintain()
+            reader, table = opened(made), opened(made)
+            read = made.count(lambda: two_columns(reader))
+            idle, again = made.count(lambda: maintaining(table)), made.count(lambda: maintaining(table))
+    asked_for = [request.split()[2] for request in idle.asked if "/segments/" in request]
+    assert len(asked_for) == len(set(asked_for)) >= 5, idle
+    assert (idle.requests, idle.trips) == (8 + len(asked_for), 9), idle
+    assert (again.requests, again.trips) == (5, 5), again
+    assert (read.requests, read.trips) == (2 + len(asked_for) + 1, 2), read
 
 
 UNLISTED = "scan", "the same again, 1", "the same again, 50", "`count", "a commit that is alone", "a transaction"
