@@ -125,7 +125,10 @@ def test_this_release_writes_what_the_newest_kept_tables_hold(tmp_path: Path) ->
     """Byte for byte, but for Parquet, whose bytes are pyarrow's. A change of the format keeps tables of the new one."""
     script = [sys.executable, str(HERE / "make.py"), "now", str(tmp_path)]
     subprocess.run(script, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(HERE.parents[1])})
-    assert (tmp_path / "now.json").read_bytes() == (HERE / f"{RELEASES[-1]}.json").read_bytes()
+    noted, found = (json.loads(file.read_text()) for file in (HERE / f"{RELEASES[-1]}.json", tmp_path / "now.json"))
+    assert {name: then | {"history": _commits(then)} for name, then in noted.items()} == {
+        name: now | {"history": _commits(now)} for name, now in found.items()
+    }
     kept, now = (_objects(archive) for archive in (HERE / f"{RELEASES[-1]}.tar.xz", tmp_path / "now.tar.xz"))
     assert now.keys() == kept.keys()
     assert not [name for name, data in now.items() if "/.hoodie/" in name and data != kept[name]]
@@ -143,13 +146,17 @@ def _objects(archive: Path) -> dict[str, bytes]:
 
 def _require_commits(table: mor.Table, then: dict[str, Any]) -> None:
     """Each commit is what the release said of it, in the columns that the release had."""
-    commits = [json.loads(commit) for commit in history(table)]
-    noted = [
+    commits, noted = [json.loads(commit) for commit in history(table)], _commits(then)
+    for now, before in zip(commits, noted, strict=True) if noted else ():
+        assert {column: now[column] for column in before} == before
+
+
+def _commits(then: dict[str, Any]) -> list[dict[str, Any]]:
+    """The history that a release noted, by the names that its columns have now."""
+    return [
         {RENAMED.get(name, name): value for name, value in json.loads(commit).items()}
         for commit in then.get("history", [])
     ]
-    for now, before in zip(commits, noted, strict=True) if noted else ():
-        assert {column: now[column] for column in before} == before
 
 
 def _require_history(table: mor.Table, then: dict[str, Any]) -> None:
