@@ -32,7 +32,7 @@ check-slow: setup  ## The slow tier: a quarter of an hour
 	$(BIN)/python -m pytest -n 2 -m "slow and not long and not spark" $(ARGS)
 
 check-long: setup  ## The long tier, which CI leaves out: what takes minutes by itself, and more seeds
-	$(BIN)/python -m pytest -n 2 -m "long and not spark" $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "long and not spark" -o faulthandler_timeout=7200 $(ARGS)
 
 check-spark: setup  ## The tests on Spark in threads and on a cluster of processes, slow ones too: a quarter of an hour; needs Java 17
 	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)

@@ -90,13 +90,16 @@ class World:
         reads_wait: bool = True,
         check_leftovers: bool = False,
         store_now: int = 1,
+        versions: int | None = None,
     ) -> None:
+        """versions: a state with more is not gone on from, where actors may undo for ever what each other does."""
         self.actors = actors
         self.deletions = deletions
         self.faulty = faulty
         self.reads_wait = reads_wait
         self.check_leftovers = check_leftovers
         self.store_now = store_now
+        self.versions = versions
         self._stores: list[Objects] = []
         self._store_ids: dict[Objects, int] = {}
         self.first = self._store({**stood(objects), FAULTS: faults})
@@ -113,8 +116,12 @@ class World:
     @property
     def logs(self) -> list[Sequence[bytes]]:
         """The genuine versions of the table in each of these stores, oldest first."""
-        stores: list[dict[str, Any]] = [dict(store) for store in self.stores]
-        return [store[LOG] for store in stores]
+        return [self._log(self._store_ids[store]) for store in self.stores]
+
+    def _log(self, store: int) -> Sequence[bytes]:
+        objects: dict[str, Any] = dict(self._stores[store])
+        log: Sequence[bytes] = objects[LOG]
+        return log
 
     def _store(self, objects: dict[str, Hashable]) -> int:
         key = tuple(sorted(objects.items(), key=lambda item: item[0]))
@@ -161,6 +168,8 @@ class World:
 
     def _successors(self, code: int) -> Iterator[int]:
         store = code & _MASK
+        if self.versions is not None and len(self._log(store)) > self.versions:
+            return
         locals_ = _unpack(code, len(self.actors))
         over = True
         for i, local in enumerate(locals_):

@@ -38,7 +38,7 @@ from tests.simulation.promises import check_store
 from tests.simulation.small_store import LOG, Violation, completed_path, completions_of, decoded, is_version
 from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Role, small_numbers
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 THERE = "there/end"
 """The one object of the table there: `opened` with the commits that it has, or `given up`."""
@@ -196,7 +196,7 @@ def source_world(who: Sequence[str], *, announced: bool = False, closed: bool = 
         slow(["migration", "migration"], {"deletions": False}),
         slow(["migration", "migration, rolling back", "finisher"], {"deletions": False, "closed": True}),
         (["migration", "cancel"], {"announced": True, "check_leftovers": True, "deletions": False}),
-        slow(["migration", "cancel"], {"announced": True, "check_leftovers": True, "faults": 1}),
+        slow(["migration", "cancel"], {"announced": True, "check_leftovers": True, "faults": 1, "versions": 6}),
         slow(["migration", "cancel", "writer"], {"deletions": False}),
         slow(["migration", "cancel", "writer"], {"closed": True, "deletions": False}),
         slow(["migration", "planner"], {}),
@@ -295,7 +295,9 @@ def target_world(who: Sequence[str], **options: Any) -> World:
     [
         (["copier", "giver-up"], {"deletions": False}),
         (["copier", "user"], {"deletions": False}),
-        slow(["copier", "giver-up"], {"faults": 1}),
+        slow(["copier", "giver-up"], {}),
+        slow(["copier", "giver-up"], {"faults": 1, "deletions": False}),
+        long(["copier", "giver-up"], {"faults": 1}),
         slow(["copier", "user"], {}),
         slow(["copier", "copier"], {"deletions": False}),
         slow(["copier", "giver-up", "user"], {"deletions": False}),
