@@ -108,7 +108,7 @@ class Cleaner:
         hudi = session.store.list(session.publisher.projector.folder)
         value = session.views.with_hudi(known, hudi)
         self._listed = _Listed(self._clock(), None, _saved_among(session, hudi))
-        needed = self._lies_before_mark(known, self._listed.now_ms)
+        needed = self._lies_before_mark(value, self._listed.now_ms)
         found = self._cleaning(value, needed)
         if found.files:
             self._listed = replace(self._listed, there=_there(session))

@@ -12,7 +12,9 @@ import pytest
 
 from crdt_mor import CheckpointExpiredError, PartialUpdate, Scan, SnapshotExpiredError, Table, Transaction
 from crdt_mor.payloads import Counter
-from tests.inside import store_of, tail_of
+from crdt_mor.planners.clean import RetentionPolicy
+from crdt_mor.services.clean import Cleaner
+from tests.inside import session_of, store_of, tail_of
 from tests.simulated import Simulated
 from tests.tiers import slow
 
@@ -104,7 +106,12 @@ class World:
         keep = self.chance.choice([None, NONE, timedelta(hours=1)])
         commits = self.chance.choice([1, 2, 5]) if keep is None else self.chance.choice([None, 2])
         spare = timedelta(seconds=self.chance.choice([0, 0, 600]))
-        self.cleaned += self.table.maintenance.clean(keep, commits=commits, readers=spare).files
+        session, ms = session_of(self.table), timedelta(milliseconds=1)
+        session.tail()
+        due = Cleaner(session, RetentionPolicy(None if keep is None else keep // ms, commits, spare // ms)).due()
+        files = self.table.maintenance.clean(keep, commits=commits, readers=spare).files
+        assert files == (0 if due is None else len(due.files)), "as much as maintain finds due"
+        self.cleaned += files
 
     def read(self) -> None:
         scan = self.table.scan()
