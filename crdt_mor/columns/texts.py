@@ -30,7 +30,12 @@ def texts(values: Sequence[str]) -> pa.Array:
 @lru_cache(maxsize=256)
 def text_scalar(value: str) -> pa.Scalar:
     """One text, for Arrow's functions."""
-    return texts([value])[0]
+    return _one_text(value)[0]
+
+
+@lru_cache(maxsize=256)
+def _one_text(value: str) -> pa.Array:
+    return texts([value])
 
 
 def empty_texts(count: int) -> pa.Array:
@@ -46,7 +51,7 @@ def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
 def repeated(value: str, count: int) -> pa.DictionaryArray:
     """One text so many times, as a dictionary of it alone."""
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
-    return pa.DictionaryArray.from_arrays(zeros, texts([value]))
+    return pa.DictionaryArray.from_arrays(zeros, _one_text(value))
 
 
 def object_lines(content: bytes, depth_max: int) -> tuple[int, int] | None:

@@ -32,6 +32,8 @@ def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes
 
 
 def _escape(text: str, *, key: bool) -> str:
+    if text.isascii() and text.isalnum():
+        return text
     # Only a leading space would be lost in a value; in a key every one would end it.
     spaces = len(text) if key else 1
     return "".join(

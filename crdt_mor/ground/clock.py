@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ class SystemEnvironment:
         return time.monotonic_ns() // 1_000_000
 
     def nonce(self) -> str:
-        return uuid.uuid4().hex
+        return f"{self._random.getrandbits(128):032x}"
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

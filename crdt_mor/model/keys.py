@@ -110,7 +110,8 @@ class KeySpec:
         if not self.composite:
             name = self.fields[0]
             text = _text(data.column(name))
-            _refuse(text.is_null(), name, "a record key cannot be null")
+            if text.null_count:
+                _refuse(text.is_null(), name, "a record key cannot be null")
             _refuse(pc.equal(text, text_scalar("")), name, "a record key cannot be empty")
             return text
         parts: list[pa.Array | pa.Scalar] = []
@@ -255,7 +256,7 @@ def _has_text(kind: pa.DataType) -> bool:
 
 def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array of strings."""
-    text = data.cast(pa.string())
+    text = data if pt.is_string(data.type) else data.cast(pa.string())
     if isinstance(text, pa.ChunkedArray):
         text = text.combine_chunks()
         text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text

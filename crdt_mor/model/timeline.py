@@ -31,6 +31,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
@@ -350,8 +351,7 @@ class Timeline(Value):
 
     def is_in(self, data: bytes) -> bool:
         """Whether `data` is this very version: its number and nonce come first, so nothing needs to be decoded."""
-        name = json.dumps({"version": self.version, "nonce": self.nonce}, separators=(",", ":"))[1:-1]
-        return data.startswith(tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ))
+        return data.startswith(_beginnings(self.version, self.nonce))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:
@@ -370,3 +370,10 @@ class Timeline(Value):
         if not value.is_in(data):  # a process that checks whether this version still stands would check for ever
             raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
         return value
+
+
+@lru_cache(maxsize=16)
+def _beginnings(version: int, nonce: str) -> tuple[bytes, ...]:
+    """What a version begins with, in each format. A commit looks for the same version several times."""
+    name = json.dumps({"version": version, "nonce": nonce}, separators=(",", ":"))[1:-1]
+    return tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ)

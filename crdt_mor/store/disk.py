@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store.protocol import Stat
@@ -22,20 +23,36 @@ class RemovedError(StorageUnavailableError):
     """The temporary file was removed under a put; nothing was published."""
 
 
-@contextmanager
-def answering(what: str, path: str) -> Iterator[None]:
+def answering(what: str, path: str) -> AbstractContextManager[None]:
     """The operating system's errors, as what the caller would do about them."""
-    try:
-        yield
-    except OSError as error:
+    return _Answering(what, path)
+
+
+@dataclass(slots=True)
+class _Answering:
+    """The block of an `answering`. It is a class, as a generator would take longer than some calls of the system do."""
+
+    what: str
+    path: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError):
+            raise self._answer(error) from error
+
+    def _answer(self, error: OSError) -> InvalidInputError | StorageUnavailableError:
         if error.errno == errno.ENAMETOOLONG:
-            raise InvalidInputError(f"the file system does not take names this long. path={path}") from error
+            return InvalidInputError(f"the file system does not take names this long. path={self.path}")
         full = error.errno in _DISK_FULL
         what_now = "disk full; nothing was published. Free some space" if full else (
             "the disk refused; nothing was published. See the cause"
         )  # fmt: skip
         kind = RemovedError if isinstance(error, FileNotFoundError) else StorageUnavailableError
-        raise kind(f"{what_now} and try again. {what}={path} cause={cause_of(error)}") from error
+        return kind(f"{what_now} and try again. {self.what}={self.path} cause={cause_of(error)}")
 
 
 def link(temp: str, target: str, root: str, path: str) -> bool:

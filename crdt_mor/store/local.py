@@ -66,6 +66,7 @@ class LocalStore:
 
     def __init__(self, root: str | os.PathLike[str], nonce: Callable[[], str] | None = None) -> None:
         self.root = Path(os.path.abspath(root))
+        self._start = os.path.join(self.root, "")
         self._nonce = nonce or SystemEnvironment().nonce
         self._durable_folders: set[str] = set()
         self._inside: set[str] = set()
@@ -82,7 +83,7 @@ class LocalStore:
         """The whole object; None if there is none."""
         with disk.answering("read", path):
             try:
-                with open(self._at(path), "rb") as file:
+                with open(self._at(path), "rb", buffering=0) as file:
                     return file.read()
             except (*_NOT_THERE, IsADirectoryError):
                 return None
@@ -255,7 +256,7 @@ class LocalStore:
                 os.unlink(temp)
 
     def _at(self, path: str) -> str:
-        return os.path.join(self.root, object_path(path))
+        return self._start + object_path(path)
 
     def _remove_empty(self, folder: str) -> None:
         """Remove a folder of the table's data that its last object has left, and those above it that are empty then.
@@ -271,12 +272,12 @@ class LocalStore:
             folder = folder.rpartition("/")[0]
 
     def _folder(self, folder: str) -> str:
-        return os.path.join(self.root, folder) if folder else str(self.root)
+        return self._start + folder if folder else str(self.root)
 
     def _open_temp(self) -> tuple[str, int]:
         """A new file under a name nobody else uses."""
         for _ in range(_NAMES_TRIED):
-            temp = os.path.join(self.root, TEMP_FOLDER, TEMP_PREFIX + self._nonce())
+            temp = f"{self._start}{TEMP_FOLDER}/{TEMP_PREFIX}{self._nonce()}"
             with suppress(FileExistsError):
                 return temp, os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         raise FileExistsError(errno.EEXIST, "every name for a temporary file is taken")

@@ -252,9 +252,11 @@ def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
 
     They become dictionaries, so that a writer need not look at every row.
     """
+    names, columns = table.column_names, table.columns
     for name, value in constants.items():
-        table = table.add_column(META_COLUMNS.index(name), name, repeated(value, table.num_rows))
-    return table
+        names.insert(META_COLUMNS.index(name), name)
+        columns.insert(META_COLUMNS.index(name), repeated(value, table.num_rows))
+    return pa.Table.from_arrays(columns, names)
 
 
 def ensure_partition(store: Store, partition: str, instant: InstantTime) -> None:

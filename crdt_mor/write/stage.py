@@ -89,7 +89,9 @@ class Staging:
         names = [name for name in rows.column_names if name not in (*META_COLUMNS, BUCKET)]
         places = zip(*(rows[name].to_pylist() for name in (PARTITION_PATH, BUCKET, RECORD_KEY)), strict=True)
         order = sorted(enumerate(places), key=itemgetter(1))
-        picked = rows.select([RECORD_KEY, *names]).take(integers(np.array([row for row, _ in order], dtype=np.int64)))
+        picked, positions = rows.select([RECORD_KEY, *names]), [row for row, _ in order]
+        if positions != sorted(positions):
+            picked = picked.take(integers(np.array(positions, dtype=np.int64)))
         table = numbered(picked, self.requested, 0, self._writer)
         is_partial = self.merging.rule.kind == "columns" and self._lack_columns(names)
         parts: Parts = {}
