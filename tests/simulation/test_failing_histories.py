@@ -22,7 +22,7 @@ def test_file_groups_that_cannot_be_compacted_change_no_answer_and_hold_no_other
     assert all(history.failed for history in histories), "else they showed nothing"
 
 
-@pytest.mark.parametrize("seed", seeds((), range(10, 13), range(13, 20)))
+@pytest.mark.parametrize("seed", seeds((), [10], range(11, 20)))
 def test_nor_do_they_in_long_histories(seed: int, tmp_path: Path) -> None:
     for rule in RULES:
         assert run_failing(seed, rule, tmp_path, steps=30).failed

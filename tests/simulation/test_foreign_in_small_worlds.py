@@ -52,6 +52,7 @@ from tests.simulation.small_store import (
 )
 from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, Role
+from tests.tiers import long, slow
 
 GENESIS = replace(Timeline.genesis("[]", "the-table"), clock=from_ms(100))
 MERGE = MergeSpec.parse("latest")
@@ -262,8 +263,7 @@ def test_each_commit_is_shown_where_each_event_seals(who: Sequence[str], monkeyp
     assert Shared(who, "ahead").search() > 20
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize("clock", [slow("behind"), slow("at-our-barrier"), long("after-our-barrier"), long("ahead")])
 @pytest.mark.parametrize(
     ("who", "options"),
     [

@@ -78,7 +78,7 @@ def test_rows_that_go_with_their_columns_are_found(
         run(1, "latest", fast_path / "t", steps=25)
 
 
-@pytest.mark.parametrize("seed", seeds((), range(1000, 1001), range(1001, 1004)))
+@pytest.mark.parametrize("seed", seeds((), [1000], range(1001, 1004)))
 @pytest.mark.parametrize("rule", RULES)
 def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
     run(seed, rule, fast_path / "t", steps=80)
@@ -91,12 +91,12 @@ def test_services_savepoints_and_restores_change_no_answer_that_is_kept(rules: l
     everything_happens([run_restoring(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])
 
 
-@pytest.mark.parametrize("seed", seeds((), range(10, 13), range(13, 20)))
+@pytest.mark.parametrize("seed", seeds((), [10], range(11, 20)))
 def test_nor_do_they_in_long_histories(seed: int, tmp_path: Path) -> None:
     everything_happens([run_upkeep(seed, rule, tmp_path, steps=40) for rule in RULES])
 
 
-@pytest.mark.parametrize("seed", seeds((), range(20, 22), range(22, 30)))
+@pytest.mark.parametrize("seed", seeds((), [20], range(21, 30)))
 def test_nor_does_any_restore_in_long_histories(seed: int, tmp_path: Path) -> None:
     histories = [run_restoring(seed, rule, tmp_path, steps=30) for rule in RULES]
     everything_happens(histories)

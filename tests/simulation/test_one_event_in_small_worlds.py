@@ -269,7 +269,7 @@ def a_put_that_was_not_seen_to_succeed_is_taken_for_lost(patch: pytest.MonkeyPat
         (one_class_of_times, {"buckets": 1, "writers": 1}),
         (a_sweep_looks_ahead_of_the_clock, {"buckets": 1, "others": ("sweeper",)}),
         slow(the_claim_goes_first, {"buckets": 2, "ahead": True, "begun": 1}),
-        slow(the_claim_goes_though_a_put_may_land_late, {"buckets": 2, "ahead": True, "begun": 1, "faults": 1}),
+        long(the_claim_goes_though_a_put_may_land_late, {"buckets": 2, "ahead": True, "begun": 1, "faults": 1}),
         (rule_3_the_put_is_trusted, {"buckets": 1, "writers": 1}),
         (a_put_without_an_answer_is_taken_for_lost, {"buckets": 1, "faults": 1}),
         (a_put_that_was_not_seen_to_succeed_is_taken_for_lost, {"buckets": 1, "faults": 1}),

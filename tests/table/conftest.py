@@ -15,11 +15,14 @@ import pytest
 
 from tests.stores import LOCAL_FIRST, SERVED, STORES
 from tests.table.helpers import SCHEMA, Make, Place, Places
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 OVER_EVERY_STORE = ("test_changes", "test_session", "test_stores", "test_write")
 """What is written and followed: with the suite of stores, these tell that a table does not mind its store."""
 
+
+OVER_ONE_STORE = ("test_pruning", "test_together")
+"""What is merged and ruled out here is the same over any store: over the others than a disk, it is long."""
 
 OVER_SERVERS = {
     "s3": ("test_changes", "test_compaction", "test_overwrite", "test_stores", "test_write"),
@@ -33,6 +36,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     module, asked = metafunc.module.__name__.rpartition(".")[2], metafunc.config.getoption("--store")
     kinds: list[Any] = list(STORES) if module in OVER_EVERY_STORE else list(LOCAL_FIRST)
+    if module in OVER_ONE_STORE:
+        kinds = ["local", *(long(kind) for kind in STORES if kind != "local")]
     if asked is not None:
         kinds = [asked]
     else:

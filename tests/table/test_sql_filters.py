@@ -21,7 +21,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.read.pushdown import parquet_form
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_tokens import tokens_of
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 SCHEMA = pa.schema(
     [
@@ -346,7 +346,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@pytest.mark.parametrize("examples", [40, slow(1000)])
+@pytest.mark.parametrize("examples", [40, slow(300), long(1000)])
 def test_any_condition_holds_for_the_rows_for_which_it_does_in_duckdb(
     table: Table, engine: duckdb.DuckDBPyConnection, examples: int
 ) -> None:
