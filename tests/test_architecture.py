@@ -239,9 +239,9 @@ LETS_TIME_PASS = {
     "tests.waiting",  # the one place
     "tests.proxy",  # lets answers come late, as a store that is far away does
     "tests.crash.buckets",  # processes are killed at moments drawn by lot
-    "tests.crash.overwrites",  # processes are killed at moments drawn by lot
+    "tests.crash.killing",  # processes are killed at moments drawn by lot
     "tests.crash.scene",  # asks stuck processes where they are, and gives them a second to answer
-    "tests.crash.migrations",  # processes are killed at moments drawn by lot, and writers wait for a table that arrives
+    "tests.crash.migrations",  # writers wait for a table that arrives
     "tests.crash.services",  # processes are killed at moments drawn by lot
     "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
     "tests.crash.worker",  # writers that leave services a turn

@@ -77,7 +77,7 @@ P = TypeVar("P", bound=FrozenPlan)
 D = TypeVar("D")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """What Hudi's timeline directory is told of an instant.
 
@@ -93,8 +93,8 @@ class Action:
 
     name: str
     completed: str
-    begun: tuple[TimelineState, ...]
-    ending: tuple[TimelineState, ...]
+    begun: tuple[TimelineState, ...] = ("requested",)
+    ending: tuple[TimelineState, ...] = ("inflight",)
     extra: Callable[[bytes, str], Mapping[str, str]]
     encode_completed: Callable[[Completion, str], bytes]
     completed_extra: Callable[[bytes, str], Mapping[str, str]] = commit_extra
@@ -165,8 +165,6 @@ WRITE = Action(
 COMPACT = PlannedAction(
     name=COMPACTION,
     completed=COMMIT,
-    begun=("requested",),
-    ending=("inflight",),
     extra=plan_record_extra,
     encode_completed=encode_completed_compaction,
     operation="COMPACT",
@@ -178,8 +176,6 @@ COMPACT = PlannedAction(
 ROLL_BACK = MomentaryAction(
     name=ROLLBACK,
     completed=ROLLBACK,
-    begun=("requested",),
-    ending=("inflight",),
     extra=rollback_notes,
     completed_extra=rollback_notes,
     encode_completed=encode_completed_rollback,
@@ -194,8 +190,6 @@ def _said_by_the_plan(completion: Completion, avro_schema: str) -> bytes:  # noq
 CLEAN = PlannedAction(
     name=CLEANING,
     completed=CLEANING,
-    begun=("requested",),
-    ending=("inflight",),
     extra=clean_plan_extra,
     encode_completed=_said_by_the_plan,
     completed_extra=clean_extra,
@@ -211,8 +205,6 @@ CLEAN = PlannedAction(
 RESTORE = SettledAction(
     name=RESTORING,
     completed=RESTORING,
-    begun=("requested",),
-    ending=("inflight",),
     extra=notes,
     completed_extra=notes,
     encode_completed=_said_by_the_plan,

@@ -10,15 +10,11 @@ killed with SIGKILL now and then, at random moments, and started again; the one 
 from __future__ import annotations
 
 import argparse
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from random import Random
 
 import polars as pl
 import pyarrow as pa
@@ -26,13 +22,12 @@ import pyarrow as pa
 from crdt_mor import Commit, Table, TableArrivingError, TableMovedError, WriterExpiredError
 from crdt_mor.payloads import Counter
 from tests import waiting
+from tests.crash.killing import hudi_rs, kill_some
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("n", pa.int64())])
 SHARED = 5
 EXPIRY = timedelta(seconds=3)
 PROCESSES = [f"write{i}" for i in range(4)] + ["compact0", "migrate0"]
-KILL_EVERY_S = 3.0
-START_PATIENCE_S = 400.0
 
 
 def rows(name: str, number: int) -> list[tuple[str, str, int]]:
@@ -90,37 +85,10 @@ def work(folder: Path, name: str) -> None:
             number += 1
 
 
-def hudi_rs(path: Path) -> list[tuple[object, ...]]:
-    from hudi import HudiTableBuilder
-
-    batches = [pa.record_batch(batch) for batch in HudiTableBuilder.from_base_uri(str(path)).build().read()]
-    return sorted(tuple(row[name] for name in ("id", "p", "n")) for batch in batches for row in batch.to_pylist())
-
-
 def run(folder: Path, seconds: float, seed: int, processes: Sequence[str] = PROCESSES) -> str:
     """Let them run for so long, and check. Raises `AssertionError` with what is wrong."""
-    chance = Random(seed)
     Table.create(folder / "t0", SCHEMA, key="id", buckets=2, merge={"n": Counter()}, writer_expiry=EXPIRY)
-    command = [sys.executable, "-m", "tests.crash.migrations", "--work", str(folder)]
-    workers = {name: subprocess.Popen([*command, name]) for name in processes}
-    kills = 0
-    try:
-        waiting.wait_for(
-            "work of each", lambda: all((folder / f"{name}.log").exists() for name in processes), START_PATIENCE_S
-        )
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            waiting.let_run(chance.random() * 2 * KILL_EVERY_S)
-            name = chance.choice(list(processes))
-            assert workers[name].poll() is None, f"{name} has ended by itself"
-            workers[name].send_signal(signal.SIGKILL)
-            workers[name].wait()
-            kills += 1
-            workers[name] = subprocess.Popen([*command, name])
-    finally:
-        for worker in workers.values():
-            worker.kill()
-            worker.wait()
+    kills = kill_some("tests.crash.migrations", folder, processes, seconds, seed)
     moves = len((folder / "migrate0.log").read_text().splitlines())
     table = opened(folder / f"t{moves}")
     partitions = ("p",) if moves % 2 == 0 else ()

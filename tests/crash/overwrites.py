@@ -17,11 +17,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,7 +35,7 @@ from crdt_mor.events import sweep
 from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.restore import Restore
 from crdt_mor.planners.restore import RestorePlan
-from tests import waiting
+from tests.crash.killing import hudi_rs, kill_some
 from tests.crash.services import check_orphans
 from tests.inside import run_sweep, session_of, store_of, tail_of
 
@@ -49,8 +46,6 @@ PROCESSES = [f"write{i}" for i in range(4)] + ["overwrite0", "overwrite1", "comp
 FEWER = ["write0", "write1", "overwrite0", "compact0", "restore0"]
 POLICIES = {"crdt_mor.retention": "15s", "crdt_mor.readers": "5s", "crdt_mor.archive.commits": "10"}
 RESTORE_AFTER_S = 2.0
-KILL_EVERY_S = 3.0
-START_PATIENCE_S = 400.0
 
 
 @dataclass(frozen=True)
@@ -180,38 +175,11 @@ def meant(commits: Sequence[Done]) -> list[tuple[str, str, int]]:
     return sorted((key, p, n) for (key, p), n in rows.items())
 
 
-def hudi_rs(path: Path) -> list[tuple[object, ...]]:
-    from hudi import HudiTableBuilder
-
-    batches = [pa.record_batch(batch) for batch in HudiTableBuilder.from_base_uri(str(path)).build().read()]
-    return sorted(tuple(row[name] for name in ("id", "p", "n")) for batch in batches for row in batch.to_pylist())
-
-
 def run(folder: Path, seconds: float, seed: int, processes: Sequence[str] = PROCESSES) -> str:
     """Let them run for so long, and check. Raises `AssertionError` with what is wrong."""
-    chance = Random(seed)
     table = Table.create(str(folder / "t"), SCHEMA, key="id", partition_by="p", buckets=2, writer_expiry=EXPIRY)
     table.set_properties(POLICIES)
-    command = [sys.executable, "-m", "tests.crash.overwrites", "--work", str(folder)]
-    workers = {name: subprocess.Popen([*command, name]) for name in processes}
-    kills = 0
-    try:
-        waiting.wait_for(
-            "work of each", lambda: all((folder / f"{name}.log").exists() for name in processes), START_PATIENCE_S
-        )
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            waiting.let_run(chance.random() * 2 * KILL_EVERY_S)
-            name = chance.choice(list(processes))
-            assert workers[name].poll() is None, f"{name} has ended by itself"
-            workers[name].send_signal(signal.SIGKILL)
-            workers[name].wait()
-            kills += 1
-            workers[name] = subprocess.Popen([*command, name])
-    finally:
-        for worker in workers.values():
-            worker.kill()
-            worker.wait()
+    kills = kill_some("tests.crash.overwrites", folder, processes, seconds, seed)
     return f"{checked(folder, processes)}, {kills} kills of {kinds_of(processes)}: 0 wrong, 0 lost, no orphan."
 
 
