@@ -34,7 +34,7 @@ from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.objects import ObjectStore, open_at
 from tests.serving import AZURITE
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -79,7 +79,7 @@ def s3() -> Server:
         pytest.skip("no S3 here: pip install 'moto[s3]' flask flask-cors")
     port = _start("s3")
     endpoint = f"http://127.0.0.1:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=PATIENCE_S).close()
     options = {"aws_endpoint_url": endpoint, "aws_allow_http": "true", "aws_region": "us-east-1"}
     return Server("s3", port, {**options, **AWS_KEYS})
 
@@ -146,4 +146,4 @@ def _make_container(endpoint: str) -> None:
     for name, value in (("x-ms-date", date), ("x-ms-version", "2021-08-06"), ("Content-Length", "0"),
                         ("Authorization", f"SharedKey {ACCOUNT}:{base64.b64encode(signed).decode()}")):  # fmt: skip
         request.add_header(name, value)
-    urllib.request.urlopen(request).close()
+    urllib.request.urlopen(request, timeout=PATIENCE_S).close()
