@@ -23,16 +23,16 @@ $(READY): requirements.lock pyproject.toml
 demo: setup      ## Three processes, one table, no lock: the example of the README on real flights
 	$(BIN)/crdt-mor demo
 
-test: setup      ## The fast tier of the tests: under four minutes on two quiet cores, more where they are shared
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+test: setup      ## The fast tier of the tests: three minutes on two quiet cores, more where they are shared
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 
 check-slow: setup  ## The slow tier: a quarter of an hour
-	$(BIN)/python -m pytest -n 2 -m "slow and not long and not spark" $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not long and not spark" $(ARGS)
 
 check-long: setup  ## The long tier, which CI leaves out: what takes minutes by itself, and more seeds
-	$(BIN)/python -m pytest -n 2 -m "long and not spark" -o faulthandler_timeout=7200 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "long and not spark" -o faulthandler_timeout=7200 $(ARGS)
 
 check-spark: setup  ## The tests on Spark in threads and on a cluster of processes, slow ones too: a quarter of an hour; needs Java 17
 	$(BIN)/python -m pytest -m spark tests/spark $(ARGS)

@@ -79,7 +79,7 @@ def run(name: str, arguments: list[str]) -> bool:
         python = environment(f"python-{name}", found, locked())
     sys.stderr.write(f"-- {name}\n")
     sys.stderr.flush()
-    command = [str(python), "-m", "pytest", "-q", "-n", "2", *arguments]
+    command = [str(python), "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 

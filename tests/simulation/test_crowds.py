@@ -48,11 +48,11 @@ def test_each_acknowledged_commit_is_there_once_whoever_dies(writers: int, seed:
 
 
 def test_in_a_crowd_one_version_publishes_the_commits_of_many() -> None:
-    sim = crowd_of(40, seconds=20, latency_ms=30)
+    sim = crowd_of(40, seconds=10, latency_ms=30)
     completions = require_each_once(sim)
     together = Counter(completion.version for completion in completions)
     assert max(together.values()) > 10
-    assert len(sim.commits) > 3 * len(crowd_of(40, seconds=20, latency_ms=30, combining=False).commits)
+    assert len(sim.commits) > 3 * len(crowd_of(40, seconds=10, latency_ms=30, combining=False).commits)
 
 
 def test_who_is_alone_posts_nothing_and_looks_for_others_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_who_is_alone_posts_nothing_and_looks_for_others_once_in_a_while(monkeyp
 
 
 def test_a_crowd_leaves_no_intents_but_those_that_are_under_way() -> None:
-    sim = crowd_of(20, seconds=20, latency_ms=30)
+    sim = crowd_of(20, seconds=10, latency_ms=30)
     assert len(sim.store.list(INTENTS)) <= 20
 
 

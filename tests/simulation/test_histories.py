@@ -85,7 +85,7 @@ def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", [["latest", "partial", "payloads"], slow(["ordering", "partial, keep", "partial, payloads"])]
+    "rules", [["latest", "payloads"], slow(["ordering", "partial", "partial, keep", "partial, payloads"])]
 )
 def test_services_savepoints_and_restores_change_no_answer_that_is_kept(rules: list[str], tmp_path: Path) -> None:
     everything_happens([run_restoring(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])

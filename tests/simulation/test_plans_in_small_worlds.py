@@ -49,7 +49,7 @@ def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
         (["worker", "canceller"], {"faults": 1}, 1_000),
         (["canceller", "planner"], {"faults": 1}, 1_000),
         (["worker", "worker", "canceller"], {"plan": "unprojected"}, 10_000),
-        (["worker", "canceller", "planner"], {}, 20_000),
+        slow(["worker", "canceller", "planner"], {}, 20_000),
     ],
     ids=str,
 )

@@ -34,6 +34,7 @@ from tests.simulation.actors import (
 from tests.simulation.small_store import Saw, Violation, decoded
 from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, nothing, seals, small_numbers
+from tests.tiers import slow
 
 small_values = small_numbers(COMPLETIONS_MAX=1, SEGMENTS_MAX=2)
 
@@ -75,7 +76,7 @@ def world(
 @pytest.mark.parametrize(
     ("options", "states"),
     [
-        ({"staged": 2, "others": ["reader"]}, 5_000),
+        slow({"staged": 2, "others": ["reader"]}, 5_000),
         ({"commits": 2, "staged": 2}, 500),
         ({"commits": 2, "staged": 1, "late": 1, "others": ["reader"]}, 200),
         ({"commits": 3, "staged": 1, "others": ["reader"], "faults": 1}, 100),

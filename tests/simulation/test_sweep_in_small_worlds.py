@@ -163,7 +163,7 @@ def check_recovered(objects: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "states"),
     [
-        ({"begun": 1, "given_up": 1, "others": ["sweeper"]}, 100),
+        slow({"begun": 1, "given_up": 1, "others": ["sweeper"]}, 100),
         slow({"dead": 1, "others": ["cleaner", "sweeper"]}, 100),
         ({"commits": 2, "given_up": 1, "others": ["sweeper", "sweeper"]}, 100),
         ({"commits": 1, "woken": 1, "others": ["sweeper"]}, 100),

@@ -108,8 +108,9 @@ class Drivers(World):
 @pytest.mark.parametrize(
     ("rows", "options", "states"),
     [
-        pytest.param([3, 5], {"cleans": True}, 10_000, id="two-drivers-and-a-cleaner"),
-        pytest.param([3, 5, 7], {}, 10_000, id="three-drivers"),
+        pytest.param([3, 5], {}, 200, id="two-drivers"),
+        pytest.param([3, 5], {"cleans": True}, 10_000, id="two-drivers-and-a-cleaner", marks=pytest.mark.slow),
+        pytest.param([3, 5, 7], {}, 10_000, id="three-drivers", marks=pytest.mark.slow),
         pytest.param([3, 5], {"dead": True}, 100, id="two-drivers-after-one-that-died"),
         pytest.param(
             *([3, 5], {"faults": 1, "faulty": is_version}, 500),

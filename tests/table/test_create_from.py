@@ -666,7 +666,7 @@ def test_a_sort_holds_a_piece_of_each_run_that_it_merges(monkeypatch: pytest.Mon
     monkeypatch.setattr(load_sorting._Cursor, "fill", counted)
     store, number = MemoryStore(), count()
     sort = load_sorting.Sorting(store, lambda: f"runs/{next(number)}", run_rows=50, piece_rows=5, fan_in=3)
-    rows = pl.DataFrame({"id": np.random.default_rng(1).permutation(2000)}).select(
+    rows = pl.DataFrame({"id": np.random.default_rng(1).permutation(1000)}).select(
         pl.col("id").cast(pl.String).alias("_hoodie_record_key"),
         pl.lit("").alias("_hoodie_partition_path"),
         (pl.col("id") % 3).cast(pl.Int32).alias("__bucket"),

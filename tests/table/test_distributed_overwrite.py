@@ -284,7 +284,7 @@ def scenes(
     raise AssertionError("an operation without an end")
 
 
-@pytest.mark.parametrize("parts", [ONE, TWO], ids=["same receipts", "other attempts"])
+@pytest.mark.parametrize("parts", [slow(ONE), TWO], ids=["same receipts", "other attempts"])
 @pytest.mark.parametrize("after", [False, slow(True)])
 def test_where_a_driver_died_the_old_rows_or_the_new_are_there_and_the_next_one_finds_out(
     fast_path: Path, parts: list[pa.Table], after: bool
@@ -333,7 +333,7 @@ def test_a_write_that_is_given_up_under_its_driver_replaces_nothing(fast_path: P
         scene.world.check(ONE if done else [OLD])
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [slow(False), True])
 def test_attempts_that_come_late_harm_nothing(fast_path: Path, after: bool) -> None:
     """Also just after the event, when the base files do not have their names yet."""
 

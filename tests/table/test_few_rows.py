@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor import PartialUpdate, Table
@@ -92,24 +92,31 @@ def staged(folder: Path, request: pytest.FixtureRequest) -> Staged:
     return Staged(Table.create(folder / f"{request.param}", ALL, key="id", buckets=request.param))
 
 
-@given(st.data())
-def test_a_few_rows_of_any_types_give_the_files_that_a_frame_gives(staged: Staged, data: st.DataObject) -> None:
-    keys = data.draw(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=FEW_ROWS_MAX, unique=True))
-    columns: dict[str, pa.Array] = {"id": pa.array(keys)}
-    for name, (kind, values) in VALUES.items():
-        column = st.lists(st.none() | values, min_size=len(keys), max_size=len(keys))
-        columns[name] = pa.array(data.draw(column), kind)
-    written = pa.table(columns, schema=ALL)
-    few, framed = (staged.log_files(written, in_frame=in_frame) for in_frame in (False, True))
-    assert [file.path for file, _ in few] == [file.path for file, _ in framed]
-    numbers = set[str]()
-    for (file, content), (_, expected) in zip(few, framed, strict=True):
-        if len(few) == 1:
-            assert content == expected
-        read, meant = (rows_of(log, file.path) for log in (content, expected))
-        assert read.drop_columns([NUMBER]).equals(meant.drop_columns([NUMBER]))  # groups are numbered in another order
-        numbers |= set(read[NUMBER].to_pylist())
-    assert numbers == {f"{T}_0_{number}" for number in range(len(keys))}
+@pytest.mark.parametrize("examples", [30, slow(100)])
+def test_a_few_rows_of_any_types_give_the_files_that_a_frame_gives(staged: Staged, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.data())
+    def compared(data: st.DataObject) -> None:
+        keys = data.draw(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=FEW_ROWS_MAX, unique=True))
+        columns: dict[str, pa.Array] = {"id": pa.array(keys)}
+        for name, (kind, values) in VALUES.items():
+            column = st.lists(st.none() | values, min_size=len(keys), max_size=len(keys))
+            columns[name] = pa.array(data.draw(column), kind)
+        written = pa.table(columns, schema=ALL)
+        few, framed = (staged.log_files(written, in_frame=in_frame) for in_frame in (False, True))
+        assert [file.path for file, _ in few] == [file.path for file, _ in framed]
+        numbers = set[str]()
+        for (file, content), (_, expected) in zip(few, framed, strict=True):
+            if len(few) == 1:
+                assert content == expected
+            read, meant = (rows_of(log, file.path) for log in (content, expected))
+            assert read.drop_columns([NUMBER]).equals(
+                meant.drop_columns([NUMBER])
+            )  # groups are numbered in another order
+            numbers |= set(read[NUMBER].to_pylist())
+        assert numbers == {f"{T}_0_{number}" for number in range(len(keys))}
+
+    compared()
 
 
 def test_rows_of_a_frame_of_a_slice_and_of_several_chunks_are_the_same_rows(make: Make) -> None:

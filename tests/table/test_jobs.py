@@ -197,8 +197,8 @@ SECONDS: dict[Meanwhile, list[Rows]] = {same_receipts: ONE, other_attempts: TWO,
 @pytest.mark.parametrize(
     ("second", "after"),
     [
-        *((same_receipts, False), (other_attempts, True)),
-        *(slow(*case) for case in ((same_receipts, True), (other_attempts, False))),
+        (other_attempts, True),
+        *(slow(*case) for case in ((same_receipts, False), (same_receipts, True), (other_attempts, False))),
         *(slow(*case) for case in ((one_task, False), (one_task, True))),
     ],
 )
