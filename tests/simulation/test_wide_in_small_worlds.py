@@ -39,7 +39,7 @@ from tests.simulation.actors import (
 from tests.simulation.landing import alone
 from tests.simulation.small_store import LOG, Saw, Violation, decoded, settled, stood
 from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, seals, small_numbers
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 MOMENT_MS = 1_000
 
@@ -143,15 +143,14 @@ def test_who_publishes_and_who_sweeps(options: dict[str, Any], states: int) -> N
     assert Wide(**options).search() > states
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        {"staged": 2, "others": ["sweeper"]},
-        {"staged": 2, "faults": 1},
-        {"staged": 1, "late": 1, "others": ["sweeper"]},
-        {"begun": 1, "others": ["cleaner", "sweeper"]},
-        {"staged": 1, "others": ["sweeper"], "faults": 1},
+        long({"staged": 2, "others": ["sweeper"]}),
+        slow({"staged": 2, "faults": 1}),
+        slow({"staged": 1, "late": 1, "others": ["sweeper"]}),
+        slow({"begun": 1, "others": ["cleaner", "sweeper"]}),
+        slow({"staged": 1, "others": ["sweeper"], "faults": 1}),
     ],
     ids=str,
 )
