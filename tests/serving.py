@@ -17,6 +17,8 @@ from typing import Any, Final
 _VERSION: Final = "azurite@3.35.0"
 _FOLDER: Final = Path(os.environ.get("CRDT_MOR_AZURITE", Path.home() / ".cache" / "crdt-mor" / "azurite"))
 
+_UNTIDY: Final = Path(__file__).with_name("azurite.js")
+
 AZURITE: Final = _FOLDER / "node_modules" / ".bin" / "azurite-blob"
 
 
@@ -59,7 +61,8 @@ class _OneAtATime:
 def _serve_azure(port: int) -> None:
     command = [str(AZURITE), "--disableTelemetry", "--skipApiVersionCheck", "--inMemoryPersistence", "--silent",
                "--blobHost", "127.0.0.1", "--blobPort", str(port)]  # fmt: skip
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    untidy = {**os.environ, "NODE_OPTIONS": f'--require="{_UNTIDY}"'}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=untidy)
     threading.Thread(target=lambda: (process.wait(), os._exit(1)), daemon=True).start()
     sys.stdin.buffer.read()
     process.kill()
